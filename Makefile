@@ -1,0 +1,46 @@
+# Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
+# which takes no time when it is.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-crash quickstart test check format bench lock clean distclean
+SHELL := /bin/bash
+PYTHON_IN_VENV := .venv/bin/python
+
+help: ## List the targets
+	@echo "Sluicegate: publish into Redis, open the gate on depth or age, drain with Spark, Airflow or Dagster."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with everything locked in locks/ (first says what the system lacks)
+	@bash scripts/setup.sh
+
+demo: setup ## Send 336,776 real flights from a DAG through Redis and Spark to Parquet, and draw the gate
+	@$(PYTHON_IN_VENV) -m example_dags.demo $(ARGS)
+
+demo-crash: setup ## The same while a Spark worker is killed in the middle: nothing lost, nothing acked twice
+	@$(PYTHON_IN_VENV) -m example_dags.demo --crash $(ARGS)
+
+quickstart: setup ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow
+	@$(PYTHON_IN_VENV) example_dags/quickstart.py
+
+test: setup ## Run the test suite (make test ARGS="-k lease tests/unit" for a part of it)
+	@$(PYTHON_IN_VENV) -m pytest $(ARGS)
+
+check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
+	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)
+
+format: setup ## Put format and imports right
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
+	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(ARGS)
+
+lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11, 3.12 and 3.13 (ARGS=--upgrade for the newest)
+	@bash scripts/lock.sh $(ARGS)
+
+clean: ## Remove build/ and caches, keep .venv
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	@find . -path ./.venv -prune -o -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean ## Remove .venv as well
+	@rm -rf .venv

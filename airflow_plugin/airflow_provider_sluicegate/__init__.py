@@ -1,0 +1,3 @@
+"""Sluicegate for Apache Airflow."""
+
+from __future__ import annotations

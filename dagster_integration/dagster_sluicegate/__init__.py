@@ -1,0 +1,3 @@
+"""Sluicegate for Dagster."""
+
+from __future__ import annotations

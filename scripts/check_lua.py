@@ -1,0 +1,235 @@
+"""Hold every Lua script against a real server, and its header against the call builder that feeds it.
+
+A header names KEYS and ARGV by position, scripts read them by number, `sluicegate.core.calls` fills them by position:
+nothing but this check keeps the three in step.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from sluicegate.core import calls, scripts
+from sluicegate.core.call import Call
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
+from sluicegate.embedded import find_server
+
+KEYS = QueueKeys("sample")
+TERMS = Terms(most_deliveries=9)
+_PLAIN_KEYS = {
+    name: getattr(KEYS, name)
+    for name in ("pending", "returned", "delayed", "leases", "dead", "dead_records", "counters", "bell", "paused")
+}
+_LEASE_KEYS = {**_PLAIN_KEYS, "lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A prepared call, and what its header's names stand for in it. A list fills a name that ends in `...`."""
+
+    call: Call[Any]
+    keys: Mapping[str, Any]
+    args: Mapping[str, Any]
+
+
+def _publish() -> Sample:
+    batch = Batch(
+        id=b"B", parts=[b"p0", b"p1"], markers=[b"m0", b"m1"], window_seconds=2, receipt_seconds=3, oldest_seconds=4
+    )
+    return Sample(
+        calls.publish(KEYS, batch, age_seconds=1),
+        {**_PLAIN_KEYS, "receipt": KEYS.published(b"B"), "markers": batch.markers},
+        {"batch": b"B", "age_ms": 1000, "window_ms": 2000, "receipt_ms": 3000, "oldest_ms": 4000, "parts": batch.parts},
+    )
+
+
+def _claim() -> Sample:
+    request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4)
+    call = calls.claim(KEYS, TERMS, request, takeover=b"T", tidy=False)
+    return Sample(
+        call,
+        _LEASE_KEYS,
+        {
+            "name": b"L",
+            "nonce": b"N",
+            "limit": 1,
+            "span_ms": 2000,
+            "keep_ms": 3000,
+            "empty_ms": 4000,
+            "most": 9,
+            "takeover": b"T",
+            "tidy": 0,
+            "most_bytes": 32 * 1024 * 1024,
+        },
+    )
+
+
+def _settle() -> Sample:
+    group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
+    request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,))
+    return Sample(
+        calls.settle(KEYS, TERMS, request, held_seconds=4),
+        _LEASE_KEYS,
+        {
+            "name": b"L",
+            "token": b"T",
+            "keep_ms": 3000,
+            "recorded": 1,
+            "held_ms": 4000,
+            "most": 9,
+            "verb": b"nack",
+            "slots": b"1-3",
+            "delay_ms": 5000,
+            "named": 0,
+            "why": [b"W"],
+        },
+    )
+
+
+def _extend() -> Sample:
+    call = calls.extend(KEYS, b"L", b"T", lease_seconds=2, longest_seconds=3)
+    return Sample(call, _LEASE_KEYS, {"name": b"L", "token": b"T", "span_ms": 2000, "longest_ms": 3000})
+
+
+def _reap() -> Sample:
+    return Sample(calls.reap(KEYS, TERMS, b"L", step=7), _LEASE_KEYS, {"name": b"L", "step": 7, "most": 9})
+
+
+def _promote() -> Sample:
+    return Sample(calls.promote(KEYS, step=7), _PLAIN_KEYS, {"step": 7})
+
+
+def _depth() -> Sample:
+    expired = [b"L", b"M"]
+    names = {**_PLAIN_KEYS, "expired": [KEYS.lease(name) for name in expired]}
+    return Sample(calls.depth(KEYS, expired), names, {"name": expired})
+
+
+def _peek() -> Sample:
+    names = {**_PLAIN_KEYS, "source": KEYS.returned}
+    return Sample(calls.peek(KEYS, "returned", 7), names, {"kind": b"zset", "count": 7})
+
+
+SAMPLES: dict[str, Callable[[], Sample]] = {
+    "claim": _claim,
+    "depth": _depth,
+    "extend": _extend,
+    "peek": _peek,
+    "promote": _promote,
+    "publish": _publish,
+    "reap": _reap,
+    "settle": _settle,
+}
+
+
+def header_problems() -> list[str]:
+    """What headers, scripts and call builders disagree about; empty when they agree."""
+    problems = [f"{name}: no sample call in scripts/check_lua.py" for name in scripts.NAMES if name not in SAMPLES]
+    on_disk = {path.stem for path in (Path(scripts.__file__).parent.parent / "lua").glob("*.lua")}
+    problems += [f"{name}.lua is not in scripts.NAMES" for name in sorted(on_disk - set(scripts.NAMES))]
+    for name, make in SAMPLES.items():
+        sample, script = make(), scripts.load(name)
+        head = script.header
+        if sample.call.script.name != name:
+            problems.append(f"{name}: calls.{name} runs {sample.call.script.name}.lua")
+        problems += _misplaced(f"{name} KEYS", head.keys, head.more_keys, sample.keys, sample.call.keys)
+        problems += _misplaced(f"{name} ARGV", head.args, head.more_args, sample.args, sample.call.args)
+        problems += _misread(f"{name} KEYS", script.text, "KEYS", len(head.keys), head.more_keys)
+        problems += _misread(f"{name} ARGV", script.text, "ARGV", len(head.args), head.more_args)
+    return problems
+
+
+def _misplaced(
+    where: str, names: Sequence[str], more: bool, meaning: Mapping[str, Any], actual: Sequence[bytes | int]
+) -> list[str]:
+    unknown = [name for name in names if name not in meaning]
+    if unknown:
+        return [f"{where}: the call builder has nothing called {', '.join(unknown)}"]
+    expected: list[Any] = []
+    for name in names:
+        value = meaning[name]
+        expected += value if isinstance(value, list) else [value]
+    if more != (bool(names) and isinstance(meaning[names[-1]], list)):
+        return [f"{where}: the last name must end in ... exactly when the builder may send several"]
+    return [] if expected == list(actual) else [f"{where}: header means {expected}, the builder sends {list(actual)}"]
+
+
+def _misread(where: str, text: bytes, array: str, named: int, more: bool) -> list[str]:
+    """Numbers that the script reads and the header lacks, or the other way round."""
+    read = {int(number) for number in re.findall(rf"\b{array}\[(\d+)\]", text.decode())}
+    problems = []
+    if not more and read and max(read) > named:
+        problems.append(f"{where}: the script reads number {max(read)}, the header ends at {named}")
+    # What may repeat is read by computed numbers; before it, each has its own.
+    unread = set(range(1, (max(read, default=0) if more else named) + 1)) - read
+    if unread:
+        problems.append(f"{where}: the script never reads number {', '.join(map(str, sorted(unread)))}")
+    return problems
+
+
+def load_problems(client: redis.Redis) -> list[str]:
+    """Scripts that the server refuses, or names otherwise than the library does; empty when there are none."""
+    problems = []
+    for name, script in scripts.load_all().items():
+        try:
+            sha = client.script_load(script.text)
+        except redis.ResponseError as error:
+            problems.append(f"{name}.lua: {error}")
+            continue
+        if sha not in (script.sha, script.sha.decode()):
+            problems.append(f"{name}.lua: the server calls it {sha!r}, the library {script.sha!r}")
+    return problems
+
+
+@contextmanager
+def server() -> Iterator[redis.Redis]:
+    """A Redis of its own on a unix socket, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="lua") as folder:
+        socket = f"{folder}/s"
+        options = ["--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"]
+        process = subprocess.Popen([str(find_server()), *options], stdout=subprocess.DEVNULL)
+        client = redis.Redis(unix_socket_path=socket)
+        try:
+            _wait_for(client, process)
+            yield client
+        finally:
+            client.close()
+            process.terminate()
+            process.wait(10)
+
+
+def _wait_for(client: redis.Redis, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            client.ping()
+            return
+        except redis.ConnectionError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def main() -> int:
+    """Print every problem; 0 when there is none."""
+    problems = header_problems()
+    with server() as client:
+        problems += load_problems(client)
+    for problem in problems:
+        print(problem)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Deduplication keys: from a payload to the text that makes two messages the same.
+
+A key function is a callable, one field name, a list of fields, or a template such as `"{tenant}:{order_id}"`. Fields are
+dotted paths through dicts only: no attributes, no indexes, no format specs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["KeyFunction", "KeySource", "compile_key_function", "portable_key_source"]
+
+KeyFunction = Callable[[Any], str]
+KeySource = Callable[[Any], str] | str | Sequence[str]
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PATH = re.compile(r"[^.\s{}\[\]!:]+(?:\.[^.\s{}\[\]!:]+)*")
+
+
+def compile_key_function(source: KeySource) -> KeyFunction:
+    """Turn what the user gave into a function from a payload to its key.
+
+    Args:
+        source: a callable (called once per message per publish), a field name, a list of field names (joined so that different
+            values never make the same key), or a template (a str with `{`).
+
+    Raises:
+        ConfigurationError: a template or field name that cannot work. The function made raises `ConfigurationError` for a
+            missing, null or empty key and `TypeError` for a key or field that is not text (or an int, for fields).
+    """
+    if callable(source):
+        return _from_callable(source)
+    if isinstance(source, str):
+        return _from_template(source) if "{" in source or "}" in source else _from_field(source)
+    if isinstance(source, Sequence) and source and all(isinstance(field, str) for field in source):
+        return _from_fields(source)
+    raise ConfigurationError(
+        "get_deduplication_key must be a callable, a field name, a non-empty list of field names or a template such as "
+        f"'{{tenant}}:{{order_id}}', not {type(source).__name__}"
+    )
+
+
+def portable_key_source(source: KeySource | None) -> str | list[str] | None:
+    """The source as JSON can carry it; None for a callable, which cannot travel."""
+    if source is None or callable(source):
+        return None
+    return source if isinstance(source, str) else list(source)
+
+
+def _from_callable(function: Callable[[Any], str]) -> KeyFunction:
+    def key(payload: Any) -> str:
+        return _checked(function(payload), "get_deduplication_key returned")
+
+    return key
+
+
+def _from_field(field: str) -> KeyFunction:
+    path = _parse_path(field, f"get_deduplication_key={field!r}")
+
+    def key(payload: Any) -> str:
+        return _checked(_lookup(payload, path), f"deduplication field {field!r} holds")
+
+    return key
+
+
+def _from_fields(fields: Sequence[str]) -> KeyFunction:
+    paths = [_parse_path(field, f"get_deduplication_key field {field!r}") for field in fields]
+
+    def key(payload: Any) -> str:
+        return ":".join([_lookup(payload, path).replace("%", "%25").replace(":", "%3A") for path in paths])
+
+    return key
+
+
+def _from_template(template: str) -> KeyFunction:
+    literals, paths = _parse_template(template)
+    if not paths:
+        raise ConfigurationError(f"deduplication template {template!r} has no field; every message would be a duplicate")
+    pairs = list(zip(paths, literals[1:], strict=True))
+
+    def key(payload: Any) -> str:
+        text = literals[0]
+        for path, literal in pairs:
+            text += _lookup(payload, path) + literal
+        return text
+
+    return key
+
+
+def _parse_template(template: str) -> tuple[list[str], list[tuple[str, ...]]]:
+    literals, paths, last = [""], [], 0
+    for match in _PIECE.finditer(template):
+        literals[-1] += template[last : match.start()]
+        last = match.end()
+        piece, field = match.group(), match.group(1)
+        if piece in ("{{", "}}"):
+            literals[-1] += piece[0]
+        elif field is None:
+            raise ConfigurationError(f"deduplication template {template!r} has an unpaired {piece!r}; write it twice")
+        else:
+            paths.append(_parse_path(field, f"field {{{field}}} of the deduplication template {template!r}"))
+            literals.append("")
+    literals[-1] += template[last:]
+    return literals, paths
+
+
+def _parse_path(field: str, where: str) -> tuple[str, ...]:
+    if not _PATH.fullmatch(field):
+        raise ConfigurationError(
+            f"{where} is not a dotted path of dict keys; format specs, conversions, indexes and positional fields are not allowed"
+        )
+    return tuple(field.split("."))
+
+
+def _lookup(payload: Any, path: tuple[str, ...]) -> str:
+    value = payload
+    for depth, name in enumerate(path):
+        if not isinstance(value, Mapping):
+            where = ".".join(path[:depth]) or "the payload"
+            raise ConfigurationError(
+                f"deduplication field {'.'.join(path)!r} needs a dict at {where}, found {type(value).__name__}"
+            )
+        if name not in value:
+            raise ConfigurationError(f"deduplication field {'.'.join(path)!r} is missing from the payload")
+        value = value[name]
+    if value is None:
+        raise ConfigurationError(f"deduplication field {'.'.join(path)!r} is null in the payload")
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if kind is int:
+        return str(value)
+    raise TypeError(f"deduplication field {'.'.join(path)!r} must be a str or an int, not {kind.__name__}")
+
+
+def _checked(key: Any, what: str) -> str:
+    if key is None or key == "":
+        raise ConfigurationError(f"{what} {key!r}; a deduplication key must be a non-empty str")
+    if not isinstance(key, str):
+        if hasattr(key, "close") and hasattr(key, "__await__"):
+            key.close()
+        raise TypeError(f"{what} a {type(key).__name__}; a deduplication key must be a str")
+    return key

@@ -1,0 +1,103 @@
+"""The layout of a stored message.
+
+::
+
+    1  00000000001c  0199f3c2b1a4  00a  0  <id> US <deduplication key> US <headers> US <payload>
+    │  │             │             │    └ releases that did not count (1 hex digit)
+    │  │             │             └ finished deliveries (3 hex digits, saturating)
+    │  │             └ time of enqueueing, ms since the epoch (12 hex digits)
+    │  └ sequence: the queue's `published` total (12 hex digits)
+    └ version byte
+
+The prefix is stamped and rewritten by the server by position; the client's part starts at byte 29 and is never read by
+Lua but for the id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded key nor JSON can
+hold; the payload is last and may hold anything. JSON payloads stay readable in `redis-cli LRANGE`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sluicegate.core import json
+from sluicegate.core.keys import encode_name
+from sluicegate.errors import ConfigurationError, MalformedStoredMessageError
+
+__all__ = ["PREFIX_LENGTH",
+    "VERSION",
+    "Prefix",
+    "client_part",
+    "encode_deduplication_key",
+    "encode_headers", "read_prefix", "split_entry"]
+
+VERSION = b"1"
+SEPARATOR = b"\x1f"
+PREFIX_LENGTH = 29
+_FIELDS = 4
+
+
+class Prefix(NamedTuple):
+    """What the server stamps on an entry."""
+
+    sequence: int
+    enqueued_ms: int
+    deliveries: int
+    releases: int
+
+
+def client_part(message_id: bytes, deduplication_key: bytes, headers: bytes, payload: bytes) -> bytes:
+    """The bytes that follow the server's prefix."""
+    return SEPARATOR.join((message_id, deduplication_key, headers, payload))
+
+
+def encode_headers(headers: dict[str, str] | None) -> bytes:
+    """Headers as compact JSON, or nothing.
+
+    Raises:
+        TypeError: a name or value that is not a str.
+    """
+    if not headers:
+        return b""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"header {name!r} must map a str to a str, not to {type(value).__name__}")
+    return json.dumps(dict(headers))
+
+
+def encode_deduplication_key(key: str) -> str:
+    """A deduplication key as it stands in entries and key names.
+
+    Raises:
+        ConfigurationError: a lone surrogate, which UTF-8 cannot carry.
+    """
+    encoded = encode_name(key)
+    try:
+        encoded.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
+    return encoded
+
+
+def read_prefix(entry: bytes) -> Prefix:
+    """The server's stamp.
+
+    Raises:
+        MalformedStoredMessageError: the value is not an entry of this version.
+    """
+    try:
+        if entry[:1] != VERSION:
+            raise ValueError("unknown version byte")
+        return Prefix(int(entry[1:13], 16), int(entry[13:25], 16), int(entry[25:28], 16), int(entry[28:29], 16))
+    except ValueError:
+        raise MalformedStoredMessageError("a stored value is not a Sluicegate entry") from None
+
+
+def split_entry(entry: bytes) -> list[bytes]:
+    """The client's part as [id, deduplication key, headers, payload].
+
+    Raises:
+        MalformedStoredMessageError: the value is not an entry.
+    """
+    fields = entry[PREFIX_LENGTH:].split(SEPARATOR, _FIELDS - 1)
+    if len(fields) != _FIELDS:
+        raise MalformedStoredMessageError("a stored value is not a Sluicegate entry")
+    return fields

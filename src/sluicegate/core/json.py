@@ -1,0 +1,157 @@
+"""JSON by one rule: the same bytes and the same errors with and without orjson.
+
+Stored JSON is compact UTF-8. Numbers and strings look as the standard library writes them; orjson serves only
+what it would write identically, and everything else takes the slower road. Nothing is encoded silently: a date, a UUID,
+an enum or a dataclass is a `TypeError`, NaN, an infinity or an integer beyond 64 bits a `ValueError`, each naming the path.
+"""
+
+from __future__ import annotations
+
+import enum
+import json as _stdlib
+from typing import Any, NoReturn
+
+try:
+    import orjson
+except ImportError:  # the `fast` extra is absent
+    orjson = None  # type: ignore[assignment,unused-ignore]
+
+__all__ = ["MAX_DEPTH", "dumps", "loads"]
+
+MAX_DEPTH = 200
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_SMALLEST, _LARGEST = 1e-4, 1e16  # outside, the two encoders choose different notations
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+def dumps(value: Any, *, strict: bool = False) -> bytes:
+    """Encode a JSON value as compact UTF-8.
+
+    Args:
+        value: dict, list, tuple, str, int, float, bool or None, nested at most 200 deep.
+        strict: refuse tuples instead of writing them as lists.
+
+    Raises:
+        TypeError: something that JSON cannot carry, or a key that is not a str; the message names the path.
+        ValueError: NaN, an infinity, an integer beyond 64 bits, a lone surrogate, or nesting beyond 200 levels.
+    """
+    if orjson is not None and not strict and _same_in_both(value, MAX_DEPTH):
+        try:
+            return orjson.dumps(value)
+        except (TypeError, ValueError):
+            pass  # the walk below finds the path and says what is wrong
+    plain = _checked(value, "$", strict, MAX_DEPTH)
+    try:
+        return _encoder.encode(plain).encode()
+    except UnicodeEncodeError:
+        _raise_surrogate(plain, "$")
+
+
+def loads(data: bytes | str) -> Any:
+    """Decode JSON; raises `ValueError` for text that is not JSON, NaN and infinities included."""
+    if orjson is not None:
+        return orjson.loads(data)
+    return _decoder.decode(data if isinstance(data, str) else data.decode())
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encoder = _stdlib.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+_decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _same_in_both(value: Any, depth: int) -> bool:
+    """Whether orjson would write this value exactly as the standard library does."""
+    if depth == 0:
+        return False
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                return False
+            kind = type(item)
+            if kind in _PLAIN:
+                continue
+            if kind is float:
+                if item != 0.0 and not _SMALLEST <= abs(item) < _LARGEST:
+                    return False
+            elif not _same_in_both(item, depth - 1):
+                return False
+        return True
+    if kind is list or kind is tuple:
+        return all(type(item) in _PLAIN or _same_in_both(item, depth - 1) for item in value)
+    if kind is float:
+        return bool(value == 0.0 or _SMALLEST <= abs(value) < _LARGEST)
+    return kind in _PLAIN
+
+
+def _checked(value: Any, path: str, strict: bool, depth: int) -> Any:
+    """The value as plain dicts, lists and atoms, or an error that names the path."""
+    if depth == 0:
+        raise ValueError(f"payload is nested deeper than {MAX_DEPTH} levels at {path}")
+    if isinstance(value, enum.Enum):
+        raise TypeError(_unsupported(value, path))
+    if value is None or isinstance(value, (bool, str)):
+        return value if type(value) in _PLAIN else str.__str__(value)
+    if isinstance(value, int):
+        return _checked_int(int(value), path)
+    if isinstance(value, float):
+        return _checked_float(float(value), path)
+    if isinstance(value, dict):
+        return {
+            _checked_key(key, path): _checked(item, _child(path, key), strict, depth - 1) for key, item in value.items()
+        }
+    if isinstance(value, list) or (isinstance(value, tuple) and not strict):
+        return [_checked(item, f"{path}[{index}]", strict, depth - 1) for index, item in enumerate(value)]
+    raise TypeError(_unsupported(value, path))
+
+
+def _checked_key(key: Any, path: str) -> str:
+    if not isinstance(key, str) or isinstance(key, enum.Enum):
+        raise TypeError(f"payload has a key of type {type(key).__name__} at {path}; JSON keys are str")
+    return str.__str__(key)
+
+
+def _checked_int(value: int, path: str) -> int:
+    if not _INT_MIN <= value <= _INT_MAX:
+        raise ValueError(f"payload has an integer beyond 64 bits at {path}; send it as a str")
+    return value
+
+
+def _checked_float(value: float, path: str) -> float:
+    if value - value != 0.0:
+        raise ValueError(f"payload has {value} at {path}; JSON has no NaN or infinity, send None or a str")
+    return value
+
+
+def _child(path: str, key: Any) -> str:
+    return f"{path}.{key}"
+
+
+def _unsupported(value: Any, path: str) -> str:
+    return f"payload has a {type(value).__name__} at {path}; JSON carries dict, list, str, int, float, bool and None"
+
+
+def _raise_surrogate(value: Any, path: str) -> NoReturn:
+    """Find the str that UTF-8 cannot carry, and name its path."""
+    stack = [(value, path)]
+    while stack:
+        item, where = stack.pop()
+        if isinstance(item, str):
+            _refuse_surrogate(item, where)
+        elif isinstance(item, dict):
+            for key, child in item.items():
+                _refuse_surrogate(key, f"a key of {where}")
+                stack.append((child, _child(where, key)))
+        elif isinstance(item, list):
+            stack.extend((child, f"{where}[{index}]") for index, child in enumerate(item))
+    raise ValueError(f"payload holds text that UTF-8 cannot carry at {path}")
+
+
+def _refuse_surrogate(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"payload has a lone surrogate at {where}; UTF-8 cannot carry it") from None

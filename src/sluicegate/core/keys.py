@@ -1,0 +1,115 @@
+"""Names of the keys of one queue.
+
+All keys of a queue share one hash tag, so a queue lives in one cluster slot. Names are encoded injectively: any name works, and
+`x` and `{x}` are different queues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
+
+PREFIX = "sluicegate"
+_RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
+_ESCAPED = re.compile(r"%([0-9A-F]{2})")
+_LONGEST_LEASE_ID = 40
+_LONGEST_DEDUPLICATION_KEY = 128
+
+
+def encode_name(name: str) -> str:
+    """Percent-encode what has a meaning in a key: `{ } : %` and control characters. Injective."""
+    if not _RESERVED.search(name):
+        return name
+    return _RESERVED.sub(lambda match: f"%{ord(match.group()):02X}", name)
+
+
+def decode_name(encoded: str) -> str:
+    """The inverse of `encode_name`."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), encoded)
+
+
+def _bounded(encoded: str, longest: int) -> bytes:
+    """A key part of bounded length: itself, or `#` and a hash. Injective, because a plain leading `#` is escaped."""
+    raw = encoded.encode()
+    if len(raw) > longest:
+        return b"#" + hashlib.sha256(raw).hexdigest()[: longest - 1].encode()
+    return b"%23" + raw[1:] if raw.startswith(b"#") else raw
+
+
+class QueueKeys:
+    """The key names of one queue, as bytes for commands and as str (`str(keys.pending, "utf-8")`) for people."""
+
+    __slots__ = (
+        "_dedup",
+        "_lease",
+        "_root",
+        "bell",
+        "completed",
+        "counters",
+        "dead",
+        "dead_records",
+        "delayed",
+        "failed",
+        "leases",
+        "paused",
+        "pending",
+        "returned",
+    )
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"queue name must be a str, not {type(name).__name__}")
+        if not name.strip():
+            raise ConfigurationError("queue name is blank; give it at least one visible character")
+        try:
+            root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError("queue name holds a lone surrogate; UTF-8 cannot carry it") from None
+        self._root = root
+        self._lease = root + b"lease:"
+        self._dedup = root + b"dedup:"
+        self.pending = root + b"pending"
+        self.returned = root + b"returned"
+        self.delayed = root + b"delayed"
+        self.leases = root + b"leases"
+        self.dead = root + b"dead"
+        self.dead_records = root + b"dead:records"
+        self.completed = root + b"completed"
+        self.failed = root + b"failed"
+        self.counters = root + b"counters"
+        self.bell = root + b"bell"
+        self.paused = root + b"paused"
+
+    def lease(self, lease: bytes) -> bytes:
+        """The hash that holds the slots of an open lease (`lease` as made by `lease_name`)."""
+        return self._lease + lease
+
+    def closed(self, lease: bytes) -> bytes:
+        """The record of how the last opening of a lease ended."""
+        return self._root + b"closed:" + lease
+
+    def dedup(self, deduplication_key: bytes) -> bytes:
+        """The marker of a deduplication key, as encoded by `dedup_name`."""
+        return self._dedup + deduplication_key
+
+    def published(self, batch_id: bytes) -> bytes:
+        """The receipt of a publish whose markers may not outlive its retries."""
+        return self._root + b"published:" + batch_id
+
+    @staticmethod
+    def lease_name(lease_id: str) -> bytes:
+        """The part of a lease's keys that stands for its id: itself, or a hash when it is over 40 bytes."""
+        if not isinstance(lease_id, str):
+            raise TypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
+        if not lease_id:
+            raise ConfigurationError("lease_id is empty; leave it out to let the library make one")
+        return _bounded(encode_name(lease_id), _LONGEST_LEASE_ID)
+
+    @staticmethod
+    def dedup_name(encoded_key: str) -> bytes:
+        """The part of a marker's key that stands for an encoded deduplication key, hashed when it is over 128 bytes."""
+        return _bounded(encoded_key, _LONGEST_DEDUPLICATION_KEY)

@@ -1,0 +1,86 @@
+"""The verdicts of one lease: which slots have one, which are still open, and what a settle's answer means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sluicegate.core.ranges import format_ranges
+from sluicegate.core.values import Verb, VerdictGroup
+from sluicegate.errors import AlreadySettledError
+
+__all__ = ["Ledger", "LeaseCounts"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCounts:
+    """What became of a lease's messages.
+
+    Attributes:
+        acked: done.
+        returned: nacked or released, claimable again.
+        buried: dead.
+    """
+
+    acked: int = 0
+    returned: int = 0
+    buried: int = 0
+
+
+class Ledger:
+    """One verdict per slot: a second, different one is refused; the same one may be sent again until it is confirmed."""
+
+    __slots__ = ("_confirmed", "_counts", "_open", "_verbs")
+
+    def __init__(self, slots: Iterable[int]) -> None:
+        self._open = dict.fromkeys(slots)  # ordered: a whole lease is one range
+        self._verbs: dict[int, Verb] = {}
+        self._confirmed: set[int] = set()
+        self._counts = {"ack": 0, "nack": 0, "release": 0, "bury": 0}
+
+    @property
+    def open(self) -> list[int]:
+        """Slots without a verdict, in claim order."""
+        return list(self._open)
+
+    @property
+    def counts(self) -> LeaseCounts:
+        """Confirmed verdicts so far."""
+        counts = self._counts
+        return LeaseCounts(counts["ack"], counts["nack"] + counts["release"], counts["bury"])
+
+    def group(
+        self, verb: Verb, slots: Sequence[int], *, delay_seconds: float = 0, named: bool = True, why: bytes = b"\x1f\x1f"
+    ) -> VerdictGroup | None:
+        """Note a verdict and give the group to send; None when all of it is already confirmed.
+
+        Raises:
+            AlreadySettledError: a slot has another verdict or does not belong to this lease.
+        """
+        if len(slots) == len(self._open) and not self._verbs:
+            if slots == self.open:
+                self._verbs = dict.fromkeys(slots, verb)
+                self._open.clear()
+                return VerdictGroup(verb, format_ranges(slots), delay_seconds, named, why)
+        for slot in slots:
+            if slot not in self._open and self._verbs.get(slot) != verb:
+                earlier = self._verbs.get(slot)
+                raise AlreadySettledError(
+                    f"message in slot {slot} already has the verdict {earlier!r}"
+                    if earlier
+                    else f"slot {slot} is not of this lease"
+                )
+        wanted = sorted({slot for slot in slots if slot not in self._confirmed})
+        for slot in wanted:
+            self._open.pop(slot, None)
+            self._verbs[slot] = verb
+        return VerdictGroup(verb, format_ranges(wanted), delay_seconds, named, why) if wanted else None
+
+    def confirm(self, sent: Sequence[int], lost: Sequence[int]) -> tuple[int, ...]:
+        """Note that what was sent took effect but `lost`; returns the slots that did."""
+        missing = set(lost)
+        settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
+        self._confirmed.update(sent)
+        for slot in settled:
+            self._counts[self._verbs[slot]] += 1
+        return settled

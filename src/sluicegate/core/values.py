@@ -1,0 +1,107 @@
+"""What goes into a prepared call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Batch", "ClaimRequest", "SettleRequest", "Terms", "Verb", "VerdictGroup"]
+
+Verb = Literal["ack", "nack", "release", "bury"]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The rules of a queue that its scripts need.
+
+    Attributes:
+        most_deliveries: deliveries after which a message is buried, 0 for no cap.
+        longest_lease_seconds: longest life of a lease, however often it is extended; 0 for no bound.
+    """
+
+    most_deliveries: int = 0
+    longest_lease_seconds: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that are published by one call; message i has the id `<batch id>-<i>`.
+
+    Attributes:
+        id: the batch.
+        parts: the client's part of each entry, from the first separator on.
+        markers: the marker key of each message, or nothing for a batch without deduplication.
+        window_seconds: life of a marker.
+        receipt_seconds: life of the receipt, 0 for none.
+        oldest_seconds: the age up to which a repeat is known to be harmless.
+    """
+
+    id: bytes
+    parts: list[bytes]
+    markers: list[bytes] = field(default_factory=list)
+    window_seconds: float = 0
+    receipt_seconds: float = 0
+    oldest_seconds: float = 0
+
+    def message_id(self, position: int) -> str:
+        """The id of the message at a position."""
+        return f"{self.id.decode()}-{position}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What a claim asks for; see `RedisMessageQueue.claim`.
+
+    Attributes:
+        name: the lease's id as it stands in keys.
+        nonce: of this claim; its repeats carry the same.
+        limit: most messages.
+        lease_seconds: life of the lease without a heartbeat.
+        keep_seconds: life of the record of its end.
+        empty_seconds: how long an empty answer is remembered, 0 for not.
+    """
+
+    name: bytes
+    nonce: bytes
+    limit: int
+    lease_seconds: float
+    keep_seconds: float
+    empty_seconds: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictGroup:
+    """One verdict for some slots.
+
+    Attributes:
+        verb: ack, nack, release or bury.
+        slots: as ranges, such as "1-3,5".
+        delay_seconds: how long a nack stays out of reach.
+        named: given to these messages by name, not to a whole batch; then a nack may bury for the count at once.
+        why: "reason US error type US error text".
+    """
+
+    verb: Verb
+    slots: str
+    delay_seconds: float = 0
+    named: bool = True
+    why: bytes = b"\x1f\x1f"
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRequest:
+    """Verdicts for one lease.
+
+    Attributes:
+        name: the lease's id as it stands in keys.
+        token: of its holder.
+        keep_seconds: life of the record of its end.
+        recorded: False for a one-message lease with a library-made id, whose ack leaves no record.
+        groups: the verdicts.
+    """
+
+    name: bytes
+    token: bytes
+    keep_seconds: float
+    recorded: bool
+    groups: tuple[VerdictGroup, ...]

@@ -1,0 +1,124 @@
+"""Heartbeats: one thread per process extends the leases of all queues."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from sluicegate.gateway import elapsed_clock
+
+__all__ = ["Beating", "HeartbeatScheduler", "scheduler"]
+
+_IDLE_SECONDS = 30.0
+_log = logging.getLogger("sluicegate")
+
+
+class Beating(Protocol):
+    """Something that wants to be extended in time."""
+
+    def beat(self) -> float | None:
+        """Extend once; returns the seconds to the next beat, None for no more."""
+
+
+class HeartbeatScheduler:
+    """Calls `beat()` of every watched lease when it is due.
+
+    Args:
+        clock: seconds, monotonic; injected by tests.
+    """
+
+    def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
+        self._clock = clock
+        self._due: list[tuple[float, int, Beating]] = []
+        self._watched: dict[int, int] = {}  # id of a lease -> number of its live entry in the heap
+        self._order = itertools.count()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def watch(self, lease: Beating, after_seconds: float) -> None:
+        """Beat for a lease, first after so many seconds, until `unwatch`."""
+        with self._changed:
+            self._push(lease, after_seconds)
+            self._start()
+            self._changed.notify()
+
+    def unwatch(self, lease: Beating) -> None:
+        """No beat begins after this returns."""
+        with self._changed:
+            self._watched.pop(id(lease), None)
+
+    def run_once(self) -> float | None:
+        """Beat for what is due; returns the seconds to the next beat, None when nothing is watched."""
+        while True:
+            with self._changed:
+                while self._due and self._watched.get(id(self._due[0][2])) != self._due[0][1]:
+                    heapq.heappop(self._due)
+                if not self._due:
+                    return None
+                wait = self._due[0][0] - self._clock()
+                if wait > 0:
+                    return wait
+                _, number, lease = heapq.heappop(self._due)
+            after = self._beat(lease)
+            with self._changed:
+                if self._watched.get(id(lease)) != number:
+                    continue
+                if after is None:
+                    del self._watched[id(lease)]
+                else:
+                    self._push(lease, after)
+
+    def _push(self, lease: Beating, after_seconds: float) -> None:
+        number = next(self._order)
+        self._watched[id(lease)] = number
+        heapq.heappush(self._due, (self._clock() + after_seconds, number, lease))
+
+    @staticmethod
+    def _beat(lease: Beating) -> float | None:
+        try:
+            return lease.beat()
+        except Exception:
+            _log.exception("a heartbeat failed unexpectedly and stops")
+            return None
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._loop, name="sluicegate-heartbeat", daemon=True)
+            self._thread.start()
+
+    def _loop(self) -> None:
+        while True:
+            self.run_once()
+            with self._changed:
+                if self._due:
+                    self._changed.wait(timeout=max(0.0, self._due[0][0] - self._clock()))
+                elif not self._changed.wait(timeout=_IDLE_SECONDS) and not self._due:
+                    self._thread = None
+                    return
+
+
+_lock = threading.Lock()
+_scheduler: HeartbeatScheduler | None = None
+
+
+def scheduler() -> HeartbeatScheduler:
+    """The scheduler of this process; a forked child gets its own."""
+    global _scheduler  # noqa: PLW0603  (one per process is the point)
+    with _lock:
+        if _scheduler is None or _scheduler._pid != os.getpid():
+            _scheduler = HeartbeatScheduler()
+        return _scheduler
+
+
+def _forget_after_fork() -> None:
+    global _lock, _scheduler  # noqa: PLW0603
+    _lock, _scheduler = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

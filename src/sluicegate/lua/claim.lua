@@ -1,0 +1,137 @@
+-- Open a lease over the oldest claimable messages, or answer for a lease id that is already known.
+-- Guarantee: a message is in one open lease at most, and a repeat under the same id and nonce answers with the same lease.
+-- KEYS:
+--   1 lease
+--   2 leases
+--   3 closed
+--   4 pending
+--   5 returned
+--   6 delayed
+--   7 counters
+--   8 bell
+--   9 paused
+--  10 dead
+--  11 dead_records
+-- ARGV:
+--   1 name           the lease's member in `leases`
+--   2 nonce          of this claim
+--   3 limit          most messages
+--   4 span_ms        life of the lease without a heartbeat
+--   5 keep_ms        life of the record of its end
+--   6 empty_ms       how long an empty answer is remembered under this id, 0 for not
+--   7 most           delivery cap, 0 for none
+--   8 takeover       token of the open lease to take over, "?" to be told it, "" to leave it alone
+--   9 tidy           1: answer with what must come back first; 0: take what is there
+--  10 most_bytes     stop taking once this much is taken
+-- Returns: {"open", opening, takeovers, slots, entries} with slots empty when they are 1..n; {"held", token, silent ms};
+--   {"acked", acked, returned, buried}; {"empty"}; {"paused"}; {"tidy", due, expired lease names...};
+--   {"reaping"} when the lease under this id has expired and must come back first
+-- Repeat: the open lease under this nonce is answered again with a new deadline; a lost takeover is found done.
+
+--- @include clock
+--- @include admit
+--- @include bell
+--- @include entry
+--- @include dead
+--- @include lease
+--- @include take
+--- @include ranges
+--- @include slots
+local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local delayed, counters, bell = KEYS[6], KEYS[7], KEYS[8]
+local name, nonce, limit, span, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[7])
+admit(leases)
+local tokens = redis.call('LLEN', bell)
+redis.call('HLEN', counters)
+local us = clock_us()
+local ms = math.floor(us / 1000)
+
+local lease = read_lease(lease_key)
+if lease then
+  if lease.token == '-' then
+    return {'reaping'}
+  end
+  local holder, opening = string.match(lease.token, '^(.-):(.+)$')
+  if holder ~= nonce then
+    local deadline = tonumber(redis.call('ZSCORE', leases, name)) or ms
+    if ARGV[8] == '' and deadline <= ms then
+      return {'reaping'}
+    elseif ARGV[8] ~= lease.token then
+      return {'held', lease.token, ms - (deadline - lease.span)}
+    end
+    lease.token, lease.takeovers, lease.since = nonce .. ':' .. opening, lease.takeovers + 1, ms
+    redis.call('HINCRBY', counters, 'taken_over', 1)
+  end
+  lease.span = span
+  redis.call('HSET', lease_key, 'm', pack_lease(lease))
+  redis.call('ZADD', leases, ms + span, name)
+  return {'open', string.match(lease.token, ':(.+)$'), lease.takeovers, read_slots(lease_key, 1, lease.size, lease.size, math.huge)}
+end
+
+local record = redis.call('GET', closed_key)
+record = record and cjson.decode(record)
+if record and record.how == 'acked' then
+  return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
+end
+if record and record.empty and tonumber(record.empty) > ms then
+  return {'empty'}
+end
+if redis.call('EXISTS', KEYS[9]) == 1 then
+  return {'paused'}
+end
+local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
+local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', ms, 'LIMIT', 0, 16)
+if ARGV[9] == '1' and (due > 0 or #expired > 0) then
+  return {'tidy', due, unpack(expired)}
+end
+
+local take = taker(limit, tonumber(ARGV[10]), most)
+take.from_returned(returned)
+take.from_pending(pending)
+local taken, foreign = take.taken, take.foreign
+if #foreign > 0 then
+  redis.call('ZCARD', KEYS[10])
+  redis.call('HLEN', KEYS[11])
+end
+
+-- Writes that keep a message come before those that drop one.
+if #taken > 0 then
+  local opening = string.format('%.0f-%.0f', us, redis.call('HINCRBY', counters, 'claimed', #taken))
+  lease = {
+    token = nonce .. ':' .. opening, since = ms, span = span, takeovers = 0, size = #taken, held = #taken,
+    keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
+  }
+  write_slots(lease_key, pack_lease(lease), taken)
+  redis.call('ZADD', leases, ms + span, name)
+  redis.call('HINCRBY', counters, 'in_flight', #taken)
+end
+for i = 1, #foreign do
+  local number = redis.call('HINCRBY', counters, 'foreign', 1)
+  bury(KEYS[10], KEYS[11], ms, foreign[i], 'foreign-' .. number, 'foreign\31\31')
+end
+if take.ranks > 0 then
+  redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)
+end
+if take.scanned > 0 then
+  redis.call('LTRIM', pending, 0, -(take.scanned + 1))
+end
+local more = redis.call('EXISTS', returned, pending) > 0
+if more then
+  ring(bell, tokens)
+end
+if #taken > 0 then
+  return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken}
+end
+if more and #foreign > 0 then
+  return {'tidy', 0}
+end
+local empty_ms = tonumber(ARGV[6])
+if empty_ms > 0 and not more and due == 0 and #expired == 0 then
+  if record then
+    record.empty = string.format('%.0f', ms + empty_ms)
+    redis.call('SET', closed_key, cjson.encode(record), 'PX', math.max(empty_ms, redis.call('PTTL', closed_key)))
+  else
+    redis.call('SET', closed_key, cjson.encode({how = 'empty', empty = string.format('%.0f', ms + empty_ms)}), 'PX', empty_ms)
+  end
+end
+return {'empty'}

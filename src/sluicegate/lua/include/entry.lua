@@ -1,0 +1,33 @@
+-- Stored messages by position: version 1, sequence 2-13, time 14-25, deliveries 26-28, releases 29, then id US key US headers US payload.
+local ENTRY = '^1' .. string.rep('%x', 28) .. '[^\31]+\31[^\31]*\31[^\31]*\31'
+local MOST_DELIVERIES, FREE_RELEASES = 4095, 3
+
+local function is_entry(value)
+  return string.find(value, ENTRY) ~= nil
+end
+
+local function sequence_of(entry)
+  return tonumber(string.sub(entry, 2, 13), 16)
+end
+
+local function enqueued_ms_of(entry)
+  return tonumber(string.sub(entry, 14, 25), 16)
+end
+
+local function deliveries_of(entry)
+  return tonumber(string.sub(entry, 26, 28), 16)
+end
+
+local function releases_of(entry)
+  return tonumber(string.sub(entry, 29, 29), 16)
+end
+
+local function id_of(entry)
+  return string.match(entry, '^[^\31]+', 30)
+end
+
+local function restamped(entry, deliveries, releases)
+  return string.sub(entry, 1, 25)
+    .. string.format('%03x%x', math.min(deliveries, MOST_DELIVERIES), releases)
+    .. string.sub(entry, 30)
+end

@@ -1,0 +1,57 @@
+-- The slots of an open lease.
+local function write_slots(key, packed, entries)
+  local fields = {'m', packed}
+  for slot = 1, #entries do
+    fields[#fields + 1] = slot
+    fields[#fields + 1] = entries[slot]
+    if #fields >= 2000 then
+      redis.call('HSET', key, unpack(fields))
+      fields = {}
+    end
+  end
+  if #fields > 0 then
+    redis.call('HSET', key, unpack(fields))
+  end
+end
+
+-- The slots still held among `first` to `last` with their entries, ascending: at most `most`, and no more once `most_bytes` are read.
+local function read_slots(key, first, last, most, most_bytes)
+  local slots, entries, bytes, chunk = {}, {}, 0, 1
+  while first <= last and #slots < most and bytes < most_bytes do
+    local names = {}
+    for slot = first, math.min(first + chunk - 1, last, first + most - #slots - 1) do
+      names[#names + 1] = slot
+    end
+    local found = redis.call('HMGET', key, unpack(names))
+    for i = 1, #names do
+      if found[i] then
+        slots[#slots + 1] = names[i]
+        entries[#entries + 1] = found[i]
+        bytes = bytes + #found[i]
+      end
+    end
+    first, chunk = first + #names, math.min(chunk * 4, 1000)
+  end
+  return slots, entries
+end
+
+-- The slots still held, as ranges.
+local function held_slots(key, lease)
+  if lease.held == lease.size then
+    return lease.size == 1 and '1' or '1-' .. lease.size
+  end
+  local slots, names = {}, redis.call('HKEYS', key)
+  for i = 1, #names do
+    slots[#slots + 1] = tonumber(names[i])
+  end
+  table.sort(slots)
+  return to_ranges(slots)
+end
+
+local function drop_slots(key, slots)
+  local dropped = 0
+  for first = 1, #slots, 1000 do
+    dropped = dropped + redis.call('HDEL', key, unpack(slots, first, math.min(first + 999, #slots)))
+  end
+  return dropped
+end

@@ -1,0 +1,70 @@
+-- Taking messages for a lease, without writing: first what came back, in smaller batches the more often it failed;
+-- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes.
+local function taker(limit, most_bytes, most)
+  local self = {taken = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
+
+  local function wanting()
+    return #self.taken < self.room and self.bytes < most_bytes
+  end
+
+  local function take(value)
+    if is_entry(value) then
+      self.taken[#self.taken + 1] = value
+      self.bytes = self.bytes + #value
+    else
+      self.foreign[#self.foreign + 1] = value
+    end
+  end
+
+  -- The head decides whether this lease holds tried or untried messages; the two never mix.
+  local function fits(value)
+    local deliveries = is_entry(value) and deliveries_of(value) or 0
+    if #self.taken == 0 then
+      self.untried = deliveries == 0
+    elseif self.untried ~= (deliveries == 0) then
+      return false
+    end
+    if deliveries > 0 then
+      local alone = most > 0 and deliveries >= most - 1
+      self.room = math.min(self.room, alone and 1 or math.max(1, math.floor(limit / 4 ^ deliveries)))
+    end
+    return wanting()
+  end
+
+  function self.from_returned(returned)
+    local chunk = 1
+    while wanting() do
+      local batch = redis.call('ZRANGE', returned, self.ranks, self.ranks + chunk - 1)
+      for i = 1, #batch do
+        if not fits(batch[i]) then
+          self.room = #self.taken
+          return
+        end
+        take(batch[i])
+        self.ranks = self.ranks + 1
+      end
+      if #batch < chunk then
+        return
+      end
+      chunk = math.min(chunk * 4, 1000)
+    end
+  end
+
+  function self.from_pending(pending)
+    local chunk = 1
+    while self.untried and wanting() and self.scanned < limit + 1000 do
+      local wanted = math.min(self.room - #self.taken, chunk)
+      local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
+      for i = #batch, 1, -1 do
+        take(batch[i])
+      end
+      self.scanned = self.scanned + #batch
+      if #batch < wanted then
+        return
+      end
+      chunk = math.min(chunk * 4, 1000)
+    end
+  end
+
+  return self
+end

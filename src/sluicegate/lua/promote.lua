@@ -1,0 +1,36 @@
+-- Make delayed messages claimable that are due.
+-- Guarantee: judged by the server's clock; what was delivered before returns to its first order, what was not joins at the tail.
+-- KEYS:
+--   1 delayed
+--   2 pending
+--   3 returned
+--   4 bell
+-- ARGV:
+--   1 step           most messages to move
+-- Returns: messages moved
+-- Repeat: moves what is due by then.
+
+--- @include clock
+--- @include admit
+--- @include bell
+--- @include entry
+local delayed, pending, returned = KEYS[1], KEYS[2], KEYS[3]
+admit(delayed)
+local tokens = redis.call('LLEN', KEYS[4])
+redis.call('LLEN', pending)
+redis.call('ZCARD', returned)
+local ms = math.floor(clock_us() / 1000)
+local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, tonumber(ARGV[1]))
+for i = 1, #due do
+  local entry = due[i]
+  if is_entry(entry) and deliveries_of(entry) > 0 then
+    redis.call('ZADD', returned, sequence_of(entry), entry)
+  else
+    redis.call('LPUSH', pending, entry)
+  end
+end
+if #due > 0 then
+  redis.call('ZREMRANGEBYRANK', delayed, 0, #due - 1)
+  ring(KEYS[4], tokens)
+end
+return #due

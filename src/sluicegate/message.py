@@ -1,0 +1,126 @@
+"""A message as its handler sees it, parsed only where it is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sluicegate.core import json
+from sluicegate.core.entry import read_prefix, split_entry
+from sluicegate.core.keys import decode_name
+
+__all__ = ["DeadMessage", "Message"]
+
+
+class Message:
+    """One delivered or peeked message.
+
+    Creating one costs nothing but the object: the entry is split on first access to a field, and the payload is decoded by `json()` or `text()`.
+    """
+
+    __slots__ = ("_begun", "_entry", "_fields", "slot")
+
+    def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
+        """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not ended."""
+        self.slot = slot
+        self._entry = entry
+        self._begun = begun
+        self._fields: list[bytes] | None = None
+
+    @property
+    def id(self) -> str:
+        """The message's id, the same on every delivery."""
+        return self._split()[0].decode()
+
+    @property
+    def payload(self) -> bytes:
+        """The payload as stored."""
+        return self._split()[3]
+
+    def text(self) -> str:
+        """The payload as text; raises `UnicodeDecodeError` when it is not UTF-8."""
+        return self.payload.decode()
+
+    def json(self) -> Any:
+        """The payload decoded as JSON; raises `ValueError` when it is not JSON. Decoded anew at each call."""
+        return json.loads(self._split()[3])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers given at publish."""
+        raw = self._split()[2]
+        return json.loads(raw) if raw else {}
+
+    @property
+    def deduplication_key(self) -> str | None:
+        """The key that this message holds or held, None when it was published without one."""
+        return decode_name(self._split()[1].decode()) or None
+
+    @property
+    def delivery_count(self) -> int:
+        """Deliveries, the present one included; finished ones when the message was peeked at."""
+        return read_prefix(self._entry).deliveries + self._begun
+
+    @property
+    def sequence(self) -> int:
+        """Place in the queue's first order; grows with every message published, never reset."""
+        return read_prefix(self._entry).sequence
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When Redis accepted the message, by the server's clock."""
+        return datetime.fromtimestamp(read_prefix(self._entry).enqueued_ms / 1000, UTC)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the stored entry."""
+        return len(self._entry)
+
+    def _split(self) -> list[bytes]:
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = split_entry(self._entry)
+        return fields
+
+    def __repr__(self) -> str:
+        return f"Message(id={self.id!r}, delivery_count={self.delivery_count})"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A dead letter.
+
+    Attributes:
+        message: the message, its `delivery_count` being the finished deliveries; None for a foreign value.
+        value: the stored value as it was.
+        reason: `max_delivery_count`, `foreign`, or what `bury` was told.
+        error_type: class name of the last error, "" without one.
+        error: text of the last error.
+        buried_at: when, by the server's clock.
+    """
+
+    message: Message | None
+    value: bytes
+    reason: str
+    error_type: str
+    error: str
+    buried_at: datetime
+
+    def __repr__(self) -> str:
+        who = self.message.id if self.message else "a foreign value"
+        return f"DeadMessage({who!r}, reason={self.reason!r}, error_type={self.error_type!r})"
+
+    @classmethod
+    def from_record(cls, record: bytes) -> DeadMessage:
+        """Read a dead record."""
+        at, reason, error_type, error, value = record.split(b"\x1f", 4)
+        foreign = reason == b"foreign"
+        return cls(
+            None if foreign else Message(value),
+            value,
+            reason.decode(),
+            error_type.decode(),
+            error.decode(),
+            datetime.fromtimestamp(int(at) / 1000, UTC),
+        )

@@ -1,0 +1,90 @@
+"""What a queue tells: outcomes of a publish, and counts by state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluicegate.core.replies import Counted
+
+__all__ = ["Depth", "PublishReport"]
+
+
+@dataclass(slots=True)
+class PublishReport:
+    """Outcomes of a publish, by position.
+
+    Attributes:
+        accepted: messages that were published.
+        duplicates: messages whose deduplication key was held.
+        ids: the id of each message; a refused one never entered the queue under it.
+        duplicate_of: per message, the id of the one that holds its key, or None when it was accepted.
+    """
+
+    accepted: int = 0
+    duplicates: int = 0
+    ids: list[str] = field(default_factory=list)
+    duplicate_of: list[str | None] = field(default_factory=list)
+
+    def add(self, other: PublishReport) -> None:
+        """Append the outcomes of the next chunk."""
+        self.accepted += other.accepted
+        self.duplicates += other.duplicates
+        self.ids += other.ids
+        self.duplicate_of += other.duplicate_of
+
+    def __repr__(self) -> str:
+        return f"PublishReport(accepted={self.accepted}, duplicates={self.duplicates})"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Messages of a queue by state; O(1) to ask at any size.
+
+    Attributes:
+        ready: what a claim would get: pending, returned, due and expired.
+        pending: waiting, never delivered.
+        returned: come back from a lease.
+        delayed: waiting for their time, the due ones included.
+        due: delayed ones whose time has come.
+        in_flight: in leases, the expired ones included.
+        leases: open leases.
+        expired: messages in leases that ran out (of the first 1,000 such leases).
+        dead: dead letters.
+        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when nothing is ready.
+        paused: whether claims are paused.
+        published_total: messages ever published.
+        claimed_total: messages ever claimed; moves whenever a claim takes something.
+    """
+
+    ready: int
+    pending: int
+    returned: int
+    delayed: int
+    due: int
+    in_flight: int
+    leases: int
+    expired: int
+    dead: int
+    oldest_ready_age_seconds: float | None
+    paused: bool
+    published_total: int
+    claimed_total: int
+
+    @classmethod
+    def from_counts(cls, counted: Counted) -> Depth:
+        """From a decoded reply."""
+        return cls(
+            ready=counted.pending + counted.returned + counted.due + counted.expired,
+            pending=counted.pending,
+            returned=counted.returned,
+            delayed=counted.delayed,
+            due=counted.due,
+            in_flight=counted.in_flight,
+            leases=counted.leases,
+            expired=counted.expired,
+            dead=counted.dead,
+            oldest_ready_age_seconds=None if counted.oldest_ms < 0 else counted.oldest_ms / 1000,
+            paused=counted.paused,
+            published_total=counted.published,
+            claimed_total=counted.claimed,
+        )

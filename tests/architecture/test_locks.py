@@ -1,0 +1,61 @@
+"""The locks: no addresses in them, and an answer to everything that pyproject.toml asks for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.architecture.project import ROOT
+
+VERSIONS = ("3.11", "3.12", "3.13")
+LINE = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+")
+
+
+def lock_lines(version: str) -> list[str]:
+    return (ROOT / f"locks/py{version}.txt").read_text().splitlines()
+
+
+def requirements() -> list[Requirement]:
+    """Everything asked for by the package, its extras and the development group."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    # `spark-connect` brings the same import package as `spark`, so a lock can hold one of them.
+    asked = [line for extra, lines in extras.items() if extra not in ("all", "spark-connect") for line in lines]
+    return [
+        Requirement(line) for line in project["project"]["dependencies"] + asked + project["dependency-groups"]["dev"]
+    ]
+
+
+def test_there_is_a_lock_for_each_supported_python_and_no_other() -> None:
+    assert sorted(path.name for path in (ROOT / "locks").iterdir()) == [f"py{version}.txt" for version in VERSIONS]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_lock_holds_only_names_and_versions(version: str) -> None:
+    lines = lock_lines(version)
+
+    assert len(lines) > 100
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_lock_answers_everything_that_the_project_asks_for(version: str) -> None:
+    locked = dict(line.split("==") for line in lock_lines(version))
+    machine = {"python_version": version, "sys_platform": "linux", "platform_machine": "x86_64"}
+    asked = [each for each in requirements() if each.marker is None or each.marker.evaluate(machine)]
+
+    unmet = [str(each) for each in asked if not each.specifier.contains(locked.get(canonicalize_name(each.name), "0"))]
+
+    assert len(asked) > 20
+    assert unmet == []
+
+
+def test_the_extra_that_means_everything_names_every_other() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+
+    assert Requirement(everything).extras == extras.keys() - {"all", "spark-connect"}

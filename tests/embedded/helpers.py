@@ -1,0 +1,114 @@
+"""Users in other processes, processes and their ends, and waiting with a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sluicegate.embedded import keeper
+from sluicegate.embedded.folder import read_record
+
+DEADLINE_SECONDS = 20.0
+
+USER_PROGRAM = """
+import json, sys
+from pathlib import Path
+from sluicegate.embedded import connect, ensure_server
+client = connect(sys.argv[1], decode_responses=True)
+for line in sys.stdin:
+    command = json.loads(line)
+    reply = ensure_server(Path(command[1])).pid if command[0] == "ensure" else client.execute_command(*command)
+    print(json.dumps(reply), flush=True)
+"""
+
+
+class User:
+    """Another process with a client of an embedded server."""
+
+    def __init__(self, url: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", USER_PROGRAM, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **environment},
+            text=True,
+            start_new_session=True,
+        )
+
+    def send(self, *command: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def do(self, *command: str) -> Any:
+        self.send(*command)
+        return self.receive()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        self.process.communicate(timeout=DEADLINE_SECONDS)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process lives; one that ended and was not yet reaped does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def keeper_pid(folder: Path) -> int:
+    record = read_record(folder)
+    assert record is not None
+    return int(Path(record.socket_path).with_name(keeper.KEEPER_LOCK).read_text())
+
+
+def processes_of(folder: Path) -> list[str]:
+    """The living processes that work in a data folder: its server and its watcher."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and os.readlink(entry / "cwd").removesuffix(" (deleted)") == str(folder):
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not runs(pid), f"process {pid} ends")
+
+
+def aof_file(folder: Path) -> Path:
+    """The append-only file that the server writes to, in the layout before or since Redis 7."""
+    return next(iter((*folder.glob("appendonlydir/*.incr.aof"), *folder.glob("appendonly.aof"))))
+
+
+def fake_program(path: Path, action: str, version: str = "7.0.0") -> Path:
+    """A program that says it is a Redis server, and does something else."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo "Redis server v={version} sha=0"; exit; fi\n{action}\n'
+    )
+    path.chmod(0o755)
+    return path
