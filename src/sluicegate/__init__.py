@@ -1,6 +1,7 @@
 """Sluicegate: a dependable gate on Redis between an orchestrator and Spark.
 
-DAGs publish dedup-keyed batches, sensors open the gate on depth or age, and a Spark task drains leased messages and acks them per
+DAGs publish dedup-keyed batches, sensors open the gate on depth or age, and a Spark task drains leased messages and
+acks them per
 partition.
 """
 

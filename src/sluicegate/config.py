@@ -56,8 +56,12 @@ class QueueConfig:
                     f"visibility_timeout_seconds={self.visibility_timeout_seconds:g}"
                 )
         count = self.max_delivery_count
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_DELIVERIES):
-            raise ConfigurationError(f"max_delivery_count must be None or an int from 1 to {_MOST_DELIVERIES}, not {count!r}")
+        if count is not None and (
+            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_DELIVERIES
+        ):
+            raise ConfigurationError(
+                f"max_delivery_count must be None or an int from 1 to {_MOST_DELIVERIES}, not {count!r}"
+            )
 
     @property
     def terms(self) -> Terms:
@@ -86,7 +90,9 @@ class QueueConfig:
                 raise ConfigurationError("deduplication=False contradicts get_deduplication_key; leave one of them out")
             compile_key_function(self.get_deduplication_key)
         elif self.deduplication:
-            raise ConfigurationError("deduplication=True needs get_deduplication_key: a callable, a field, fields or a template")
+            raise ConfigurationError(
+                "deduplication=True needs get_deduplication_key: a callable, a field, fields or a template"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL: `redis://`, `rediss://`, `unix://` or `embedded:///folder`, with `?password_env=NAME` for the password.
+        """Read a URL: `redis://`, `rediss://`, `unix://` or `embedded:///folder`, with `?password_env=NAME` for the
+        password.
 
         Raises:
             ConfigurationError: another scheme, or no place to connect to.
@@ -46,7 +47,9 @@ class Address:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise ConfigurationError("url cannot be parsed; write redis://host:6379/0 or embedded:///absolute/folder") from None
+            raise ConfigurationError(
+                "url cannot be parsed; write redis://host:6379/0 or embedded:///absolute/folder"
+            ) from None
         if parts.scheme not in _SCHEMES:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
@@ -98,7 +101,7 @@ class Address:
         if password is not None:
             options["password"] = password
         if self.url.startswith("embedded:"):
-            from sluicegate import embedded  # noqa: PLC0415  (only who asks for it pays for it)
+            from sluicegate import embedded
 
             return embedded.connect(self.url, **options)
         try:
@@ -112,7 +115,8 @@ class Address:
         password = os.environ.get(self.password_env)
         if password is None:
             raise ConfigurationError(
-                f"the password of {self.server} is expected in the environment variable {self.password_env}, which is not set"
+                f"the password of {self.server} is expected in the environment variable {self.password_env}, "
+                f"which is not set"
             )
         return password
 
@@ -132,12 +136,15 @@ def refuse_unfit_client(client: object) -> None:
     if isinstance(client, redis.client.Pipeline):
         raise ConfigurationError("client is a pipeline; pass the redis.Redis that it came from")
     if isinstance(client, redis.RedisCluster):
-        raise ConfigurationError("cluster clients are not supported yet; pass a redis.Redis of a standalone or Sentinel server")
+        raise ConfigurationError(
+            "cluster clients are not supported yet; pass a redis.Redis of a standalone or Sentinel server"
+        )
     if not isinstance(client, redis.Redis):
         raise TypeError(f"client must be a redis.Redis, not {module}.{name}")
     if client.connection is not None:
         raise ConfigurationError(
-            "client was made with single_connection_client=True, which heartbeats and waits cannot share; make it without"
+            "client was made with single_connection_client=True, which heartbeats and waits "
+            "cannot share; make it without"
         )
 
 

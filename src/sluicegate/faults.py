@@ -1,4 +1,6 @@
-"""What an exception of redis-py means to Sluicegate: worth another try, or one of our errors. Shared by every gateway."""
+"""What an exception of redis-py means to Sluicegate: worth another try, or one of our errors. Shared by every
+gateway.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def is_transient(error: BaseException) -> bool:
 def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
     """The error for a server that cannot be reached."""
     return RedisUnavailableError(
-        f"Redis at {server} cannot be reached ({type(error).__name__}: {_first_line(error)}); check that it runs and that host, "
+        f"Redis at {server} cannot be reached ({type(error).__name__}: {_first_line(error)}); check that it "
+        f"runs and that host, "
         "port and credentials are right"
     )
 
@@ -59,8 +62,8 @@ def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception 
     """Our error for a reply in which Redis refused a script, or None when it is not one that we name."""
     if "OOM command not allowed" in str(error):
         return RedisMemoryError(
-            f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. Drain the queue, raise maxmemory, or "
-            "remove other data"
+            f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. "
+            "Drain the queue, raise maxmemory, or remove other data"
         )
     return None
 
@@ -68,8 +71,8 @@ def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception 
 def wrong_type(key: bytes, role: str, found: str) -> WrongKeyTypeError:
     """The error for a key that holds the wrong type."""
     return WrongKeyTypeError(
-        f"key {key.decode()} holds a {found} where the queue keeps a {EXPECTED_TYPES[role]}; nothing was changed. Something else "
-        "writes under this queue's prefix: move or delete that key"
+        f"key {key.decode()} holds a {found} where the queue keeps a {EXPECTED_TYPES[role]}; nothing was changed. "
+        "Something else writes under this queue's prefix: move or delete that key"
     )
 
 

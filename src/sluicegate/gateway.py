@@ -37,8 +37,10 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class RedisGateway:
     """Executes prepared calls over one `redis.Redis`.
 
-    A gateway that has never reached its server fails at once, within the client's connect timeout; one that has rides out an outage for
-    up to `retry_budget_seconds`. Every call may be repeated without a second effect, so retries below ours (redis-py's own) are harmless too.
+    A gateway that has never reached its server fails at once, within the client's connect timeout; one that has
+    rides out an outage for
+    up to `retry_budget_seconds`. Every call may be repeated without a second effect, so retries below ours
+    (redis-py's own) are harmless too.
 
     Args:
         redis_client: a connected or unconnected client; the gateway does not close it.
@@ -108,7 +110,7 @@ class RedisGateway:
             while True:
                 try:
                     reply = self.wait(step) if isinstance(step, Wait) else self.execute(step, retry=retry)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 else:
                     step = operation.send(reply)
@@ -163,14 +165,21 @@ class RedisGateway:
 
     def _once(self, call: Call[T]) -> T:
         client, script = self.client, call.script
+        if not self._reached:
+            self._meet(client)
         try:
-            reply = client.execute_command(
-                "EVALSHA", script.sha, len(call.keys), *call.keys, *call.args, **_RAW
-            )
+            reply = client.execute_command("EVALSHA", script.sha, len(call.keys), *call.keys, *call.args, **_RAW)
         except redis_errors.NoScriptError:
             reply = client.execute_command("EVAL", script.text, len(call.keys), *call.keys, *call.args, **_RAW)
-        self._reached = True
         return call.decode(reply)
+
+    def _meet(self, client: redis.Redis) -> None:
+        """First contact: until it succeeds nothing was sent that could have taken effect."""
+        try:
+            client.execute_command("PING", **_RAW)
+        except redis_errors.NoPermissionError:
+            _log.debug("the user of %s may not PING; it was reached all the same", self.server)
+        self._reached = True
 
     def _attempts(self) -> tenacity.Retrying:
         return tenacity.Retrying(
@@ -209,7 +218,7 @@ class RedisGateway:
                 pool = self.client.connection_pool
                 options = dict(pool.connection_kwargs, socket_timeout=20.0, retry=Retry(NoBackoff(), 0))
                 if hasattr(pool, "service_name"):
-                    fresh = type(pool)(pool.service_name, pool.sentinel_manager, **options)
+                    fresh = type(pool)(pool.service_name, pool.sentinel_manager, **options)  # type: ignore[attr-defined]
                 else:
                     fresh = redis.ConnectionPool(connection_class=pool.connection_class, **options)
                 self._waiting = redis.Redis(connection_pool=fresh)

@@ -83,7 +83,7 @@ class HeartbeatScheduler:
     def _beat(lease: Beating) -> float | None:
         try:
             return lease.beat()
-        except Exception:
+        except Exception:  # noqa: BLE001  (one lease's fault must not end the beats of all others)
             _log.exception("a heartbeat failed unexpectedly and stops")
             return None
 
@@ -117,7 +117,7 @@ def scheduler() -> HeartbeatScheduler:
 
 
 def _forget_after_fork() -> None:
-    global _lock, _scheduler  # noqa: PLW0603
+    global _lock, _scheduler
     _lock, _scheduler = threading.Lock(), None
 
 

@@ -114,7 +114,8 @@ class LeaseBase:
 
     @property
     def key(self) -> str:
-        """A file-safe name for this lease **and opening**: the same after a takeover, another whenever the id is opened anew.
+        """A file-safe name for this lease **and opening**: the same after a takeover, another whenever the id is
+        opened anew.
 
         Output named by it, of a lease settled in one call, is overwritten by a retry and by nothing else.
         """
@@ -153,21 +154,25 @@ class LeaseBase:
         return elapsed_clock() - self._confirmed_at
 
     def _groups(self, verdicts: Iterable[Verdict], *, named: bool = True) -> list[VerdictGroup]:
-        groups = []
+        """Note verdicts, all of them or none, and give the groups to send."""
         with self._lock:
-            for verdict in verdicts:
-                slots = self._slots(verdict.messages)
-                reason = verdict.reason or ("buried" if verdict.verb == "bury" else "")
-                group = self._ledger.group(
-                    verdict.verb,
-                    slots,
-                    delay_seconds=verdict.delay_seconds,
-                    named=named,
-                    why=policies.why(reason, verdict.error),
-                )
-                if group is not None:
-                    groups.append(group)
-        return groups
+            before = self._ledger.copy()
+            try:
+                groups = [self._group(verdict, named) for verdict in verdicts]
+            except AlreadySettledError:
+                self._ledger = before
+                raise
+        return [group for group in groups if group is not None]
+
+    def _group(self, verdict: Verdict, named: bool) -> VerdictGroup | None:
+        reason = verdict.reason or ("buried" if verdict.verb == "bury" else "")
+        return self._ledger.group(
+            verdict.verb,
+            self._slots(verdict.messages),
+            delay_seconds=verdict.delay_seconds,
+            named=named,
+            why=policies.why(reason, verdict.error),
+        )
 
     def _slots(self, messages: Message | Iterable[Message] | None) -> list[int]:
         if messages is None:
@@ -209,7 +214,8 @@ class LeaseBase:
         if settled.lost:
             self._gone = True
             raise LeaseLostError(
-                f"lease {self.id!r} is no longer held: {len(settled.lost)} of {len(sent)} verdicts came too late, and their "
+                f"lease {self.id!r} is no longer held: {len(settled.lost)} of {len(sent)} verdicts came too "
+                f"late, and their "
                 "messages are or will be delivered again",
                 lease_id=self.id,
                 lost=settled.lost,
@@ -257,9 +263,12 @@ class LeaseBase:
 class Lease(LeaseBase):
     """A batch of messages leased to this holder.
 
-    Falsy unless it holds messages; `state` tells why. As a context manager it beats in the background, and leaving the block acks what has no
-    verdict yet. When the block raises an `Exception`, the message in hand is nacked with the error, messages already yielded
-    are released or acked as `on_batch_error` says, those not yet yielded are released; a block that never iterated has its whole batch
+    Falsy unless it holds messages; `state` tells why. As a context manager it beats in the background, and leaving
+    the block acks what has no
+    verdict yet. When the block raises an `Exception`, the message in hand is nacked with the error, messages already
+    yielded
+    are released or acked as `on_batch_error` says, those not yet yielded are released; a block that never iterated
+    has its whole batch
     nacked. Any other `BaseException` releases everything.
 
     A message has one verdict per lease. Verdicts raise `LeaseLostError` when they came too late.
@@ -281,7 +290,9 @@ class Lease(LeaseBase):
         delay_seconds: float = 0,
         error: BaseException | str | None = None,
     ) -> None:
-        """The messages failed: claimable again, after a delay if given; counts as a delivery and may bury them for their count."""
+        """The messages failed: claimable again, after a delay if given; counts as a delivery and may bury them for
+        their count.
+        """
         self.settle(Verdict("nack", messages, delay_seconds, error))
 
     def release(self, messages: Message | Iterable[Message] | None = None) -> None:
@@ -315,8 +326,9 @@ class Lease(LeaseBase):
         """
         extended = self._gateway.run(self._extending(lease_seconds))
         if extended is not replies.Extended.OK:
+            what = "over its longest life" if extended is replies.Extended.OVER else "lost"
             raise LeaseLostError(
-                f"lease {self.id!r} cannot be extended: it is {'over its longest life' if extended is replies.Extended.OVER else 'lost'}",
+                f"lease {self.id!r} cannot be extended: it is {what}",
                 lease_id=self.id,
                 lost=self._ledger.open,
             )
@@ -333,7 +345,9 @@ class Lease(LeaseBase):
         scheduler().unwatch(self)
 
     def beat(self) -> float | None:
-        """One heartbeat, for the scheduler: extends once without retries; returns the seconds to the next, None for no more."""
+        """One heartbeat, for the scheduler: extends once without retries; returns the seconds to the next, None for
+        no more.
+        """
         interval = self._heartbeat_seconds or self._request.lease_seconds / 3
         try:
             extended = self._gateway.run(self._extending(), retry=False)
@@ -363,5 +377,3 @@ class Lease(LeaseBase):
             if error is None:
                 raise
             _log.warning("lease %r could not be settled after its block failed: %s", self.id, failure)
-
-

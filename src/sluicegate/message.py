@@ -16,13 +16,16 @@ __all__ = ["DeadMessage", "Message"]
 class Message:
     """One delivered or peeked message.
 
-    Creating one costs nothing but the object: the entry is split on first access to a field, and the payload is decoded by `json()` or `text()`.
+    Creating one costs nothing but the object: the entry is split on first access to a field, and the payload is
+    decoded by `json()` or `text()`.
     """
 
     __slots__ = ("_begun", "_entry", "_fields", "slot")
 
     def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
-        """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not ended."""
+        """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not
+        ended.
+        """
         self.slot = slot
         self._entry = entry
         self._begun = begun

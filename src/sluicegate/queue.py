@@ -41,17 +41,21 @@ class RedisMessageQueue:
     Args:
         name: of the queue; any text with a visible character in it.
         client: a `redis.Redis`; it stays the caller's to close.
-        url: instead of a client: `redis://`, `rediss://`, `unix://` or `embedded:///folder`; the password by reference as
+        url: instead of a client: `redis://`, `rediss://`, `unix://` or `embedded:///folder`; the password by
+            reference as
             `?password_env=NAME`.
         gateway: instead of both, a configured `RedisGateway`.
-        deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an error.
+        deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an
+            error.
         get_deduplication_key: a callable from payload to key, a field name, a list of fields, or a template such as
             `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry.
         deduplication_window_seconds: how long a key refuses further messages, from the publish; default one hour.
         visibility_timeout_seconds: life of a lease without a heartbeat; default 300.
-        heartbeat_interval_seconds: less than half of the visibility timeout; None: off for `process_message`, a third of the lease
+        heartbeat_interval_seconds: less than half of the visibility timeout; None: off for `process_message`, a
+            third of the lease
             for `claim` blocks.
-        max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None for no cap.
+        max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None
+            for no cap.
         message_wait_interval_seconds: how long `process_message` waits for a message; 0 for not at all.
         retry_budget_seconds: how long a call is retried when Redis goes away; 0 disables.
         retry_initial_delay_seconds: first pause between attempts.
@@ -161,7 +165,8 @@ class RedisMessageQueue:
             raise QueueDrainedError(f"queue {self.name!r} was closed here; make a new object to publish")
         if not self._publishes:
             raise ConfigurationError(
-                f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot travel; use a template"
+                f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot "
+                f"travel; use a template"
             )
         batch = self._publishing.batch(_new_id(), payloads, headers)
         published = self._gateway.run(operations.publish(self._keys, batch))
@@ -194,7 +199,8 @@ class RedisMessageQueue:
     ) -> Lease:
         """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
 
-        A claim that is repeated under its `lease_id` finds its own lease, open or ended, and never takes a second batch while the
+        A claim that is repeated under its `lease_id` finds its own lease, open or ended, and never takes a second
+        batch while the
         first is remembered: that is how a retried task goes on where it stopped.
 
         Args:
@@ -202,10 +208,12 @@ class RedisMessageQueue:
             lease_seconds: life of the lease without a heartbeat; default `visibility_timeout_seconds`.
             wait_seconds: how long to wait for a first message; 0 never blocks.
             lease_id: a name that a retry would use again; made by the library when left out.
-            take_over_after_seconds: when the lease of this id is open in another hand: None answers `HELD`; otherwise it is taken over
+            take_over_after_seconds: when the lease of this id is open in another hand: None answers `HELD`;
+                otherwise it is taken over
                 once its holder has been silent so long (0: at once). A takeover counts as a delivery.
             retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
-            remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it again.
+            remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
+                again.
             heartbeat: extend in the background while inside the `with` block.
             on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
 
@@ -261,7 +269,8 @@ class RedisMessageQueue:
     def process_message(self) -> Iterator[str | bytes | None]:
         """Wait for one message and yield its payload, or None when none came in time.
 
-        Leaving the block acks it; an exception nacks it with a growing delay and propagates. That the lease was lost is logged, never raised.
+        Leaving the block acks it; an exception nacks it with a growing delay and propagates. That the lease was lost
+        is logged, never raised.
         The payload is a str when the client has `decode_responses=True` and the payload is UTF-8, else bytes.
         """
         lease = self.claim(
@@ -291,7 +300,9 @@ class RedisMessageQueue:
     # ------------------------------------------------------------------ look
 
     def depth(self) -> Depth:
-        """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any size."""
+        """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any
+        size.
+        """
         return Depth.from_counts(self._gateway.run(operations.depth(self._keys)))
 
     @overload
@@ -348,7 +359,9 @@ class RedisMessageQueue:
         return queue
 
     def close(self) -> None:
-        """Stop publishing and claiming here, release what this object still holds, and close the connections that it made."""
+        """Stop publishing and claiming here, release what this object still holds, and close the connections that it
+        made.
+        """
         self._drained = True
         for lease in list(self._leases):
             lease.stop_heartbeat()
@@ -383,6 +396,8 @@ def _check_claim(
     if not wait_seconds >= 0:
         raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
     if lease_id is None and (take_over_after_seconds is not None or remember_empty):
-        raise ConfigurationError("take_over_after_seconds and remember_empty need a lease_id that a retry would use again")
+        raise ConfigurationError(
+            "take_over_after_seconds and remember_empty need a lease_id that a retry would use again"
+        )
     if take_over_after_seconds is not None and not take_over_after_seconds >= 0:
         raise ConfigurationError(f"take_over_after_seconds must be 0 or more, not {take_over_after_seconds!r}")

@@ -50,7 +50,8 @@ class Depth:
         leases: open leases.
         expired: messages in leases that ran out (of the first 1,000 such leases).
         dead: dead letters.
-        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when nothing is ready.
+        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when
+            nothing is ready.
         paused: whether claims are paused.
         published_total: messages ever published.
         claimed_total: messages ever claimed; moves whenever a claim takes something.

@@ -1,4 +1,6 @@
-"""The prepared calls: the only place that knows Redis scripts, keys and argument orders. Pure functions from values to `Call`."""
+"""The prepared calls: the only place that knows Redis scripts, keys and argument orders. Pure functions from values
+to `Call`.
+"""
 
 from __future__ import annotations
 

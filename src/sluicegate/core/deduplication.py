@@ -1,6 +1,7 @@
 """Deduplication keys: from a payload to the text that makes two messages the same.
 
-A key function is a callable, one field name, a list of fields, or a template such as `"{tenant}:{order_id}"`. Fields are
+A key function is a callable, one field name, a list of fields, or a template such as `"{tenant}:{order_id}"`. Fields
+are
 dotted paths through dicts only: no attributes, no indexes, no format specs.
 """
 
@@ -25,11 +26,13 @@ def compile_key_function(source: KeySource) -> KeyFunction:
     """Turn what the user gave into a function from a payload to its key.
 
     Args:
-        source: a callable (called once per message per publish), a field name, a list of field names (joined so that different
+        source: a callable (called once per message per publish), a field name, a list of field names (joined so that
+            different
             values never make the same key), or a template (a str with `{`).
 
     Raises:
-        ConfigurationError: a template or field name that cannot work. The function made raises `ConfigurationError` for a
+        ConfigurationError: a template or field name that cannot work. The function made raises `ConfigurationError`
+            for a
             missing, null or empty key and `TypeError` for a key or field that is not text (or an int, for fields).
     """
     if callable(source):
@@ -79,7 +82,9 @@ def _from_fields(fields: Sequence[str]) -> KeyFunction:
 def _from_template(template: str) -> KeyFunction:
     literals, paths = _parse_template(template)
     if not paths:
-        raise ConfigurationError(f"deduplication template {template!r} has no field; every message would be a duplicate")
+        raise ConfigurationError(
+            f"deduplication template {template!r} has no field; every message would be a duplicate"
+        )
     pairs = list(zip(paths, literals[1:], strict=True))
 
     def key(payload: Any) -> str:
@@ -111,7 +116,8 @@ def _parse_template(template: str) -> tuple[list[str], list[tuple[str, ...]]]:
 def _parse_path(field: str, where: str) -> tuple[str, ...]:
     if not _PATH.fullmatch(field):
         raise ConfigurationError(
-            f"{where} is not a dotted path of dict keys; format specs, conversions, indexes and positional fields are not allowed"
+            f"{where} is not a dotted path of dict keys; format specs, conversions, indexes and positional "
+            f"fields are not allowed"
         )
     return tuple(field.split("."))
 

@@ -10,7 +10,8 @@
     └ version byte
 
 The prefix is stamped and rewritten by the server by position; the client's part starts at byte 29 and is never read by
-Lua but for the id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded key nor JSON can
+Lua but for the id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded
+key nor JSON can
 hold; the payload is last and may hold anything. JSON payloads stay readable in `redis-cli LRANGE`.
 """
 
@@ -22,12 +23,16 @@ from sluicegate.core import json
 from sluicegate.core.keys import encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError
 
-__all__ = ["PREFIX_LENGTH",
+__all__ = [
+    "PREFIX_LENGTH",
     "VERSION",
     "Prefix",
     "client_part",
     "encode_deduplication_key",
-    "encode_headers", "read_prefix", "split_entry"]
+    "encode_headers",
+    "read_prefix",
+    "split_entry",
+]
 
 VERSION = b"1"
 SEPARATOR = b"\x1f"

@@ -2,7 +2,8 @@
 
 Stored JSON is compact UTF-8. Numbers and strings look as the standard library writes them; orjson serves only
 what it would write identically, and everything else takes the slower road. Nothing is encoded silently: a date, a UUID,
-an enum or a dataclass is a `TypeError`, NaN, an infinity or an integer beyond 64 bits a `ValueError`, each naming the path.
+an enum or a dataclass is a `TypeError`, NaN, an infinity or an integer beyond 64 bits a `ValueError`, each naming
+the path.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Names of the keys of one queue.
 
-All keys of a queue share one hash tag, so a queue lives in one cluster slot. Names are encoded injectively: any name works, and
+All keys of a queue share one hash tag, so a queue lives in one cluster slot. Names are encoded injectively: any name
+works, and
 `x` and `{x}` are different queues.
 """
 

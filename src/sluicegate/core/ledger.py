@@ -9,7 +9,7 @@ from sluicegate.core.ranges import format_ranges
 from sluicegate.core.values import Verb, VerdictGroup
 from sluicegate.errors import AlreadySettledError
 
-__all__ = ["Ledger", "LeaseCounts"]
+__all__ = ["LeaseCounts", "Ledger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class LeaseCounts:
 
 
 class Ledger:
-    """One verdict per slot: a second, different one is refused; the same one may be sent again until it is confirmed."""
+    """One verdict per slot: a second, different one is refused; the same one may be sent again until it is
+    confirmed.
+    """
 
     __slots__ = ("_confirmed", "_counts", "_open", "_verbs")
 
@@ -50,18 +52,23 @@ class Ledger:
         return LeaseCounts(counts["ack"], counts["nack"] + counts["release"], counts["bury"])
 
     def group(
-        self, verb: Verb, slots: Sequence[int], *, delay_seconds: float = 0, named: bool = True, why: bytes = b"\x1f\x1f"
+        self,
+        verb: Verb,
+        slots: Sequence[int],
+        *,
+        delay_seconds: float = 0,
+        named: bool = True,
+        why: bytes = b"\x1f\x1f",
     ) -> VerdictGroup | None:
         """Note a verdict and give the group to send; None when all of it is already confirmed.
 
         Raises:
             AlreadySettledError: a slot has another verdict or does not belong to this lease.
         """
-        if len(slots) == len(self._open) and not self._verbs:
-            if slots == self.open:
-                self._verbs = dict.fromkeys(slots, verb)
-                self._open.clear()
-                return VerdictGroup(verb, format_ranges(slots), delay_seconds, named, why)
+        if slots and not self._verbs and slots == self.open:
+            self._verbs = dict.fromkeys(slots, verb)
+            self._open.clear()
+            return VerdictGroup(verb, format_ranges(slots), delay_seconds, named, why)
         for slot in slots:
             if slot not in self._open and self._verbs.get(slot) != verb:
                 earlier = self._verbs.get(slot)
@@ -75,6 +82,14 @@ class Ledger:
             self._open.pop(slot, None)
             self._verbs[slot] = verb
         return VerdictGroup(verb, format_ranges(wanted), delay_seconds, named, why) if wanted else None
+
+    def copy(self) -> Ledger:
+        """A snapshot, to go back to when verdicts that belong together are refused."""
+        other = Ledger(self._open)
+        other._verbs = dict(self._verbs)
+        other._confirmed = set(self._confirmed)
+        other._counts = dict(self._counts)
+        return other
 
     def confirm(self, sent: Sequence[int], lost: Sequence[int]) -> tuple[int, ...]:
         """Note that what was sent took effect but `lost`; returns the slots that did."""

@@ -17,6 +17,7 @@ __all__ = ["claim", "depth", "publish", "settle"]
 
 Clock = Callable[[], float]
 _LONGEST_SLEEP_SECONDS = 10.0
+_SHORTEST_SLEEP_SECONDS = 0.01
 _TIDY_CALLS = 10
 
 
@@ -32,15 +33,16 @@ def publish(keys: QueueKeys, batch: Batch) -> Operation[replies.Published]:
         published: replies.Published = yield call
     except RetryBudgetExhaustedError as error:
         raise PublishUnknownError(
-            f"{error}; whether the {len(ids)} messages were published is unknown, and the prepared calls in `calls` tell: "
+            f"{error}; whether the {len(ids)} messages were published is unknown, and the prepared calls in "
+            f"`calls` tell: "
             f"running them within {batch.oldest_seconds:.0f} s of the publish repeats nothing",
             ids=ids,
             calls=(call,),
         ) from error
     if published.accepted < 0:
         raise PublishUnknownError(
-            f"a publish of {len(ids)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after which a repeat "
-            "could publish them twice; look for them by their ids before publishing again",
+            f"a publish of {len(ids)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after which "
+            "a repeat could publish them twice; look for them by their ids before publishing again",
             ids=ids,
         )
     return published
@@ -73,9 +75,12 @@ def claim(
                 take_over_after_seconds is not None and silent_seconds >= take_over_after_seconds
             ):
                 takeover = token
-            case replies.Empty() | replies.Paused() if remaining > 0:
-                yield Wait(keys.bell, min(_LONGEST_SLEEP_SECONDS, remaining))
+            case replies.Empty(next_seconds) if remaining > 0:
+                soon = _LONGEST_SLEEP_SECONDS if next_seconds is None else max(_SHORTEST_SLEEP_SECONDS, next_seconds)
+                yield Wait(keys.bell, min(_LONGEST_SLEEP_SECONDS, remaining, soon))
                 tidies = _TIDY_CALLS
+            case replies.Paused() if remaining > 0:
+                yield Wait(keys.bell, min(_LONGEST_SLEEP_SECONDS, remaining))
             case _:
                 return reply
 

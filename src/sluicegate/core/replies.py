@@ -62,7 +62,13 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Nothing to claim."""
+    """Nothing to claim.
+
+    Attributes:
+        next_seconds: until a message falls due or a lease runs out, None when neither is in sight.
+    """
+
+    next_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,9 @@ def claimed(reply: list[Any]) -> ClaimReply:
         return Acked(*reply[1:4])
     if kind == b"tidy":
         return Tidy(bool(reply[1]), reply[2:])
-    return {b"empty": Empty, b"paused": Paused, b"reaping": Expired}[kind]()
+    if kind == b"empty":
+        return Empty(reply[1] / 1000 if reply[1] >= 0 else None)
+    return Paused() if kind == b"paused" else Expired()
 
 
 def settled(reply: list[Any]) -> Settled:

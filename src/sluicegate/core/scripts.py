@@ -1,6 +1,7 @@
 """The Lua scripts: read from the package, includes put in, headers parsed.
 
-A script starts with a comment that states its purpose, its guarantee, `KEYS`, `ARGV`, `Returns` and `Repeat`, and pulls shared
+A script starts with a comment that states its purpose, its guarantee, `KEYS`, `ARGV`, `Returns` and `Repeat`, and
+pulls shared
 functions in with `--- @include <name>`.
 """
 
@@ -63,7 +64,9 @@ def load(name: str) -> Script:
     folder = resources.files("sluicegate") / "lua"
     source = (folder / f"{name}.lua").read_text(encoding="utf-8")
     header = _parse_header(name, source)
-    body = _INCLUDE.sub(lambda match: (folder / "include" / f"{match.group(1)}.lua").read_text(encoding="utf-8"), source)
+    body = _INCLUDE.sub(
+        lambda match: (folder / "include" / f"{match.group(1)}.lua").read_text(encoding="utf-8"), source
+    )
     text = _COMMENT.sub("", body).encode()
     return Script(name, text, hashlib.sha1(text).hexdigest().encode(), header)  # noqa: S324  (the name Redis gives it)
 

@@ -24,7 +24,8 @@
 --   9 tidy           1: answer with what must come back first; 0: take what is there
 --  10 most_bytes     stop taking once this much is taken
 -- Returns: {"open", opening, takeovers, slots, entries} with slots empty when they are 1..n; {"held", token, silent ms};
---   {"acked", acked, returned, buried}; {"empty"}; {"paused"}; {"tidy", due, expired lease names...};
+--   {"acked", acked, returned, buried}; {"empty", ms to the next due or expiring message or -1};
+--   {"paused"}; {"tidy", due, expired lease names...};
 --   {"reaping"} when the lease under this id has expired and must come back first
 -- Repeat: the open lease under this nonce is answered again with a new deadline; a lost takeover is found done.
 
@@ -74,7 +75,7 @@ if record and record.how == 'acked' then
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
 if record and record.empty and tonumber(record.empty) > ms then
-  return {'empty'}
+  return {'empty', -1}
 end
 if redis.call('EXISTS', KEYS[9]) == 1 then
   return {'paused'}
@@ -134,4 +135,7 @@ if empty_ms > 0 and not more and due == 0 and #expired == 0 then
     redis.call('SET', closed_key, cjson.encode({how = 'empty', empty = string.format('%.0f', ms + empty_ms)}), 'PX', empty_ms)
   end
 end
-return {'empty'}
+local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
+local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])
+local next_ms = math.min(first_due or math.huge, first_expiry or math.huge) - ms
+return {'empty', next_ms < math.huge and math.max(0, math.ceil(next_ms)) or -1}
