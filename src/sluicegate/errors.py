@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 if TYPE_CHECKING:
     from sluicegate.core.call import Call
+    from sluicegate.core.replies import Published
 
 __all__ = [
     "AlreadySettledError",
@@ -65,13 +66,17 @@ class PublishUnknownError(RedisMessageQueueError):
 
     Attributes:
         ids: the message ids of the batch, by position.
-        calls: the prepared calls of the batch; running them again within their window repeats nothing.
+        calls: the prepared calls of the batch, for `RedisMessageQueue.publish_again`; empty when it is too late.
+        born: when the batch was made, by the gateway's clock.
     """
 
-    def __init__(self, message: str, *, ids: Sequence[str], calls: Sequence[Call[object]] = ()) -> None:
+    def __init__(
+        self, message: str, *, ids: Sequence[str], calls: Sequence[Call[Published]] = (), born: float = 0.0
+    ) -> None:
         super().__init__(message)
         self.ids = tuple(ids)
         self.calls = tuple(calls)
+        self.born = born
 
 
 class LeaseLostError(RedisMessageQueueError):

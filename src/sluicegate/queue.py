@@ -19,7 +19,13 @@ from sluicegate.core.deduplication import KeySource, compile_key_function
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import MOST_PER_CALL, Publishing, chunks
 from sluicegate.core.values import ClaimRequest
-from sluicegate.errors import ConfigurationError, LeaseLostError, QueueDrainedError, RedisMessageQueueError
+from sluicegate.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    PublishUnknownError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
 from sluicegate.gateway import RedisGateway, elapsed_clock
 from sluicegate.lease import Lease, OnBatchError
 from sluicegate.message import DeadMessage, Message
@@ -140,11 +146,16 @@ class RedisMessageQueue:
     def publish_many(self, payloads: Iterable[Any], *, headers: Mapping[str, str] | None = None) -> PublishReport:
         """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
 
-        Each call takes effect whole or not at all; when one fails, those before it stay published. Raises as `publish`.
+        Each call takes effect whole or not at all; when one fails, those before it stay published, and a note on
+        the error counts them. Raises as `publish`.
         """
         report = PublishReport()
-        for chunk in self.publish_chunks(payloads, headers=headers):
-            report.add(chunk)
+        try:
+            for chunk in self.publish_chunks(payloads, headers=headers):
+                report.add(chunk)
+        except Exception as error:
+            error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
+            raise
         return report
 
     def publish_chunks(
@@ -160,6 +171,24 @@ class RedisMessageQueue:
         for chunk in chunks(payloads, batch_size):
             yield self._publish(chunk, headers)
 
+    def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
+        """Ask for the outcome of a publish that is unknown, publishing what was not.
+
+        Harmless while the batch is young enough, which the error's text tells; after that it raises again, without `calls`.
+
+        Raises:
+            PublishUnknownError: it is too late, or Redis is still away.
+        """
+        if not unknown.calls:
+            raise unknown
+        report = PublishReport()
+        for call in unknown.calls:
+            published = self._gateway.execute(call.later(elapsed_clock() - unknown.born))
+            if published.accepted < 0:
+                raise PublishUnknownError(f"too late to publish again: {unknown}", ids=unknown.ids)
+            report.add(PublishReport.of(published, list(unknown.ids)))
+        return report
+
     def _publish(self, payloads: list[Any], headers: Mapping[str, str] | None) -> PublishReport:
         if self._drained:
             raise QueueDrainedError(f"queue {self.name!r} was closed here; make a new object to publish")
@@ -169,18 +198,9 @@ class RedisMessageQueue:
                 f"travel; use a template"
             )
         batch = self._publishing.batch(_new_id(), payloads, headers)
-        published = self._gateway.run(operations.publish(self._keys, batch))
-        count = len(payloads)
+        published = self._gateway.run(operations.publish(self._keys, batch, clock=elapsed_clock))
         prefix = batch.id.decode()
-        owners: list[str | None] = [None] * count
-        for position, owner in published.duplicates.items():
-            owners[position] = owner
-        return PublishReport(
-            published.accepted,
-            len(published.duplicates),
-            [f"{prefix}-{position}" for position in range(count)],
-            owners,
-        )
+        return PublishReport.of(published, [f"{prefix}-{position}" for position in range(len(payloads))])
 
     # ------------------------------------------------------------------ claim
 

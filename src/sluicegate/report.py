@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sluicegate.core.replies import Counted
+from sluicegate.core.replies import Counted, Published
 
 __all__ = ["Depth", "PublishReport"]
 
@@ -24,6 +24,14 @@ class PublishReport:
     duplicates: int = 0
     ids: list[str] = field(default_factory=list)
     duplicate_of: list[str | None] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, published: Published, ids: list[str]) -> PublishReport:
+        """From a decoded reply."""
+        owners: list[str | None] = [None] * len(ids)
+        for position, owner in published.duplicates.items():
+            owners[position] = owner
+        return cls(published.accepted, len(published.duplicates), ids, owners)
 
     def add(self, other: PublishReport) -> None:
         """Append the outcomes of the next chunk."""

@@ -61,12 +61,14 @@ class User:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process lives; one that ended and was not yet reaped does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
+    """Whether a process lives, be it by one last thread; one that ended and was not yet reaped does not."""
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            if status.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return False
 
 
 def keeper_pid(folder: Path) -> int:

@@ -24,6 +24,7 @@ def test_an_idle_server_goes_away_and_leaves_only_its_data(home: Path, program: 
     client.close()
     wait_until(lambda: not runs(server.pid) and not runs(watcher), "server and watcher end")
     assert processes_of(home) == []
+    assert not Path(f"/proc/{server.pid}").exists(), "the watcher reaps its server"
     assert not server.socket_path.parent.exists()
     assert client.get("a") == b"1"
     assert ensure_server(home).pid != server.pid

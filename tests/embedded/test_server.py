@@ -17,7 +17,7 @@ import pytest
 from sluicegate.embedded import connect, ensure_server, keeper, stop_server
 from sluicegate.embedded import folder as on_disk
 from sluicegate.errors import ConfigurationError, EmbeddedServerError
-from tests.embedded.helpers import User, fake_program, kill, processes_of, runs, wait_until
+from tests.embedded.helpers import User, fake_program, keeper_pid, kill, processes_of, runs, wait_until
 
 
 def test_the_server_is_private_and_keeps_everything(home: Path, program: Path) -> None:
@@ -127,6 +127,7 @@ def test_the_server_outlives_its_starter_and_the_ctrl_c_of_its_starter(home: Pat
     users[0].process.communicate(timeout=20)
     assert users[0].process.returncode != 0
     assert runs(pid)
+    assert runs(keeper_pid(home))
     assert users[1].do("GET", "a") == "1"
     users[1].end()
     assert runs(pid)
@@ -266,14 +267,19 @@ def test_the_package_works_from_a_zip_file(home: Path, tmp_path: Path) -> None:
     user.end()
 
 
-def test_a_starter_that_ignores_its_children_starts_a_sound_server(home: Path) -> None:
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def test_a_starter_with_odd_signal_settings_starts_a_sound_server(home: Path) -> None:
+    ignored = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         client = connect(home)
         client.set("a", "1")
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGCHLD, ignored)
     client.bgrewriteaof()
     wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "the rewrite ends")
     assert client.info("persistence")["aof_last_bgrewrite_status"] == "ok"
     assert client.info("persistence")["aof_last_rewrite_time_sec"] >= 0
+    server, watcher = ensure_server(home), keeper_pid(home)
+    os.kill(server.pid, signal.SIGTERM)
+    wait_until(lambda: not runs(server.pid) and not runs(watcher), "server and watcher end")

@@ -21,13 +21,13 @@ _SHORTEST_SLEEP_SECONDS = 0.01
 _TIDY_CALLS = 10
 
 
-def publish(keys: QueueKeys, batch: Batch) -> Operation[replies.Published]:
+def publish(keys: QueueKeys, batch: Batch, *, clock: Clock) -> Operation[replies.Published]:
     """Publish one batch.
 
     Raises:
         PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
     """
-    call = calls.publish(keys, batch, age_seconds=0)
+    call, born = calls.publish(keys, batch, age_seconds=0), clock()
     ids = [batch.message_id(position) for position in range(len(batch.parts))]
     try:
         published: replies.Published = yield call
@@ -38,6 +38,7 @@ def publish(keys: QueueKeys, batch: Batch) -> Operation[replies.Published]:
             f"running them within {batch.oldest_seconds:.0f} s of the publish repeats nothing",
             ids=ids,
             calls=(call,),
+            born=born,
         ) from error
     if published.accepted < 0:
         raise PublishUnknownError(
