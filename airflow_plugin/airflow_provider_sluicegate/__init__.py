@@ -1,3 +1,7 @@
 """Sluicegate for Apache Airflow."""
 
 from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

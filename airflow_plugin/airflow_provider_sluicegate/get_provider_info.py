@@ -1,0 +1,73 @@
+"""What Airflow reads to know this provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_sluicegate import __version__
+
+__all__ = ["get_provider_info"]
+
+_NAME = "Sluicegate"
+_PACKAGE = "airflow_provider_sluicegate"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's metadata. Airflow calls it at start-up, so nothing heavy is imported here."""
+    return {
+        "package-name": "sluicegate",
+        "name": _NAME,
+        "description": "Dependable message queues on Redis: publish dedup-keyed batches, open the gate on depth or "
+        "age, drain leased messages.",
+        "versions": [__version__],
+        "integrations": [{"integration-name": _NAME, "external-doc-url": "https://redis.io/", "tags": ["software"]}],
+        "hooks": [_modules("hooks.redis_queue")],
+        "operators": [_modules("operators.publish")],
+        "sensors": [_modules("sensors.redis_queue")],
+        "connection-types": [
+            {
+                "connection-type": "sluicegate",
+                "hook-class-name": f"{_PACKAGE}.hooks.redis_queue.RedisQueueHook",
+                "hook-name": _NAME,
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"login": "Username"},
+                    "placeholders": {
+                        "host": "localhost",
+                        "port": "6379",
+                        "login": "empty for the default user",
+                        "password": "empty when the password is in an environment variable",
+                    },
+                },
+                "conn-fields": _CONNECTION_FIELDS,
+            }
+        ],
+    }
+
+
+def _modules(module: str) -> dict[str, Any]:
+    return {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.{module}"]}
+
+
+def _field(label: str, kind: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
+# No defaults: a form would store them, and next to a url they would say twice where Redis is.
+_CONNECTION_FIELDS = {
+    "url": _field(
+        "URL", "string", "Instead of host, port, database and TLS: embedded:///absolute/folder, unix:///path, redis://…"
+    ),
+    "db": _field("Database", "integer", "Number of the database; 0 when empty", minimum=0),
+    "ssl": _field("TLS", "boolean", "Connect with TLS"),
+    "password_env": _field(
+        "Password variable",
+        "string",
+        "Name of the environment variable that holds the password, on the workers and on Spark executors",
+    ),
+    "ssl_ca_certs": _field("CA certificates", "string", "Path of the file with the authorities to trust"),
+    "ssl_certfile": _field("Client certificate", "string", "Path of the client's certificate"),
+    "ssl_keyfile": _field("Client key", "string", "Path of the client's private key"),
+    "ssl_cert_reqs": _field("Certificate check", "string", "required (when empty), optional or none"),
+    "ssl_check_hostname": _field("Check the host name", "boolean", "Whether the certificate must name the host"),
+}

@@ -1,0 +1,190 @@
+"""The operator that publishes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import KeywordParameters
+from airflow.sdk import BaseOperator, XComArg
+
+from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.publishing import Publisher, Reader
+from airflow_provider_sluicegate.sources import MessageFile
+from sluicegate.config import QueueConfig
+from sluicegate.core.deduplication import KeySource
+from sluicegate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["RedisQueuePublishOperator"]
+
+
+class RedisQueuePublishOperator(BaseOperator):
+    """
+    Publish messages into a Sluicegate queue, in batches, refusing duplicates.
+
+    The input is streamed: one batch is in memory, however long the file or the generator is. The report that goes to
+    XCom holds ``queue``, ``published``, ``duplicates``, ``dropped``, ``batches``, ``seconds``,
+    ``first_message_id`` and ``last_message_id``, and never a payload.
+
+    **Delivery semantics.** Each batch takes effect whole or not at all, and repeating it after a lost reply repeats
+    nothing. When the task fails midway, the batches before stay published, and the error says how many. With a
+    ``deduplication_key`` a retry, or clearing the task, publishes only what is missing: the rest is refused and counted
+    in ``duplicates``, for ``deduplication_window_seconds`` after it was published (one hour by default; make it longer
+    than your retries take). Without one a retry publishes everything again. Consumers see each message at least once.
+
+    **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers`` and ``redis_conn_id`` are
+    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields nor in XCom nor
+    in the log. For values of the run use a function, which gets the context. ``messages`` takes the output of another
+    task as well.
+
+    .. code-block:: python
+
+        RedisQueuePublishOperator(
+            task_id="publish",
+            queue_name="orders",
+            path="/data/orders-{{ ds }}.csv.gz",
+            deduplication_key="{tenant}:{order_id}",
+        )
+
+    :param queue_name: name of the queue; ``queue`` is Airflow's own argument, the queue of the executor. (templated)
+    :param messages: a list or another iterable; the output of a task; or a function that returns an iterable or is a
+        generator, called with the entries of the context that its parameters name. A message is a dict or a list
+        (stored as JSON), a str, or bytes. Give either this or ``path``.
+    :param path: a file to read where the task runs: ``.jsonl``, ``.ndjson`` or ``.json`` with one object per line,
+        or ``.csv`` with a header; each also with ``.gz`` or ``.zip``. (templated)
+    :param deduplication_key: what makes two messages the same: a field name, a list of field names, a template such as
+        ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), or a function. (templated)
+    :param batch_size: messages per call, from 1 to 1,000.
+    :param headers: names and texts to send with every message. (templated)
+    :param transform: from a message as it was read to what is published; None drops it. The place for types: cells of
+        a CSV are text.
+    :param empty_as_null: publish an empty CSV cell as null instead of as an empty text.
+    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
+        ``deduplication_window_seconds``.
+    :param progress_interval_seconds: between two lines of progress in the log.
+    :param redis_conn_id: the connection. (templated)
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "path", "deduplication_key", "headers", "redis_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
+    ui_color = "#dcecf7"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        messages: Iterable[Any] | Callable[..., Iterable[Any]] | XComArg | None = None,
+        path: str | os.PathLike[str] | None = None,
+        deduplication_key: KeySource | None = None,
+        batch_size: int = 1000,
+        headers: Mapping[str, str] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        empty_as_null: bool = True,
+        queue_options: Mapping[str, Any] | None = None,
+        progress_interval_seconds: float = 10,
+        redis_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.messages = _OnlyOnce(messages) if isinstance(messages, Iterator) else messages
+        self.path = path
+        self.deduplication_key = deduplication_key
+        self.batch_size = batch_size
+        self.headers = headers
+        self.transform = transform
+        self.empty_as_null = empty_as_null
+        self.queue_options = queue_options
+        self.progress_interval_seconds = progress_interval_seconds
+        self.redis_conn_id = redis_conn_id
+        if isinstance(messages, XComArg):
+            # Not a template field, whose rendered value Airflow would store.
+            XComArg.apply_upstream_relationship(self, messages)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Publish everything.
+
+        :return: the report.
+        :raises ConfigurationError: an argument cannot work as given.
+        :raises FileNotFoundError: the file is not there.
+        :raises PublishStoppedError: reading or publishing failed midway.
+        """
+        options = self._queue_options()
+        reader = self._reader(context)
+        with RedisQueueHook(self.redis_conn_id) as hook:
+            publisher = Publisher(
+                hook.get_queue(self.queue_name, **options),
+                reader,
+                self.deduplication_key,
+                options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds),
+                self.log,
+                self.progress_interval_seconds,
+            )
+            return publisher.run(batch_size=self.batch_size, headers=self.headers)
+
+    def _queue_options(self) -> dict[str, Any]:
+        options = dict(self.queue_options or {})
+        if "get_deduplication_key" in options:
+            raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
+        if self.deduplication_key is not None:
+            options["get_deduplication_key"] = self.deduplication_key
+        return options
+
+    def _reader(self, context: Context) -> Reader:
+        if (self.messages is None) == (self.path is None):
+            raise ConfigurationError("give exactly one of messages and path")
+        if self.path is not None:
+            file = MessageFile(Path(self.path), empty_as_null=self.empty_as_null)
+            file.check()
+            return Reader(file, lambda line: f"{file.path}, line {line}", self.transform, self.batch_size)
+        messages = enumerate(self._iterable(context), start=1)
+        return Reader(messages, lambda number: f"message {number}", self.transform, self.batch_size)
+
+    def _iterable(self, context: Context) -> Iterable[Any]:
+        messages = self.messages
+        if isinstance(messages, XComArg):
+            messages = messages.resolve(context)
+        elif callable(messages):
+            messages = messages(**KeywordParameters.determine(messages, (), context).unpacking())
+        if inspect.isawaitable(messages) or hasattr(messages, "__aiter__"):
+            if inspect.iscoroutine(messages):
+                messages.close()
+            raise ConfigurationError("messages is asynchronous; give a plain function or generator")
+        if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise ConfigurationError(
+                f"messages must be an iterable of messages, or a function that returns one, not {_kind(messages)}"
+            )
+        return messages
+
+
+class _OnlyOnce:
+    """An iterator that was given directly, read once: a retry that reads its rest would lose messages silently."""
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator = iterator
+        self._read = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._read:
+            raise ConfigurationError(
+                "messages is an iterator, and an earlier try of this task has read from it; "
+                "give the function that makes it, so that every try gets its own"
+            )
+        self._read = True
+        return self._iterator
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _OnlyOnce:
+        return self
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a dict (wrap a single message in a list)"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,167 @@
+"""The sensor that opens the gate on depth or age."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
+
+from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from sluicegate import Depth, RedisMessageQueue
+from sluicegate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["RedisQueueSensor"]
+
+
+class _Unset(enum.Enum):
+    UNSET = "unset"
+
+
+class RedisQueueSensor(BaseSensorOperator):
+    """
+    Wait until a Sluicegate queue holds enough messages, or until one of them has waited long enough.
+
+    The gate opens when ``min_ready`` messages are ready, **or** when the oldest ready one is ``max_age_seconds`` old.
+    Ready is what a claim would get: pending, returned and due messages, and those of leases that ran out, so that what
+    a crashed consumer left behind opens the gate too. Use ``mode="reschedule"`` for long waits.
+
+    **Delivery semantics.** The sensor only reads: it claims nothing and changes nothing, in Redis or elsewhere, so that
+    any number of sensors may watch a queue, and a failed or repeated sensor loses nothing. That the gate opened is no
+    claim on the messages: another consumer may take them before the next task does, so that task must cope with an
+    empty queue.
+
+    When Redis cannot be reached, a poke fails with an error that names the server, and Airflow's own ``retries``,
+    ``silent_fail`` and ``soft_fail`` decide; a sensor that has reached Redis before first rides out an outage of up to
+    ``retry_budget_seconds`` (a queue option, 120 by default).
+
+    The value that goes to XCom holds ``queue``, ``ready``, ``pending``, ``oldest_ready_age_seconds`` and ``fired_by``
+    (``depth`` or ``age``).
+
+    .. code-block:: python
+
+        RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=10_000, max_age_seconds=600)
+
+    :param queue_name: name of the queue; ``queue`` is Airflow's own argument, the queue of the executor. (templated)
+    :param min_ready: open at so many ready messages; None to look at the age only. Left out, it is 1 when
+        ``max_age_seconds`` is left out too, and None otherwise. (templated)
+    :param max_age_seconds: open when the oldest ready message is so old; None to look at the depth only. (templated)
+    :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, such as ``retry_budget_seconds``.
+    :param redis_conn_id: the connection. (templated)
+    :raises ConfigurationError: values that cannot work: at once when nothing is templated, otherwise before the first
+        poke.
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "redis_conn_id")
+    ui_color = "#cfe8dc"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        min_ready: int | str | XComArg | _Unset | None = _Unset.UNSET,
+        max_age_seconds: float | str | XComArg | None = None,
+        queue_options: Mapping[str, Any] | None = None,
+        redis_conn_id: str = RedisQueueHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(min_ready, _Unset):
+            min_ready = 1 if max_age_seconds is None else None
+        self.queue_name = queue_name
+        self.min_ready = min_ready
+        self.max_age_seconds = max_age_seconds
+        self.queue_options = queue_options
+        self.redis_conn_id = redis_conn_id
+        if not any(isinstance(value, (str, XComArg)) for value in (min_ready, max_age_seconds)):
+            self._thresholds()
+
+    def execute(self, context: Context) -> Any:
+        """Poke until the gate opens; see :class:`~airflow.sdk.BaseSensorOperator` for the modes."""
+        self._thresholds()
+        try:
+            return super().execute(context)
+        finally:
+            self._hook.close()
+            del self._hook
+            self.__dict__.pop("_queue", None)
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """
+        Read the depth once.
+
+        :raises RedisUnavailableError: Redis cannot be reached; names the server.
+        """
+        min_ready, max_age_seconds = self._thresholds()
+        depth = self._queue.depth()
+        fired_by = _fired_by(depth, min_ready, max_age_seconds)
+        self.log.info(
+            "queue %r: %d ready (opens at %s), the oldest for %s s (opens at %s)%s",
+            self.queue_name,
+            depth.ready,
+            "any number" if min_ready is None else min_ready,
+            depth.oldest_ready_age_seconds,
+            "any age" if max_age_seconds is None else f"{max_age_seconds:g} s",
+            f": open, by {fired_by}" if fired_by else "",
+        )
+        if fired_by is None:
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(
+            is_done=True,
+            xcom_value={
+                "queue": self.queue_name,
+                "ready": depth.ready,
+                "pending": depth.pending,
+                "oldest_ready_age_seconds": depth.oldest_ready_age_seconds,
+                "fired_by": fired_by,
+            },
+        )
+
+    @cached_property
+    def _hook(self) -> RedisQueueHook:
+        return RedisQueueHook(self.redis_conn_id)
+
+    @cached_property
+    def _queue(self) -> RedisMessageQueue:
+        # Kept between pokes, so that they share a connection and ride out an outage.
+        return self._hook.get_queue(self.queue_name, **(self.queue_options or {}))
+
+    def _thresholds(self) -> tuple[int | None, float | None]:
+        """The numbers, which are text when they were templates."""
+        min_ready = _number("min_ready", self.min_ready, int)
+        max_age_seconds = _number("max_age_seconds", self.max_age_seconds, float)
+        if min_ready is None and max_age_seconds is None:
+            raise ConfigurationError("give min_ready, max_age_seconds, or both; with neither the gate never opens")
+        if min_ready is not None and min_ready < 1:
+            raise ConfigurationError(f"min_ready must be 1 or more, not {min_ready}; an empty queue opens no gate")
+        if max_age_seconds is not None and not 0 < max_age_seconds < float("inf"):
+            raise ConfigurationError(f"max_age_seconds must be above 0, not {max_age_seconds:g}")
+        return (None if min_ready is None else int(min_ready)), max_age_seconds
+
+
+def _fired_by(depth: Depth, min_ready: int | None, max_age_seconds: float | None) -> str | None:
+    if min_ready is not None and depth.ready >= min_ready:
+        return "depth"
+    age = depth.oldest_ready_age_seconds
+    if max_age_seconds is not None and depth.ready > 0 and age is not None and age >= max_age_seconds:
+        return "age"
+    return None
+
+
+def _number(name: str, value: object, kind: type[int] | type[float]) -> int | float | None:
+    # A template renders to text, and to "None" for a parameter that is null.
+    if value is None or value in ("", "None"):
+        return None
+    if isinstance(value, str):
+        try:
+            return kind(value)
+        except ValueError:
+            pass
+    elif isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool):
+        return value
+    raise ConfigurationError(f"{name} must be {'a whole number' if kind is int else 'a number'} or None, not {value!r}")
