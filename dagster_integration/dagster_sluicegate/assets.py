@@ -1,0 +1,165 @@
+"""An asset that drains a queue, and settles only after its result was stored."""
+
+# Annotations are not postponed here: Dagster wants the one of `context` to be a class, not its name.
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import dagster as dg
+
+from dagster_sluicegate.drain import DrainPlan, SettleWhen, drain
+from dagster_sluicegate.resources import queue_resource
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["build_queue_drain_asset"]
+
+_MOST_PER_BATCH = 10_000
+_IO_MANAGER_METADATA = "dagster/io_manager_key"
+
+
+def build_queue_drain_asset(
+    *,
+    spec: dg.AssetSpec | dg.AssetKey | str | Sequence[str],
+    process: Callable[..., Any],
+    batch_size: int = 1000,
+    max_batches: int | None = 1,
+    settle: SettleWhen = "after_yield",
+    lease_seconds: float | None = None,
+    combine: Callable[[list[Any]], Any] | None = None,
+    resource_key: str = "queue",
+    io_manager_key: str = "io_manager",
+    required_resource_keys: Set[str] = frozenset(),
+    retry_policy: dg.RetryPolicy | None = None,
+    pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+) -> dg.AssetsDefinition:
+    """Build an asset that claims batches of messages, processes them, hands the result over and only then acks.
+
+    Delivery is at-least-once. When `process` raises, its batch comes back with the error (counted as a delivery) and
+    the step fails; batches before it that are not settled yet come back uncounted. When the IO manager raises,
+    everything comes back. A worker that dies leaves leases that run out. Nothing is ever acked on the way out of a
+    failure. A lease that was lost before the hand-over, or whose ack came too late, fails the step, because its
+    messages are delivered to somebody else too.
+
+    A retry of the step (`RetryPolicy`), and a re-execution of the run (by hand or by Dagster's run retries), goes on
+    with the batches of the first try: leases are named by the **root** run, the asset and the number of the batch.
+    Batches that were acked are not processed again for an hour (or ten leases, if that is longer); launch a new run,
+    rather than re-executing an old one, for new messages. Two re-executions of one run at the same time take the
+    batches from each other; the loser fails.
+
+    With nothing to claim, or the queue paused, the step succeeds without materializing the asset, and what depends on
+    it in the same run is skipped: an empty result would overwrite data and trigger what is downstream. In `per_batch`
+    mode, a retry that finds everything acked by earlier tries does materialize it, because those failed before they
+    could.
+
+    The materialization carries `dagster/row_count` (acked messages), `sluicegate/batches`, `/claimed`, `/acked`,
+    `/returned` and `/buried` (single messages that `process` gave a verdict), `/acked_before` (by earlier tries),
+    `/ready_left` and `/queue`.
+
+    Args:
+        spec: the asset: a full `AssetSpec` (partitions do not make sense here), or just its key. It is made skippable.
+        process: called with the `list[Message]` of a batch, and with a `QueueDrainContext` if it takes a second,
+            required parameter or one named `ctx` or `context`. Through the context it may nack or bury single messages.
+            What it returns goes to the IO manager; None means that it has written everything by itself.
+        batch_size: most messages per batch, up to 10,000; default 1000. Messages that failed before come in smaller
+            batches.
+        max_batches: how many batches one run takes; default 1. None, for `per_batch` only: as many as are ready when
+            the step begins.
+        settle: `after_yield` (the default): every batch is held, and kept in memory, until Dagster has stored the
+            result. `per_batch`: each is settled as soon as `process` returns, so `process` must have written it durably
+            by then, and must return None.
+        lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
+            `visibility_timeout_seconds`. A worker that is killed gives its messages back after this time.
+        combine: makes one value of the results of several batches; default: the list of them (the result itself with
+            `max_batches=1`).
+        resource_key: key of the `RedisQueueResource`.
+        io_manager_key: where the value goes, unless `spec` says so; default `io_manager`, Dagster's own default.
+        required_resource_keys: further resources that `process` reads from `ctx.asset.resources`.
+        retry_policy: of the step. A retry waits up to 20 s for the batch that failed.
+        pool: concurrency pool of the step. The lease is taken inside the step, so that none runs out while waiting for
+            a slot.
+        op_tags: of the step.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
+
+    Example:
+        .. code-block:: python
+
+            import json
+            from pathlib import Path
+
+            import dagster as dg
+            from dagster_sluicegate import QueueDrainContext, RedisQueueResource, build_queue_drain_asset
+
+            folder = Path("build/orders")
+
+
+            def write(messages, ctx: QueueDrainContext) -> None:
+                rows = []
+                for message in messages:
+                    try:
+                        rows.append(message.json())
+                    except ValueError as error:
+                        ctx.bury(message, error=error)
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{ctx.lease_key}.json").write_text(json.dumps(rows))  # a retry overwrites its own file
+
+
+            defs = dg.Definitions(
+                assets=[build_queue_drain_asset(spec="orders", process=write, max_batches=10)],
+                resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
+            )
+    """
+    asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis"})
+    asset = asset.replace_attributes(skippable=True)
+    if _IO_MANAGER_METADATA not in asset.metadata:  # without it, Dagster would refuse any value
+        asset = asset.with_io_manager_key(io_manager_key)
+    _check(asset, batch_size, max_batches, settle, lease_seconds)
+    plan = DrainPlan(
+        key=asset.key,
+        process=process,
+        batch_size=batch_size,
+        max_batches=max_batches,
+        lease_seconds=lease_seconds,
+        settle=settle,
+        combine=combine,
+    )
+
+    @dg.multi_asset(
+        specs=[asset],
+        name=asset.key.to_python_identifier(),
+        required_resource_keys={resource_key, *required_resource_keys},
+        retry_policy=retry_policy,
+        pool=pool,
+        op_tags=op_tags,
+    )
+    def queue_drain(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        with queue_resource(context.resources, resource_key).get_queue() as queue:
+            yield from drain(context, queue, plan)
+
+    return queue_drain
+
+
+def _check(
+    asset: dg.AssetSpec, batch_size: int, max_batches: int | None, settle: str, lease_seconds: float | None
+) -> None:
+    name = asset.key.to_user_string()
+    if asset.partitions_def is not None:
+        raise ConfigurationError(
+            f"drain asset {name!r} has partitions, which a queue does not know; leave partitions_def out"
+        )
+    if settle not in ("after_yield", "per_batch"):
+        raise ConfigurationError(f"drain asset {name!r}: settle must be 'after_yield' or 'per_batch', not {settle!r}")
+    if not 1 <= batch_size <= _MOST_PER_BATCH:
+        raise ConfigurationError(
+            f"drain asset {name!r}: batch_size must be from 1 to {_MOST_PER_BATCH}, not {batch_size!r}"
+        )
+    if max_batches is None and settle == "after_yield":
+        raise ConfigurationError(
+            f"drain asset {name!r}: max_batches=None would hold a whole backlog in memory until the yield; give a "
+            "number, or let process write each batch and settle='per_batch'"
+        )
+    if max_batches is not None and max_batches < 1:
+        raise ConfigurationError(f"drain asset {name!r}: max_batches must be 1 or more, or None, not {max_batches!r}")
+    if lease_seconds is not None and not lease_seconds > 0:
+        raise ConfigurationError(f"drain asset {name!r}: lease_seconds must be above 0, not {lease_seconds!r}")
