@@ -1,0 +1,34 @@
+"""Drain a queue with Spark: one lease per partition and chunk, claimed, worked on and settled inside the executors.
+
+Needs `pyspark` (or `pyspark-client`) and `pyarrow`, here and on the executors, which also need this package and a way
+to reach Redis. Importing this module loads none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.spark.context import DrainContext
+from sluicegate.spark.summary import DrainSummary, HandlerFailure, PartitionSummary
+
+if TYPE_CHECKING:
+    from sluicegate.spark._drain import drain
+
+__all__ = ["DrainContext", "DrainSummary", "HandlerFailure", "PartitionSummary", "drain"]
+
+_LAZY = {"drain": "sluicegate.spark._drain"}
+_NEEDED = ("pyspark", "pyarrow")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    missing = [package for package in _NEEDED if find_spec(package) is None]
+    if missing:
+        raise ImportError(
+            f"sluicegate.spark.{name} needs {' and '.join(missing)}; install sluicegate[spark], or "
+            "sluicegate[spark-connect] for a remote Spark"
+        )
+    return getattr(importlib.import_module(_LAZY[name]), name)

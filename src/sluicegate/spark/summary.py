@@ -1,0 +1,149 @@
+"""What a drain did, as plain values that carry no payload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+__all__ = ["DrainSummary", "Ended", "HandlerFailure", "PartitionSummary"]
+
+Ended = Literal["empty", "paused", "failing"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailure:
+    """Messages that the handler could not work on.
+
+    Attributes:
+        partition: where.
+        chunk: where in the partition.
+        messages: how many messages; 1 for a culprit that was found by halving, more for what was given back untried.
+        message_ids: their ids, the first ten.
+        buried: whether the message has used up its deliveries and is now a dead letter; otherwise it came back to the
+            queue.
+        error_type: class name of what the handler raised.
+        error: its text, the first 500 characters. It is the handler's own; Sluicegate adds nothing of the payload.
+        where: file, line and function that raised.
+    """
+
+    partition: int
+    chunk: int
+    messages: int
+    message_ids: tuple[str, ...]
+    buried: bool
+    error_type: str
+    error: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """What one partition did, its earlier attempts under the same run id included.
+
+    Attributes:
+        partition: its number, from 0.
+        chunks: leases that this partition worked on.
+        claimed: messages in them.
+        acked: done.
+        returned: given back to the queue.
+        buried: made dead letters.
+        replayed: chunks that an earlier attempt had finished, and that were only counted.
+        taken_over: chunks that an earlier attempt had left open.
+        ended: why it stopped: the queue was `empty` or `paused`, or the handler kept `failing`.
+        seconds: how long it took, this attempt only.
+        failures: the first hundred.
+    """
+
+    partition: int
+    chunks: int
+    claimed: int
+    acked: int
+    returned: int
+    buried: int
+    replayed: int
+    taken_over: int
+    ended: Ended
+    seconds: float
+    failures: tuple[HandlerFailure, ...] = ()
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PartitionSummary:
+        """From plain values, as `dataclasses.asdict` makes them and JSON carries them."""
+        failures = tuple(
+            HandlerFailure(**dict(failure, message_ids=tuple(failure["message_ids"]))) for failure in values["failures"]
+        )
+        return cls(**dict(values, failures=failures))
+
+
+@dataclass(frozen=True, slots=True)
+class DrainSummary:
+    """What a drain did.
+
+    Attributes:
+        run_id: of the drain.
+        queue: name of the queue.
+        partitions: by number.
+        seconds: from the start of the Spark job to its end.
+    """
+
+    run_id: str
+    queue: str
+    partitions: tuple[PartitionSummary, ...]
+    seconds: float
+
+    @property
+    def claimed(self) -> int:
+        """Messages in the leases of this run: acked, returned and buried ones."""
+        return sum(partition.claimed for partition in self.partitions)
+
+    @property
+    def acked(self) -> int:
+        """Messages that are done."""
+        return sum(partition.acked for partition in self.partitions)
+
+    @property
+    def returned(self) -> int:
+        """Messages given back to the queue; one that came back twice counts twice."""
+        return sum(partition.returned for partition in self.partitions)
+
+    @property
+    def buried(self) -> int:
+        """Messages that became dead letters."""
+        return sum(partition.buried for partition in self.partitions)
+
+    @property
+    def failures(self) -> list[HandlerFailure]:
+        """What the handler raised, by partition and chunk; at most a hundred per partition."""
+        return [failure for partition in self.partitions for failure in partition.failures]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As values that JSON can carry, totals included."""
+        partitions = [asdict(partition) for partition in self.partitions]
+        for partition in partitions:
+            del partition["failures"]
+        return {
+            "run_id": self.run_id,
+            "queue": self.queue,
+            "claimed": self.claimed,
+            "acked": self.acked,
+            "returned": self.returned,
+            "buried": self.buried,
+            "seconds": self.seconds,
+            "partitions": partitions,
+            "failures": [dict(asdict(failure), message_ids=list(failure.message_ids)) for failure in self.failures],
+        }
+
+    def describe_failures(self) -> str:
+        """One sentence for an error: counts, error types and the first place, without the handler's words."""
+        failures = self.failures
+        where = len({failure.partition for failure in failures})
+        types = Counter(failure.error_type for failure in failures).most_common(5)
+        first = failures[0]
+        return (
+            f"the handler failed in {where} of {len(self.partitions)} partitions "
+            f"({', '.join(f'{count} {kind}' for kind, count in types)}; first in partition {first.partition}, "
+            f"chunk {first.chunk}, {first.where}); {self.returned} messages went back to the queue, {self.buried} to "
+            f"its dead letters, and {self.acked} are acked"
+        )
