@@ -83,7 +83,7 @@ class QueueConfig:
         return options
 
     def _check_deduplication(self) -> None:
-        if self.deduplication not in (None, True, False):
+        if self.deduplication is not None and not isinstance(self.deduplication, bool):
             raise ConfigurationError(f"deduplication must be True, False or None, not {self.deduplication!r}")
         if self.get_deduplication_key is not None:
             if self.deduplication is False:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -54,6 +54,7 @@ class Address:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
         options = parse_qsl(parts.query, keep_blank_values=True)
+        _refuse_stray_secrets(parts, options)
         password_env = dict(options).get("password_env")
         password = dict(options).get("password") or (unquote(parts.password) if parts.password else None)
         kept = [(name, value) for name, value in options if name not in ("password", "password_env")]
@@ -119,6 +120,25 @@ class Address:
                 f"which is not set"
             )
         return password
+
+
+def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) -> None:
+    """A secret that is not where secrets stand would travel and show in errors; the errors here quote nothing."""
+    if any(name == "ssl_password" for name, _ in options):
+        raise ConfigurationError(
+            "url cannot carry ssl_password; pass client=redis.Redis(..., ssl_password=...) instead"
+        )
+    if parts.scheme not in ("redis", "rediss"):
+        return
+    try:
+        misread = parts.port is not None and parts.port < 1
+    except ValueError:
+        misread = True
+    if misread or any("@" in text for text in (parts.path, parts.fragment, *(name for name, _ in options))):
+        raise ConfigurationError(
+            "url has no readable host and port; percent-encode / ? # and @ in its user name and password, or write "
+            "redis://user@host:6379/0?password_env=NAME"
+        )
 
 
 def refuse_unfit_client(client: object) -> None:

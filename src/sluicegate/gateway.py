@@ -135,12 +135,12 @@ class RedisGateway:
             return self._once(call)
         except tenacity.RetryError:
             raise AssertionError("unreachable: attempts re-raise") from None
-        except redis_errors.ResponseError as error:
-            raise self._refused(call, error) from error
         except Exception as error:
-            if not faults.is_transient(error):
-                raise
-            raise self._unreachable(error) from error
+            if faults.is_transient(error):
+                raise self._unreachable(error) from error
+            if isinstance(error, redis_errors.ResponseError) and (refused := self._refused(call, error)):
+                raise refused from error
+            raise
 
     def wait(self, wait: Wait) -> bool:
         """Sleep until the bell rings, on a connection of its own; a lost connection ends the sleep early."""
@@ -200,16 +200,16 @@ class RedisGateway:
             return away
         return RetryBudgetExhaustedError(f"{away} (retried for {self.retry_budget_seconds:g} s)")
 
-    def _refused(self, call: Call[Any], error: redis_errors.ResponseError) -> Exception:
+    def _refused(self, call: Call[Any], error: redis_errors.ResponseError) -> Exception | None:
         named = faults.refusal(call, error)
         if named is not None or "WRONGTYPE" not in str(error):
-            return named or error
+            return named
         for position, key in enumerate(call.keys):
             role, expected = faults.expected_type(call, position)
             found = self.client.execute_command("TYPE", key, **_RAW).decode()
             if found not in ("none", expected):
                 return faults.wrong_type(key, role, found)
-        return error
+        return None
 
     def _waiter(self) -> redis.Redis:
         """A client like ours for blocking calls: longer socket timeout, no retries of redis-py's own."""

@@ -35,6 +35,7 @@ class HeartbeatScheduler:
     def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
         self._clock = clock
         self._due: list[tuple[float, int, Beating]] = []
+        self._beating: list[Beating] = []
         self._watched: dict[int, int] = {}  # id of a lease -> number of its live entry in the heap
         self._order = itertools.count()
         self._changed = threading.Condition()
@@ -46,12 +47,13 @@ class HeartbeatScheduler:
         with self._changed:
             self._push(lease, after_seconds)
             self._start()
-            self._changed.notify()
+            self._changed.notify_all()
 
     def unwatch(self, lease: Beating) -> None:
-        """No beat begins after this returns."""
+        """No beat begins or goes on after this returns."""
         with self._changed:
             self._watched.pop(id(lease), None)
+            self._changed.wait_for(lambda: all(other is not lease for other in self._beating))
 
     def run_once(self) -> float | None:
         """Beat for what is due; returns the seconds to the next beat, None when nothing is watched."""
@@ -65,8 +67,11 @@ class HeartbeatScheduler:
                 if wait > 0:
                     return wait
                 _, number, lease = heapq.heappop(self._due)
+                self._beating.append(lease)
             after = self._beat(lease)
             with self._changed:
+                self._beating.remove(lease)
+                self._changed.notify_all()
                 if self._watched.get(id(lease)) != number:
                     continue
                 if after is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Literal
+from typing import Literal, get_args
 
 from sluicegate.core import calls, operations, policies, replies
 from sluicegate.core.call import Operation
@@ -17,7 +18,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger
 from sluicegate.core.ranges import parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, Verb, VerdictGroup
-from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
+from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.gateway import RedisGateway, elapsed_clock
 from sluicegate.heartbeat import scheduler
 from sluicegate.message import Message
@@ -25,6 +26,7 @@ from sluicegate.message import Message
 __all__ = ["Lease", "LeaseBase", "LeaseState", "OnBatchError", "Verdict"]
 
 OnBatchError = Literal["release", "ack"]
+_VERBS: tuple[str, ...] = get_args(Verb)
 _log = logging.getLogger("sluicegate")
 
 
@@ -86,9 +88,12 @@ class LeaseBase:
         self._terms = terms
         self._request = request
         self._confirmed_at = asked_at
+        self._renewed_at = asked_at
+        self._lease_seconds = request.lease_seconds
         self._on_batch_error = on_batch_error
         self._ended: LeaseCounts | None = None
         self._gone = False
+        self._finished = False
         self._yielded = -1
         self._lock = threading.Lock()
         match reply:
@@ -133,8 +138,13 @@ class LeaseBase:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is no longer this holder's: Redis said so, or nothing was heard for its whole life."""
-        return self._gone or (bool(self.messages) and self._silence() > self._request.lease_seconds)
+        """Whether the lease is no longer this holder's: Redis said so, or it was not renewed for its whole life.
+
+        Stays False after a holder has settled all of it.
+        """
+        if self._gone or self._finished or not self.messages:
+            return self._gone
+        return elapsed_clock() - self._renewed_at > self._lease_seconds
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -153,30 +163,31 @@ class LeaseBase:
     def _silence(self) -> float:
         return elapsed_clock() - self._confirmed_at
 
-    def _groups(self, verdicts: Iterable[Verdict], *, named: bool = True) -> list[VerdictGroup]:
+    def _groups(self, verdicts: Iterable[Verdict]) -> list[VerdictGroup]:
         """Note verdicts, all of them or none, and give the groups to send."""
         with self._lock:
             before = self._ledger.copy()
             try:
-                groups = [self._group(verdict, named) for verdict in verdicts]
-            except AlreadySettledError:
+                groups = [self._group(verdict) for verdict in verdicts]
+            except (AlreadySettledError, ConfigurationError):
                 self._ledger = before
                 raise
         return [group for group in groups if group is not None]
 
-    def _group(self, verdict: Verdict, named: bool) -> VerdictGroup | None:
-        reason = verdict.reason or ("buried" if verdict.verb == "bury" else "")
+    def _group(self, verdict: Verdict) -> VerdictGroup | None:
+        if verdict.verb not in _VERBS:
+            raise ConfigurationError(f"verb must be one of {', '.join(_VERBS)}, not {verdict.verb!r}")
+        if not 0 <= verdict.delay_seconds < math.inf:
+            raise ConfigurationError(f"delay_seconds must be a number of 0 or more, not {verdict.delay_seconds!r}")
         return self._ledger.group(
             verdict.verb,
-            self._slots(verdict.messages),
+            self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages),
             delay_seconds=verdict.delay_seconds,
-            named=named,
-            why=policies.why(reason, verdict.error),
+            named=verdict.messages is not None,
+            why=policies.why((verdict.reason or "buried") if verdict.verb == "bury" else "", verdict.error),
         )
 
-    def _slots(self, messages: Message | Iterable[Message] | None) -> list[int]:
-        if messages is None:
-            return self._ledger.open
+    def _slots(self, messages: Message | Iterable[Message]) -> list[int]:
         if isinstance(messages, Message):
             messages = (messages,)
         slots = []
@@ -204,7 +215,7 @@ class LeaseBase:
             self._keys,
             self._terms,
             request,
-            lease_seconds=self._request.lease_seconds,
+            lease_seconds=self._lease_seconds,
             held_seconds=self._silence(),
             lease_id=self.id,
         )
@@ -222,9 +233,13 @@ class LeaseBase:
                 settled=done,
             )
         self._confirmed_at = asked_at
+        if settled.held == 0:
+            self._finished, self._gone = True, False
 
     def _extending(self, lease_seconds: float | None = None) -> Operation[replies.Extended]:
-        seconds = self._request.lease_seconds if lease_seconds is None else lease_seconds
+        seconds = self._lease_seconds if lease_seconds is None else lease_seconds
+        if not 0 < seconds < math.inf:
+            raise ConfigurationError(f"lease_seconds must be a number above 0, not {seconds!r}")
         asked_at = elapsed_clock()
         extended: replies.Extended = yield calls.extend(
             self._keys,
@@ -234,22 +249,23 @@ class LeaseBase:
             longest_seconds=self._terms.longest_lease_seconds,
         )
         if extended is replies.Extended.OK:
-            self._confirmed_at = asked_at
-        elif extended is replies.Extended.LOST:
+            self._confirmed_at = self._renewed_at = asked_at
+            self._lease_seconds = seconds
+        elif extended is replies.Extended.LOST and not self._finished:
             self._gone = True
         return extended
 
-    def _exit_verdicts(self, error: BaseException | None) -> tuple[list[Verdict], bool]:
-        """What leaving the block means for the messages without a verdict, and whether it was given by name."""
+    def _exit_verdicts(self, error: BaseException | None) -> list[Verdict]:
+        """What leaving the block means for the messages without a verdict."""
         if error is None:
-            return [Verdict("ack")], True
+            return [Verdict("ack")]
         if not isinstance(error, Exception):
-            return [Verdict("release")], True
+            return [Verdict("release")]
         open_slots = set(self._ledger.open)
         if self._yielded < 0:  # the handler took the batch whole
             worst = max((message.delivery_count for message in self.messages), default=1)
             delay = policies.backoff_seconds(policies.DEFAULT_BACKOFF, worst)
-            return [Verdict("nack", None, delay, error)], len(self.messages) == 1
+            return [Verdict("nack", None, delay, error)]
         in_hand = self.messages[self._yielded]
         earlier = [message for message in self.messages[: self._yielded] if message.slot in open_slots]
         later = [message for message in self.messages[self._yielded + 1 :] if message.slot in open_slots]
@@ -257,7 +273,7 @@ class LeaseBase:
         if in_hand.slot in open_slots:
             delay = policies.backoff_seconds(policies.DEFAULT_BACKOFF, in_hand.delivery_count)
             verdicts.append(Verdict("nack", in_hand, delay, error))
-        return [verdict for verdict in verdicts if verdict.messages], True
+        return [verdict for verdict in verdicts if verdict.messages]
 
 
 class Lease(LeaseBase):
@@ -319,7 +335,7 @@ class Lease(LeaseBase):
         self._gateway.run(self._settling(self._groups(verdicts)))
 
     def extend(self, lease_seconds: float | None = None) -> None:
-        """Move the deadline to now plus `lease_seconds` (default: as claimed).
+        """Move the deadline to now plus `lease_seconds` (default: as claimed or last extended).
 
         Raises:
             LeaseLostError: the lease is gone, in another hand, or has reached its longest life.
@@ -337,7 +353,7 @@ class Lease(LeaseBase):
         """Extend in the background, every third of the lease unless told otherwise, until `stop_heartbeat`."""
         if not self.messages:
             return
-        self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._request.lease_seconds / 3
+        self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._lease_seconds / 3
         scheduler().watch(self, self._heartbeat_seconds)
 
     def stop_heartbeat(self) -> None:
@@ -348,12 +364,16 @@ class Lease(LeaseBase):
         """One heartbeat, for the scheduler: extends once without retries; returns the seconds to the next, None for
         no more.
         """
-        interval = self._heartbeat_seconds or self._request.lease_seconds / 3
+        if self._finished:
+            return None
+        interval = self._heartbeat_seconds or self._lease_seconds / 3
         try:
             extended = self._gateway.run(self._extending(), retry=False)
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of lease %r failed: %s", self.id, type(error).__name__)
-            return None if self._silence() > 2 * self._request.lease_seconds else min(interval, 1.0)
+            return None if self._silence() > 2 * self._lease_seconds else min(interval, 1.0)
+        if self._finished:
+            return None
         if extended is not replies.Extended.OK:
             _log.warning("lease %r is lost or over its longest life; its heartbeat stops", self.id)
             return None
@@ -370,9 +390,8 @@ class Lease(LeaseBase):
         self.stop_heartbeat()
         if not self.messages:
             return
-        verdicts, named = self._exit_verdicts(error)
         try:
-            self._gateway.run(self._settling(self._groups(verdicts, named=named)))
+            self.settle(*self._exit_verdicts(error))
         except RedisMessageQueueError as failure:
             if error is None:
                 raise

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluicegate.core import json
-from sluicegate.core.entry import read_prefix, split_entry
+from sluicegate.core.entry import is_entry, read_prefix, split_entry
 from sluicegate.core.keys import decode_name
 
 __all__ = ["DeadMessage", "Message"]
@@ -118,9 +118,8 @@ class DeadMessage:
     def from_record(cls, record: bytes) -> DeadMessage:
         """Read a dead record."""
         at, reason, error_type, error, value = record.split(b"\x1f", 4)
-        foreign = reason == b"foreign"
         return cls(
-            None if foreign else Message(value),
+            None if reason == b"foreign" and not is_entry(value) else Message(value),
             value,
             reason.decode(),
             error_type.decode(),

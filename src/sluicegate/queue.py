@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -243,6 +244,8 @@ class RedisMessageQueue:
         """
         lease_seconds = self._config.visibility_timeout_seconds if lease_seconds is None else lease_seconds
         _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
+        if retention_seconds is not None and not 0 <= retention_seconds < math.inf:
+            raise ConfigurationError(f"retention_seconds must be a number of 0 or more, not {retention_seconds!r}")
         if on_batch_error not in ("release", "ack"):
             raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
         nonce = _new_id()
@@ -411,8 +414,8 @@ def _check_claim(
 ) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_CLAIMED:
         raise ConfigurationError(f"limit must be an int from 1 to {_MOST_CLAIMED}, not {limit!r}")
-    if not lease_seconds > 0:
-        raise ConfigurationError(f"lease_seconds must be above 0, not {lease_seconds!r}")
+    if not 0 < lease_seconds < math.inf:
+        raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
     if not wait_seconds >= 0:
         raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
     if lease_id is None and (take_over_after_seconds is not None or remember_empty):

@@ -18,6 +18,7 @@ __all__ = ["KeyFunction", "KeySource", "compile_key_function", "portable_key_sou
 KeyFunction = Callable[[Any], str]
 KeySource = Callable[[Any], str] | str | Sequence[str]
 
+_TEXT = frozenset({str, int})
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _PATH = re.compile(r"[^.\s{}\[\]!:]+(?:\.[^.\s{}\[\]!:]+)*")
 
@@ -62,19 +63,21 @@ def _from_callable(function: Callable[[Any], str]) -> KeyFunction:
 
 
 def _from_field(field: str) -> KeyFunction:
-    path = _parse_path(field, f"get_deduplication_key={field!r}")
+    read = _reader([_parse_path(field, f"get_deduplication_key={field!r}")])
+    what = f"deduplication field {field!r} holds"
 
     def key(payload: Any) -> str:
-        return _checked(_lookup(payload, path), f"deduplication field {field!r} holds")
+        return _checked(str(read(payload)[0]), what)
 
     return key
 
 
 def _from_fields(fields: Sequence[str]) -> KeyFunction:
-    paths = [_parse_path(field, f"get_deduplication_key field {field!r}") for field in fields]
+    read = _reader([_parse_path(field, f"get_deduplication_key field {field!r}") for field in fields])
+    what = f"deduplication fields {list(fields)!r} hold"
 
     def key(payload: Any) -> str:
-        return ":".join([_lookup(payload, path).replace("%", "%25").replace(":", "%3A") for path in paths])
+        return _checked(":".join([str(value).replace("%", "%25").replace(":", "%3A") for value in read(payload)]), what)
 
     return key
 
@@ -85,15 +88,27 @@ def _from_template(template: str) -> KeyFunction:
         raise ConfigurationError(
             f"deduplication template {template!r} has no field; every message would be a duplicate"
         )
-    pairs = list(zip(paths, literals[1:], strict=True))
+    read, what = _reader(paths), f"deduplication template {template!r} made"
+    pattern = "%s".join(literal.replace("%", "%%") for literal in literals)
 
     def key(payload: Any) -> str:
-        text = literals[0]
-        for path, literal in pairs:
-            text += _lookup(payload, path) + literal
-        return text
+        return _checked(pattern % tuple(read(payload)), what)
 
     return key
+
+
+def _reader(paths: Sequence[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
+    """A function from a payload to its fields' values; top fields of a plain dict, the usual case, are read fast."""
+    top_fields = [path[0] for path in paths] if all(len(path) == 1 for path in paths) else []
+
+    def read(payload: Any) -> list[Any]:
+        if top_fields and type(payload) is dict:
+            values = [payload.get(field) for field in top_fields]
+            if _TEXT.issuperset(map(type, values)):
+                return values
+        return [_lookup(payload, path) for path in paths]
+
+    return read
 
 
 def _parse_template(template: str) -> tuple[list[str], list[tuple[str, ...]]]:

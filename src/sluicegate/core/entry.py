@@ -17,6 +17,7 @@ hold; the payload is last and may hold anything. JSON payloads stay readable in 
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from sluicegate.core import json
@@ -30,6 +31,7 @@ __all__ = [
     "client_part",
     "encode_deduplication_key",
     "encode_headers",
+    "is_entry",
     "read_prefix",
     "split_entry",
 ]
@@ -38,6 +40,7 @@ VERSION = b"1"
 SEPARATOR = b"\x1f"
 PREFIX_LENGTH = 29
 _FIELDS = 4
+_ENTRY = re.compile(rb"1[0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
 
 
 class Prefix(NamedTuple):
@@ -68,18 +71,16 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
     return json.dumps(dict(headers))
 
 
-def encode_deduplication_key(key: str) -> str:
+def encode_deduplication_key(key: str) -> bytes:
     """A deduplication key as it stands in entries and key names.
 
     Raises:
         ConfigurationError: a lone surrogate, which UTF-8 cannot carry.
     """
-    encoded = encode_name(key)
     try:
-        encoded.encode()
+        return encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
-    return encoded
 
 
 def read_prefix(entry: bytes) -> Prefix:
@@ -94,6 +95,11 @@ def read_prefix(entry: bytes) -> Prefix:
         return Prefix(int(entry[1:13], 16), int(entry[13:25], 16), int(entry[25:28], 16), int(entry[28:29], 16))
     except ValueError:
         raise MalformedStoredMessageError("a stored value is not a Sluicegate entry") from None
+
+
+def is_entry(value: bytes) -> bool:
+    """Whether a stored value has the layout of an entry."""
+    return _ENTRY.match(value) is not None
 
 
 def split_entry(entry: bytes) -> list[bytes]:

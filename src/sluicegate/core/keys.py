@@ -33,9 +33,8 @@ def decode_name(encoded: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), encoded)
 
 
-def _bounded(encoded: str, longest: int) -> bytes:
+def _bounded(raw: bytes, longest: int) -> bytes:
     """A key part of bounded length: itself, or `#` and a hash. Injective, because a plain leading `#` is escaped."""
-    raw = encoded.encode()
     if len(raw) > longest:
         return b"#" + hashlib.sha256(raw).hexdigest()[: longest - 1].encode()
     return b"%23" + raw[1:] if raw.startswith(b"#") else raw
@@ -93,9 +92,9 @@ class QueueKeys:
         """The record of how the last opening of a lease ended."""
         return self._root + b"closed:" + lease
 
-    def dedup(self, deduplication_key: bytes) -> bytes:
-        """The marker of a deduplication key, as encoded by `dedup_name`."""
-        return self._dedup + deduplication_key
+    def dedup(self, encoded_key: bytes) -> bytes:
+        """The marker of a deduplication key as it stands in an entry; the key is hashed when it is over 128 bytes."""
+        return self._dedup + _bounded(encoded_key, _LONGEST_DEDUPLICATION_KEY)
 
     def published(self, batch_id: bytes) -> bytes:
         """The receipt of a publish whose markers may not outlive its retries."""
@@ -108,9 +107,7 @@ class QueueKeys:
             raise TypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
         if not lease_id:
             raise ConfigurationError("lease_id is empty; leave it out to let the library make one")
-        return _bounded(encode_name(lease_id), _LONGEST_LEASE_ID)
-
-    @staticmethod
-    def dedup_name(encoded_key: str) -> bytes:
-        """The part of a marker's key that stands for an encoded deduplication key, hashed when it is over 128 bytes."""
-        return _bounded(encoded_key, _LONGEST_DEDUPLICATION_KEY)
+        try:
+            return _bounded(encode_name(lease_id).encode(), _LONGEST_LEASE_ID)
+        except UnicodeEncodeError:
+            raise ConfigurationError("lease_id holds a lone surrogate; UTF-8 cannot carry it") from None

@@ -45,6 +45,11 @@ class Ledger:
         """Slots without a verdict, in claim order."""
         return list(self._open)
 
+    def rest(self, verb: Verb) -> list[int]:
+        """Slots that a verdict for all the rest means: those without one, or with this one unconfirmed."""
+        unconfirmed = [slot for slot, given in self._verbs.items() if given == verb and slot not in self._confirmed]
+        return sorted((*self._open, *unconfirmed)) if unconfirmed else self.open
+
     @property
     def counts(self) -> LeaseCounts:
         """Confirmed verdicts so far."""
@@ -95,7 +100,8 @@ class Ledger:
         """Note that what was sent took effect but `lost`; returns the slots that did."""
         missing = set(lost)
         settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
-        self._confirmed.update(sent)
         for slot in settled:
-            self._counts[self._verbs[slot]] += 1
+            if slot not in self._confirmed:
+                self._counts[self._verbs[slot]] += 1
+        self._confirmed.update(sent)
         return settled

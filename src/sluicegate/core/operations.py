@@ -77,11 +77,10 @@ def claim(
             ):
                 takeover = token
             case replies.Empty(next_seconds) if remaining > 0:
-                soon = _LONGEST_SLEEP_SECONDS if next_seconds is None else max(_SHORTEST_SLEEP_SECONDS, next_seconds)
-                yield Wait(keys.bell, min(_LONGEST_SLEEP_SECONDS, remaining, soon))
+                yield _sleep(keys, remaining, next_seconds)
                 tidies = _TIDY_CALLS
             case replies.Paused() if remaining > 0:
-                yield Wait(keys.bell, min(_LONGEST_SLEEP_SECONDS, remaining))
+                yield _sleep(keys, remaining, None)
             case _:
                 return reply
 
@@ -113,6 +112,12 @@ def depth(keys: QueueKeys) -> Operation[replies.Counted]:
     if counted.expired_leases:
         counted = yield calls.depth(keys, counted.expired_leases)
     return counted
+
+
+def _sleep(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait:
+    """Until the bell rings, the next message falls due or time is up; an old server takes less than 1 ms for ever."""
+    soon = _LONGEST_SLEEP_SECONDS if next_seconds is None else next_seconds
+    return Wait(keys.bell, max(_SHORTEST_SLEEP_SECONDS, min(_LONGEST_SLEEP_SECONDS, remaining, soon)))
 
 
 def _tidy(keys: QueueKeys, terms: Terms, tidy: replies.Tidy, calls_left: int) -> Operation[int]:

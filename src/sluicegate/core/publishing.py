@@ -77,11 +77,11 @@ class Publishing:
             receipt = self._receipt_seconds()
             return Batch(batch_id, parts, receipt_seconds=receipt, oldest_seconds=receipt * _SAFE_SHARE)
         parts, markers = [], []
-        dedup, dedup_name = self.keys.dedup, self.keys.dedup_name
+        dedup = self.keys.dedup
         for payload in payloads:
             key = encode_deduplication_key(key_function(payload))
-            parts.append(SEPARATOR + key.encode() + middle + encode_payload(payload))
-            markers.append(dedup(dedup_name(key)))
+            parts.append(SEPARATOR + key + middle + encode_payload(payload))
+            markers.append(dedup(key))
         outlived = self.window_seconds >= 2 * self.retry_seconds
         receipt = 0.0 if outlived else self._receipt_seconds()
         return Batch(

@@ -42,6 +42,7 @@ KEEPER_LOCK = "keeper.lock"
 STARTING, BUSY, QUIET, GONE = "starting", "busy", "quiet", "gone"
 
 _REPLY_SECONDS = 5.0
+_START_LIMIT_SECONDS = 30.0
 _STARTING_POLL_SECONDS = 0.01
 _RECONNECT_SECONDS = 0.05
 _STOP_POLL_SECONDS = 0.01
@@ -170,9 +171,19 @@ class Keeper:
         try:
             self._link = Link(self._socket_path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return STARTING if self._child_runs() else GONE
+            if not self._child_runs():
+                return GONE
+            if self._clock() - self._idle_since > _START_LIMIT_SECONDS:
+                self._give_up_start()
+            return STARTING
         self._idle_since = self._clock()
         return None
+
+    def _give_up_start(self) -> None:
+        """End a child that opened no socket, or whose socket was deleted at once: nobody can ever reach it."""
+        assert self._child is not None
+        os.kill(self._child, signal.SIGTERM)
+        self._idle_since = self._clock()
 
     def _close_link(self) -> None:
         if self._link is not None:

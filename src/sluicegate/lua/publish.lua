@@ -33,49 +33,57 @@ if tonumber(ARGV[2]) > tonumber(ARGV[3]) then
   return {-1}
 end
 
+-- The ids in the markers that are held. MGET answers nil for a key of another type, which SET would overwrite; STRLEN refuses it.
 local owners = {}
-if keyed then
-  for first = 5, #KEYS, 1000 do
-    local found = redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS)))
-    for i = 1, #found do
+local function read_owners(first, last)
+  local held = redis.call('EXISTS', unpack(KEYS, first, last))
+  if held == 0 then
+    return
+  end
+  local found = redis.call('MGET', unpack(KEYS, first, last))
+  for i = 1, #found do
+    if found[i] then
       owners[first - 5 + i] = found[i]
+      held = held - 1
+    end
+  end
+  if held > 0 then
+    for i = first, last do
+      redis.call('STRLEN', KEYS[i])
     end
   end
 end
-local reply, fresh, seen, mine = {0}, {}, {}, 0
+for first = 5, #KEYS, 1000 do
+  read_owners(first, math.min(first + 999, #KEYS))
+end
+
+local sequence = tonumber(redis.call('HGET', counters, 'published') or 0)
+local stamp = string.format('%012x', math.floor(clock_us() / 1000)) .. '0000'
+local reply, entries, owned, mine = {0}, {}, {}, 0
 for i = 1, count do
-  local owner = owners[i] or (keyed and seen[KEYS[4 + i]])
+  local marker, id = KEYS[4 + i], batch .. '-' .. (i - 1)
+  local owner = owners[i] or (keyed and owned[marker])
   if not owner then
-    fresh[#fresh + 1] = i
+    entries[#entries + 1] = string.format('1%012x', sequence + #entries + 1) .. stamp .. id .. ARGV[5 + i]
     if keyed then
-      seen[KEYS[4 + i]] = batch .. '-' .. (i - 1)
+      owned[marker] = id
     end
-  elseif owner == batch .. '-' .. (i - 1) then
+  elseif owner == id then
     mine = mine + 1
   else
     reply[#reply + 1] = i - 1
     reply[#reply + 1] = owner
   end
 end
-reply[1] = #fresh + mine
+reply[1] = #entries + mine
 
-if #fresh > 0 then
-  local sequence = redis.call('HINCRBY', counters, 'published', #fresh) - #fresh
-  local stamp = string.format('%012x', math.floor(clock_us() / 1000)) .. '0000'
-  local entries = {}
-  for at = 1, #fresh do
-    local i = fresh[at]
-    entries[at] = string.format('1%012x', sequence + at) .. stamp .. batch .. '-' .. (i - 1) .. ARGV[5 + i]
-  end
+if #entries > 0 then
+  redis.call('HINCRBY', counters, 'published', #entries)
   for first = 1, #entries, 1000 do
     redis.call('LPUSH', pending, unpack(entries, first, math.min(first + 999, #entries)))
   end
-  if keyed then
-    local window_ms = ARGV[4]
-    for at = 1, #fresh do
-      local i = fresh[at]
-      redis.call('SET', KEYS[4 + i], batch .. '-' .. (i - 1), 'PX', window_ms)
-    end
+  for marker, id in pairs(owned) do
+    redis.call('SET', marker, id, 'PX', ARGV[4])
   end
   ring(bell, tokens)
 end

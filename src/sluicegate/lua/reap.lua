@@ -36,13 +36,13 @@ redis.call('ZCARD', KEYS[5])
 redis.call('HLEN', KEYS[6])
 redis.call('STRLEN', KEYS[3])
 local ms = math.floor(clock_us() / 1000)
-local deadline = tonumber(redis.call('ZSCORE', leases, name))
-if not deadline or deadline > ms then
-  return {1, 0, 0}
-end
-local lease = read_lease(lease_key)
+local deadline, lease = tonumber(redis.call('ZSCORE', leases, name)), read_lease(lease_key)
 if not lease then
   redis.call('ZREM', leases, name) -- evicted or deleted from outside; nothing is left to take back
+  return {1, 0, 0}
+end
+-- A lease without a deadline was damaged from outside, and one that is fenced stays so whatever the clock says by now.
+if deadline and deadline > ms and lease.token ~= '-' then
   return {1, 0, 0}
 end
 

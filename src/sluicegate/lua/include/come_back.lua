@@ -1,16 +1,15 @@
 -- What an entry becomes when it leaves a lease unacked: its new stamp, and whether it must be buried for its count.
--- A message is buried for its count only out of a lease that it held alone, unless the verdict was given to it by name (`named`).
-local function come_back(entry, counted, lease, most, named)
+-- A message is buried for its count only out of a lease that it held alone, unless it was failed by name (`named`).
+local function come_back(entry, failed, lease, most, named)
   local deliveries, releases = deliveries_of(entry) + lease.takeovers, releases_of(entry)
+  local counted = failed or releases >= FREE_RELEASES
   if counted then
     deliveries = deliveries + 1
-  elseif releases < FREE_RELEASES then
-    releases = releases + 1
   else
-    deliveries = deliveries + 1
+    releases = releases + 1
   end
   if most > 0 and deliveries >= most then
-    if counted and (named or lease.size == 1) then
+    if counted and lease.size == 1 or failed and named then
       return restamped(entry, deliveries, releases), true
     end
     deliveries = math.max(most - 1, 1)

@@ -56,9 +56,12 @@ local function taker(limit, most_bytes, most)
       local wanted = math.min(self.room - #self.taken, chunk)
       local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
       for i = #batch, 1, -1 do
+        if self.bytes >= most_bytes then
+          return
+        end
         take(batch[i])
+        self.scanned = self.scanned + 1
       end
-      self.scanned = self.scanned + #batch
       if #batch < wanted then
         return
       end
