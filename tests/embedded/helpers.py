@@ -18,9 +18,11 @@ from sluicegate.embedded.folder import read_record
 DEADLINE_SECONDS = 20.0
 
 USER_PROGRAM = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from sluicegate.embedded import connect, ensure_server
+# A shell's background jobs inherit an ignored Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 client = connect(sys.argv[1], decode_responses=True)
 for line in sys.stdin:
     command = json.loads(line)

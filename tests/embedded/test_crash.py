@@ -15,7 +15,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate.embedded import connect, ensure_server, keeper, stop_server
-from sluicegate.embedded import folder as on_disk
 from sluicegate.errors import EmbeddedServerError
 from tests.embedded.helpers import User, aof_file, keeper_pid, kill, processes_of, runs, wait_until
 
@@ -92,7 +91,7 @@ def test_the_next_command_after_a_kill_starts_the_server_again(home: Path, progr
     assert neighbour.get("a") == b"1"
     assert ensure_server(home) == second
     wait_until(lambda: not first.socket_path.parent.exists(), "the dead server's directory is removed")
-    assert len(processes_of(home)) == 2
+    wait_until(lambda: len(processes_of(home)) == 2, "only one server and one watcher are left")
 
 
 def test_what_a_crash_of_server_and_watcher_leaves_is_healed(home: Path) -> None:
@@ -162,6 +161,7 @@ def test_a_deleted_socket_is_healed(home: Path) -> None:
     client = connect(home)
     client.set("a", "1")
     first = ensure_server(home)
+    wait_until(lambda: client.info("clients")["connected_clients"] == 2, "the watcher is connected")
     first.socket_path.unlink()
     assert connect(home).get("a") == b"1"
     assert ensure_server(home).pid != first.pid
@@ -220,4 +220,5 @@ def test_a_stopped_server_is_an_error_in_time_and_not_a_hang(home: Path) -> None
             stop_server(home, timeout_seconds=0.3)
     finally:
         os.kill(server.pid, signal.SIGCONT)
-    assert on_disk.is_locked(home / keeper.SERVER_LOCK)
+    wait_until(lambda: not runs(server.pid), "the server does what it was told meanwhile")
+    assert connect(home).ping()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -151,3 +152,17 @@ def test_a_start_under_way_puts_the_stop_off(watch: tuple[keeper.Keeper, FakeClo
     assert watcher.run_once() == keeper.BUSY
     keeper.os.close(lock)
     assert watcher.run_once() == keeper.GONE
+
+
+def test_a_start_that_opens_no_socket_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    clock = FakeClock()
+    with subprocess.Popen(["sleep", "600"]) as child:
+        watcher = keeper.Keeper(str(tmp_path / "private" / keeper.SOCKET), 60, child.pid, clock)
+        clock.now = 29
+        assert watcher.run_once() == keeper.STARTING
+        assert runs(child.pid)
+        clock.now = 31
+        assert watcher.run_once() == keeper.STARTING
+        wait_until(lambda: watcher.run_once() == keeper.GONE, "the child ends and is reaped")
+        assert not Path(f"/proc/{child.pid}").exists()

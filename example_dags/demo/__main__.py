@@ -1,0 +1,46 @@
+"""`python -m example_dags.demo`: see `make demo` and `make demo-crash`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from example_dags.demo.layout import PROJECT, Layout
+from example_dags.demo.report import print_failure, print_outcome
+from example_dags.demo.run import StepFailedError, run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; 0 when everything is as it must be."""
+    parser = argparse.ArgumentParser(
+        prog="python -m example_dags.demo", description="A year of flights through the gate."
+    )
+    parser.add_argument("--crash", action="store_true", help="kill a Spark worker in the middle of the drain")
+    parser.add_argument("--home", type=Path, default=PROJECT / "build" / "demo", help="where to keep everything")
+    parser.add_argument("--csv", type=Path, help="another zipped CSV file with the columns of the flights")
+    options = parser.parse_args(arguments)
+    # A console that cannot show a character shows another, rather than none of it.
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    # `kill` ends what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    console = Console()
+    layout = Layout(options.home.resolve())
+    csv = options.csv.resolve() if options.csv else None
+    try:
+        outcome = run(layout, crash=options.crash, console=console, csv=csv)
+    except StepFailedError as failure:
+        print_failure(console, failure)
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nStopped, and everything that was started with it.")
+        return 130
+    print_outcome(console, outcome)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Where the demo keeps what it makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluicegate import RedisMessageQueue
+from sluicegate.embedded import stop_server
+
+__all__ = ["PARTITIONS", "PROJECT", "QUEUE", "Layout"]
+
+PROJECT = Path(__file__).resolve().parents[2]
+QUEUE = "flights"
+PARTITIONS = 4
+# A partition drains until the queue is empty, so partitions share the work only while they run at the same time: as many
+# task slots as partitions. The 3 is how often Spark may try a task, which is once in plain local mode.
+_SPARK_DEFAULTS = f"""\
+spark.master local[{PARTITIONS},3]
+spark.driver.memory 1g
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.ui.enabled false
+spark.sql.shuffle.partitions {PARTITIONS}
+spark.sql.session.timeZone UTC
+"""
+_SPARK_LOGGING = """\
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = ${env:FLIGHTS_SPARK_LOG}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Folders and files under one home folder, `build/demo` unless told otherwise."""
+
+    home: Path
+
+    @property
+    def redis(self) -> Path:
+        """The embedded server's data."""
+        return self.home / "redis"
+
+    @property
+    def url(self) -> str:
+        """The embedded server, which starts at its first user."""
+        quoted = str(self.redis).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+        return f"embedded://{quoted}"
+
+    @property
+    def logs(self) -> Path:
+        """What Airflow and Spark have to say."""
+        return self.home / "logs"
+
+    @property
+    def airflow_log(self) -> Path:
+        """Airflow's log, with whatever the tasks and Spark's workers print."""
+        return self.logs / "airflow.log"
+
+    @property
+    def spark_log(self) -> Path:
+        """The log of Spark's JVM."""
+        return self.logs / "spark.log"
+
+    @property
+    def airflow_home(self) -> Path:
+        """Airflow's home, kept from run to run because making its database takes longest."""
+        return self.home / "airflow"
+
+    @property
+    def airflow_database(self) -> Path:
+        """Airflow's metadata database."""
+        return self.airflow_home / "airflow.db"
+
+    @property
+    def flights(self) -> Path:
+        """Parquet files, one per lease, in a folder per partition."""
+        return self.home / "flights"
+
+    @property
+    def delays(self) -> Path:
+        """What the last task computed."""
+        return self.home / "delays"
+
+    @property
+    def picture(self) -> Path:
+        """The picture of the gate."""
+        return self.home / "gate.png"
+
+    @property
+    def report(self) -> Path:
+        """Counts and seconds, for programs."""
+        return self.home / "report.json"
+
+    def queue(self) -> RedisMessageQueue:
+        """The queue, to look at."""
+        return RedisMessageQueue(QUEUE, url=self.url, retry_budget_seconds=5)
+
+    def clear(self) -> None:
+        """Begin afresh: stop the server of an earlier run and remove everything but Airflow's database."""
+        if self.redis.exists():
+            stop_server(self.redis)
+        for folder in (self.redis, self.logs, self.flights, self.delays, self.home / "spark"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.picture, self.report):
+            file.unlink(missing_ok=True)
+        self.logs.mkdir(parents=True)
+
+    def write_spark_configuration(self) -> Path:
+        """How Spark runs is Spark's own configuration, not the DAG's; returns its folder."""
+        folder = self.home / "spark" / "conf"
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = self.home / "spark" / "scratch"
+        (folder / "spark-defaults.conf").write_text(
+            f"{_SPARK_DEFAULTS}spark.local.dir {scratch}\nspark.sql.warehouse.dir {self.home / 'spark' / 'warehouse'}\n"
+        )
+        (folder / "log4j2.properties").write_text(_SPARK_LOGGING)
+        return folder
+
+    def environment(self, *, csv: Path, min_ready: int, month: int) -> dict[str, str]:
+        """The variables under which Airflow, Spark and the DAG find each other; everything else is inherited."""
+        python_path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        return inherited | {
+            "AIRFLOW_HOME": str(self.airflow_home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "example_dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.airflow_database}",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.logs / "airflow"),
+            "AIRFLOW_CONN_SLUICEGATE_DEFAULT": json.dumps({"conn_type": "sluicegate", "extra": {"url": self.url}}),
+            "FLIGHTS_CSV": str(csv),
+            "FLIGHTS_OUTPUT": str(self.home),
+            "FLIGHTS_MIN_READY": str(min_ready),
+            "FLIGHTS_MONTH_AGAIN": str(month),
+            "FLIGHTS_SPARK_LOG": str(self.spark_log),
+            "SPARK_CONF_DIR": str(self.write_spark_configuration()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(python_path),
+            "PYTHONUNBUFFERED": "1",
+        }

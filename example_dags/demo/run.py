@@ -1,0 +1,271 @@
+"""The runner: one step after the other, with somebody looking on."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from example_dags.demo.board import Board, Step
+from example_dags.demo.crash import Crash, Crasher
+from example_dags.demo.data import count_rows, find_csv
+from example_dags.demo.layout import Layout
+from example_dags.demo.screen import View, make_view
+from example_dags.demo.system import find_java
+from example_dags.demo.truth import Truth, read_truth
+from example_dags.demo.verify import Findings, verify
+from example_dags.demo.watch import LeaseFile, Sample, Watcher
+from example_dags.demo.workflow import TASKS, TaskRun, Workflow
+from sluicegate.embedded import stop_server
+
+__all__ = ["Outcome", "StepFailedError", "run"]
+
+_LOOK_SECONDS = 0.1
+_LINE_SHARE = 0.9  # the sensor's line, as a share of all flights
+_CRASH_SHARE = 0.35  # acked before a worker is killed
+_NOT_YET = TaskRun("", None, None)
+_STATES = {"success": "done", "failed": "failed", "upstream_failed": "waiting", "running": "running"}
+_ADVICE = {
+    "prepare": "put right what it says, then run it again",
+    "start_airflow": "`make clean` removes the old database; then run it again",
+    "drain": "Spark needs about 2 GB of free memory; if it was something else, run it again: the queue begins afresh",
+    "verify": "this must not happen; please report it, with build/demo/report.json",
+}
+
+
+class StepFailedError(RuntimeError):
+    """A step failed.
+
+    Attributes:
+        step: which.
+        logs: files that may tell why, the likeliest first.
+        advice: what to do.
+    """
+
+    def __init__(self, step: Step, message: str, *, logs: tuple[Path, ...] = ()) -> None:
+        super().__init__(message)
+        self.step = step
+        self.logs = logs
+        self.advice = _ADVICE.get(step.name, "run it again; the queue begins afresh each time")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that is known at the end."""
+
+    layout: Layout
+    board: Board
+    findings: Findings
+    samples: list[Sample]
+    leases: list[LeaseFile]
+    crash: Crash | None
+    total_seconds: float
+
+
+def run(layout: Layout, *, crash: bool, console: Console, csv: Path | None = None) -> Outcome:
+    """Run the demo from an empty queue to the picture and the report.
+
+    Args:
+        layout: where to keep everything; what an earlier run left there is removed.
+        crash: kill a Spark worker on the way.
+        console: to show it on.
+        csv: another zipped file with the columns of the flights.
+
+    Raises:
+        StepFailedError: a step failed, or the result is not what it must be.
+    """
+    board = Board(crash=crash)
+    with make_view(console, board) as view:
+        return _Runner(layout, board, view, csv).run()
+
+
+class _Runner:
+    def __init__(self, layout: Layout, board: Board, view: View, csv: Path | None) -> None:
+        self._layout = layout
+        self._board = board
+        self._view = view
+        self._csv = csv
+        self._month = 0
+        self._began = time.monotonic()
+        self._crasher: Crasher | None = None
+
+    def run(self) -> Outcome:
+        csv = self._prepare()
+        with ThreadPoolExecutor(1, thread_name_prefix="demo-truth") as pool:
+            expected = pool.submit(read_truth, csv)
+            # Takes a second that nobody waits for now.
+            pool.submit(importlib.import_module, "example_dags.demo.picture")
+            environment = self._layout.environment(csv=csv, min_ready=self._board.min_ready, month=self._month)
+            workflow = Workflow(self._layout, environment)
+            watcher = Watcher(self._layout)
+            try:
+                self._watch(workflow, watcher, expected)
+                counters = watcher.counters()
+            finally:
+                workflow.stop()
+                if self._crasher:
+                    self._crasher.stop()
+                watcher.stop()
+                stop_server(self._layout.redis)
+            return self._finish(expected.result(), watcher, counters)
+
+    def _prepare(self) -> Path:
+        with self._doing("prepare") as step:
+            java = find_java()
+            csv = self._csv or find_csv()
+            self._board.total, self._month = count_rows(csv)
+            self._board.min_ready = int(self._board.total * _LINE_SHARE)
+            self._layout.clear()
+            step.detail = f"Java {java}, {self._board.total:,} flights"
+        return csv
+
+    def _watch(self, workflow: Workflow, watcher: Watcher, expected: Future[Truth]) -> None:
+        """Start Airflow and look on until it has ended."""
+        with self._doing("start_airflow", self._layout.airflow_log) as step:
+            watcher.start()
+            step.detail = f"with Redis {watcher.version()}, embedded"
+            workflow.migrate()
+            workflow.start()
+            while not workflow.tasks().get(TASKS[0], _NOT_YET).started:
+                if workflow.poll() is not None:
+                    raise RuntimeError(f"Airflow ended with code {workflow.poll()} before its first task")
+                self._look(watcher)
+        while workflow.poll() is None:
+            self._follow(workflow.tasks())
+            self._look(watcher)
+            if self._board.crash and self._crasher is None and self._board.steps["drain"].started:
+                after = int(self._board.total * _CRASH_SHARE)
+                self._crasher = Crasher(self._layout, after=after, root_pid=workflow.pid)
+                self._crasher.start()
+            if not self._board.again and expected.done():
+                self._board.again = expected.result().months[self._month]
+        self._follow(workflow.tasks())
+        self._look(watcher)
+        if workflow.poll() != 0:
+            raise self._failure(workflow)
+
+    def _look(self, watcher: Watcher) -> None:
+        if watcher.failure is not None:
+            raise RuntimeError(f"the queue cannot be watched: {watcher.failure}") from watcher.failure
+        self._board.sample = watcher.samples[-1]
+        self._board.drained = watcher.drained()
+        self._tell_of_the_crash(watcher)
+        self._view.update()
+        time.sleep(_LOOK_SECONDS)
+
+    def _tell_of_the_crash(self, watcher: Watcher) -> None:
+        crash = self._crasher.crash if self._crasher else None
+        if self._crasher and self._crasher.failure:
+            raise RuntimeError(f"no worker could be killed: {self._crasher.failure}") from self._crasher.failure
+        events = self._board.events
+        if crash and not events:
+            events.append(
+                f"Worker {crash.pid} of partition {crash.lease.partition} killed (SIGKILL): "
+                f"{crash.lease.rows:,} messages written, none of them acked"
+            )
+        taken_over_at = next((sample.at for sample in watcher.samples if sample.taken_over), None)
+        if crash and taken_over_at and len(events) == 1:
+            events.append(f"Its lease was taken over by the retry after {max(0.0, taken_over_at - crash.at):.1f} s")
+
+    def _follow(self, tasks: dict[str, TaskRun]) -> None:
+        """Bring the steps that are Airflow's tasks up to date."""
+        for name in TASKS:
+            task, step = tasks.get(name, _NOT_YET), self._board.steps[name]
+            if task.started is None:
+                continue
+            step.started, step.ended = task.started, task.ended
+            step.state = _STATES.get(task.state, "running")  # type: ignore[assignment]
+        sample = self._board.sample
+        details = {
+            "publish_year": f"{sample.published:,} published",
+            "publish_month_again": f"{sample.refused:,} duplicates refused",
+            "gate": f"open: more than {self._board.min_ready:,} are ready",
+            "drain": f"{sum(self._board.drained.values()):,} in Parquet files",
+        }
+        for name, detail in details.items():
+            step = self._board.steps[name]
+            if step.started and (name != "gate" or step.ended):
+                step.detail = detail
+
+    def _failure(self, workflow: Workflow) -> StepFailedError:
+        logs = (self._layout.airflow_log, self._layout.spark_log)
+        for name in TASKS:
+            step = self._board.steps[name]
+            if step.state == "done":
+                continue
+            step.state, step.ended = "failed", step.ended or time.time()
+            self._view.update()
+            return StepFailedError(step, f"Airflow's task {name} failed", logs=logs)
+        return StepFailedError(self._board.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
+
+    def _finish(self, truth: Truth, watcher: Watcher, counters: dict[str, int]) -> Outcome:
+        board, layout, last = self._board, self._layout, watcher.samples[-1]
+        board.sample, board.drained = last, watcher.drained()
+        crash = self._crasher.crash if self._crasher else None
+        leases = sorted(watcher.files.values(), key=lambda lease: lease.started)
+        with self._doing("verify") as step:
+            findings = verify(
+                truth, counters, flights=layout.flights, delays=layout.delays,
+                ready_left=last.ready, again=truth.months[self._month], crash=board.crash,
+            )  # fmt: skip
+            step.detail = f"{len(truth.delays)} sums and counts, every cell of {truth.count:,} flights"
+        with self._doing("draw") as step:
+            picture = importlib.import_module("example_dags.demo.picture")
+            picture.draw(picture.scene(board, watcher.samples, leases, findings.delays, crash), layout.picture)
+            step.detail = layout.picture.name
+        outcome = Outcome(layout, board, findings, watcher.samples, leases, crash, time.monotonic() - self._began)
+        _write_report(outcome)
+        if findings.problems:
+            board.steps["verify"].state = "failed"
+            self._view.update()
+            raise StepFailedError(board.steps["verify"], "; ".join(findings.problems), logs=(layout.airflow_log,))
+        return outcome
+
+    @contextmanager
+    def _doing(self, name: str, *logs: Path) -> Iterator[Step]:
+        """A step of the runner's own: shown while it runs, and named when it fails."""
+        step = self._board.steps[name]
+        step.state, step.started = "running", time.time()
+        self._view.update()
+        try:
+            yield step
+        except Exception as error:
+            step.state = "failed"
+            raise StepFailedError(step, str(error) or type(error).__name__, logs=logs) from error
+        else:
+            step.state = "done"
+        finally:
+            step.ended = time.time()
+            self._view.update()
+
+
+def _write_report(outcome: Outcome) -> None:
+    found = outcome.findings
+    report = {
+        "published": found.published,
+        "duplicates_refused": found.duplicates_refused,
+        "drained": found.drained,
+        "acked": found.acked,
+        "lost": found.lost,
+        "unknown": found.unknown,
+        "written_twice": found.written_twice,
+        "acked_twice": found.acked_twice,
+        "in_flight_left": found.in_flight_left,
+        "ready_left": found.ready_left,
+        "dead": found.dead,
+        "matches_pandas": found.matches_pandas,
+        "crash": outcome.crash is not None,
+        "taken_over": found.taken_over,
+        "leases": len(outcome.leases),
+        "problems": list(found.problems),
+        "steps": outcome.board.seconds(),
+        "total_seconds": round(outcome.total_seconds, 3),
+    }
+    outcome.layout.report.write_text(json.dumps(report, indent=2) + "\n")

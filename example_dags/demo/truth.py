@@ -1,0 +1,78 @@
+"""What the result must be, computed by pandas from the CSV file alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from example_dags.demo.data import EMPTY, KEY_FIELDS, TEXT_FIELDS
+
+__all__ = ["Truth", "average_delays", "keys_of", "read_flights", "read_truth"]
+
+GROUP = ["carrier", "month"]
+TOTALS = ["delay_minutes", "flights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What must come out.
+
+    Attributes:
+        flights: every row of the file, whole numbers as Int64, empty cells as missing.
+        keys: one per flight, all different.
+        delays: per carrier and month, the sum of arrival delays in minutes and the number of flights that have one.
+        months: rows per month.
+    """
+
+    flights: pd.DataFrame
+    keys: frozenset[str]
+    delays: pd.DataFrame
+    months: dict[int, int]
+
+    @property
+    def count(self) -> int:
+        """Flights in the file."""
+        return len(self.flights)
+
+
+def read_truth(path: Path) -> Truth:
+    """Read the file and compute the result.
+
+    Raises:
+        ValueError: the deduplication key is not unique in the data, so that duplicates would not be duplicates.
+    """
+    flights = read_flights(path)
+    keys = keys_of(flights)
+    unique = frozenset(keys)
+    if len(unique) != len(flights):
+        raise ValueError(f"{len(flights) - len(unique)} rows of {path} share their key with another row")
+    months = {int(str(month)): int(rows) for month, rows in flights["month"].value_counts().items()}
+    return Truth(flights, unique, average_delays(flights), months)
+
+
+def read_flights(path: Path) -> pd.DataFrame:
+    """The whole file; missing is what the file marks so, not what pandas guesses by default."""
+    text: dict[str, Any] = dict.fromkeys(TEXT_FIELDS, "string")
+    flights = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=list(EMPTY))
+    # pandas reads whole numbers with gaps as float64, exact here; Int64 refuses what is not whole.
+    return flights.astype({name: "Int64" for name in flights.columns if name not in TEXT_FIELDS})
+
+
+def keys_of(flights: pd.DataFrame) -> list[str]:
+    """The deduplication key of every row."""
+    columns = [flights[name].tolist() for name in KEY_FIELDS]
+    return ["-".join(map(str, parts)) for parts in zip(*columns, strict=True)]
+
+
+def average_delays(flights: pd.DataFrame) -> pd.DataFrame:
+    """Sums and counts rather than means: they are whole numbers, so that two engines can agree exactly."""
+    arrived = flights.dropna(subset=["arr_delay"])
+    totals = arrived.groupby(GROUP, as_index=False).agg(
+        delay_minutes=("arr_delay", "sum"), flights=("arr_delay", "size")
+    )
+    return totals.astype(
+        {"carrier": "string", "month": "int64", "delay_minutes": "int64", "flights": "int64"}
+    ).sort_values(GROUP, ignore_index=True)

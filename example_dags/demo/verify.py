@@ -1,0 +1,144 @@
+"""Does the result equal the truth? Counts from Redis and from the Parquet files against the CSV file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from example_dags.demo.truth import GROUP, TOTALS, Truth, keys_of
+
+__all__ = ["Findings", "read_parquet", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found, and what is wrong with it.
+
+    Attributes:
+        published, duplicates_refused, acked, taken_over, in_flight_left, ready_left, dead: from Redis, at the end.
+        drained: rows in the Parquet files.
+        lost: keys of the CSV file that are missing from the Parquet files.
+        unknown: keys in the Parquet files that are not in the CSV file.
+        written_twice: rows whose message is in the Parquet files already.
+        acked_twice: acks beyond one per message.
+        matches_pandas: whether every cell of every flight, and every sum and count of delays, is equal.
+        problems: what is not as it must be, a sentence each; empty when all is well.
+    """
+
+    published: int
+    duplicates_refused: int
+    drained: int
+    acked: int
+    lost: int
+    unknown: int
+    written_twice: int
+    acked_twice: int
+    taken_over: int
+    in_flight_left: int
+    ready_left: int
+    dead: int
+    matches_pandas: bool
+    delays: pd.DataFrame
+    problems: tuple[str, ...]
+
+
+def verify(
+    truth: Truth, counters: dict[str, int], *, flights: Path, delays: Path, ready_left: int, again: int, crash: bool
+) -> Findings:
+    """Compare.
+
+    Args:
+        truth: what must come out.
+        counters: Redis's own totals at the end.
+        flights: folder of the leases' files.
+        delays: folder of the averages.
+        ready_left: what a claim would still get.
+        again: rows that were published a second time.
+        crash: whether a worker was killed, so that a lease must have been taken over.
+    """
+    drained = read_parquet(flights)
+    computed = pq.read_table(delays).to_pandas()
+    keys = keys_of(drained)
+    messages = drained["message_id"].nunique()
+    acked = counters.get("acked", 0)
+    equal_flights = _same_flights(truth.flights, drained, keys)
+    equal_delays = _same_delays(truth.delays, computed)
+    findings = Findings(
+        published=counters.get("published", 0),
+        duplicates_refused=counters.get("duplicates", 0),
+        drained=len(drained),
+        acked=acked,
+        lost=len(truth.keys.difference(keys)),
+        unknown=len(set(keys) - truth.keys),
+        written_twice=len(drained) - messages,
+        acked_twice=_acked_twice(counters, messages, ready_left),
+        taken_over=counters.get("taken_over", 0),
+        in_flight_left=counters.get("in_flight", 0),
+        ready_left=ready_left,
+        dead=counters.get("buried", 0),
+        matches_pandas=equal_flights and equal_delays,
+        delays=computed,
+        problems=(),
+    )
+    problems = _problems(findings, truth, again=again, crash=crash, flights=equal_flights, delays=equal_delays)
+    return replace(findings, problems=tuple(problems))
+
+
+def read_parquet(folder: Path) -> pd.DataFrame:
+    """Every file of every lease; whole numbers as Int64, as in the truth."""
+    types = {pa.int64(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}
+    table = pq.read_table(folder, partitioning=None)
+    return table.to_pandas(types_mapper=types.get)
+
+
+def _acked_twice(counters: dict[str, int], messages: int, ready_left: int) -> int:
+    """Acks beyond one per message, the greater of two counts.
+
+    Redis counts every ack that takes effect. A message is in the files as soon as a holder has worked on it, and only
+    then is it acked, so at most as many as are in the files can have been acked once. And what was published and is
+    neither waiting, nor in flight, nor dead has been acked once; every ack beyond these is a second one.
+    """
+    left = ready_left + counters.get("in_flight", 0) + counters.get("buried", 0)
+    once = min(messages, counters.get("published", 0) - left)
+    return max(0, counters.get("acked", 0) - once)
+
+
+def _same_flights(expected: pd.DataFrame, found: pd.DataFrame, keys: list[str]) -> bool:
+    """Every cell of every flight, whatever the order."""
+    if len(expected) != len(found) or not set(expected.columns) <= set(found.columns):
+        return False
+    left = expected.assign(key=keys_of(expected)).sort_values("key", ignore_index=True)
+    right = found[list(expected.columns)].assign(key=keys).sort_values("key", ignore_index=True)
+    return left.equals(right.astype(left.dtypes.to_dict()))
+
+
+def _same_delays(expected: pd.DataFrame, found: pd.DataFrame) -> bool:
+    if not {*GROUP, *TOTALS} <= set(found.columns):
+        return False
+    right = found[[*GROUP, *TOTALS]].sort_values(GROUP, ignore_index=True)
+    return expected.equals(right.astype(expected.dtypes.to_dict()))
+
+
+def _problems(found: Findings, truth: Truth, *, again: int, crash: bool, flights: bool, delays: bool) -> list[str]:
+    count = truth.count
+    checks = {
+        f"published {found.published:,} messages instead of {count:,}": found.published == count,
+        f"refused {found.duplicates_refused:,} duplicates instead of {again:,}": found.duplicates_refused == again,
+        f"{found.drained:,} rows are in the Parquet files instead of {count:,}": found.drained == count,
+        f"acked {found.acked:,} messages instead of {count:,}": found.acked == count,
+        f"{found.lost:,} flights of the CSV file are missing from the Parquet files": found.lost == 0,
+        f"{found.unknown:,} keys in the Parquet files are not in the CSV file": found.unknown == 0,
+        f"{found.written_twice:,} rows were written twice": found.written_twice == 0,
+        f"{found.acked_twice:,} messages were acked twice": found.acked_twice == 0,
+        f"{found.in_flight_left:,} messages are still in flight": found.in_flight_left == 0,
+        f"{found.ready_left:,} messages are still in the queue": found.ready_left == 0,
+        f"{found.dead:,} messages are dead letters": found.dead == 0,
+        "the flights in the Parquet files differ from those in the CSV file": flights,
+        "the delays computed by Spark differ from those computed by pandas": delays,
+        "no lease was taken over, so the kill hit nobody at work": not crash or found.taken_over > 0,
+    }
+    return [problem for problem, fine in checks.items() if not fine]

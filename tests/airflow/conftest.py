@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from sluicegate.embedded import stop_server
+from tests.airflow.deployment import Deployment, choose_home
+from tests.airflow.servers import PasswordServer
+
+# Before the modules of tests are collected, because those import Airflow.
+HOME = choose_home()
+
+# It has everything that URLs give a meaning to.
+PASSWORD = "s3cr3t:/@?#&=%41+ word"
+
+Connect = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def airflow_deployment() -> Deployment:
+    """The deployment of this run of the tests, with its tables made."""
+    deployment = Deployment(HOME)
+    deployment.migrate()
+    return deployment
+
+
+@pytest.fixture(scope="session")
+def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An embedded server for all tests; each uses a queue of its own."""
+    folder = tmp_path_factory.mktemp("embedded")
+    yield f"embedded://{folder}"
+    stop_server(folder)
+
+
+@pytest.fixture(scope="session")
+def password_server() -> Iterator[PasswordServer]:
+    """A server behind host, port and password for all tests."""
+    server = PasswordServer(PASSWORD)
+    yield server.start()
+    server.remove()
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """Define an Airflow connection for this test and return its id."""
+
+    def define(conn_id: str = "sluicegate_default", *, conn_type: str = "sluicegate", **fields: Any) -> str:
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps({"conn_type": conn_type, **fields}))
+        return conn_id
+
+    return define
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    return re.sub(r"\W+", "-", request.node.name)
+
+
+@pytest.fixture
+def queue(embedded_url: str, connect: Connect, queue_name: str) -> Iterator[RedisMessageQueue]:
+    """A queue of this test on the embedded server, which is the default connection too."""
+    connect(extra={"url": embedded_url})
+    queue = RedisMessageQueue(queue_name, url=embedded_url)
+    yield queue
+    queue.close()
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of orders, one JSON object per line; `broken` replaces the line of that number."""
+
+    def write(count: int, *, broken: int | None = None, name: str = "orders.jsonl") -> Path:
+        lines = [json.dumps({"tenant": "acme", "order_id": number, "note": "CANARY"}) for number in range(1, count + 1)]
+        if broken is not None:
+            lines[broken - 1] = '{"tenant": "acme", "note": "CANARY", '
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return write

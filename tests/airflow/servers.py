@@ -1,0 +1,21 @@
+"""A Redis server behind host, port and password."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from tests.conformance.servers import RedisServer, programs
+from tests.conftest import free_port
+
+
+class PasswordServer(RedisServer):
+    """A server on a TCP port that keeps nothing and wants a password."""
+
+    def __init__(self, password: str) -> None:
+        self.password = password
+        super().__init__(programs()[0], "--requirepass", password, port=free_port())
+
+    def client(self, **options: Any) -> redis.Redis:
+        return super().client(password=self.password, **options)

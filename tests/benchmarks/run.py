@@ -1,0 +1,111 @@
+"""Measure what the project promises about speed and size, and write build/bench/report.json.
+
+A benchmark, not a test: it exits 0 whatever it finds, unless it could not measure; `--strict` exits 1 when a bar is missed.
+
+Usage: python -m tests.benchmarks.run [--quick] [--rounds N] [--count N] [--only PART ...] [--strict] [--output FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tests.benchmarks import footprint, steadiness
+from tests.benchmarks.report import print_bars, print_figures
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+Report = dict[str, Any]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the parts asked for, print them and write the report."""
+    options = _parse(arguments)
+    console = Console()
+    report: Report = {"settings": vars(options) | {"cpus": os.cpu_count()}, "bars": [], "figures": {}, "seconds": {}}
+    for name, part in _PARTS.items():
+        if name in options.only:
+            console.print(f"measuring {name} …")
+            start = time.monotonic()
+            part(options, report)
+            report["seconds"][name] = round(time.monotonic() - start, 1)
+    report["ok"] = all(bar["ok"] for bar in report["bars"])
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    report["settings"]["output"] = str(options.output)
+    options.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    for title, figures in report["figures"].items():
+        print_figures(console, title, figures)
+    print_bars(console, report["bars"])
+    console.print(f"report: {os.path.relpath(options.output)}")
+    return 0 if report["ok"] or not options.strict else 1
+
+
+def _rates(mode: str) -> Callable[[argparse.Namespace, Report], None]:
+    def measure(options: argparse.Namespace, report: Report) -> None:
+        found = _in_process("tests.benchmarks.worker", mode, options.rounds, options.count)
+        report["bars"] += found["bars"]
+        for place, figures in found["rates"].items():
+            report["figures"][f"Rates, {mode}, {place}, batches of 1,000 but for single"] = figures
+        report["figures"][f"Cost per message, {mode}"] = found["anatomy"]
+        report.setdefault("versions", {})[mode] = found["versions"]
+
+    return measure
+
+
+def _memory(options: argparse.Namespace, report: Report) -> None:
+    sizes = {f"{count:,} messages": footprint.run(count) for count in options.memory}
+    report["figures"]["Memory"] = sizes
+    report["bars"] += [bar.to_dict() for bar in footprint.bars(sizes)]
+
+
+def _steadiness(options: argparse.Namespace, report: Report) -> None:
+    figures = steadiness.run(tuple(options.sizes), rounds=options.rounds)
+    report["figures"]["Depth and heartbeat"] = figures
+    report["bars"] += [bar.to_dict() for bar in steadiness.bars(figures)]
+
+
+_PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
+    "fast": _rates("fast"),
+    "plain": _rates("plain"),
+    "memory": _memory,
+    "steadiness": _steadiness,
+}
+
+
+def _in_process(module: str, *arguments: object) -> Any:
+    """What a module writes into its last argument, run by a fresh interpreter."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder, "result.json")
+        subprocess.run([sys.executable, "-m", module, *map(str, arguments), output], cwd=ROOT, check=True)
+        return json.loads(output.read_text())
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds, after one to warm up")
+    parser.add_argument("--count", type=int, default=20_000, help="messages per round")
+    parser.add_argument("--memory", type=int, nargs="+", default=[100_000, 140_000], help="messages in memory")
+    parser.add_argument("--sizes", type=int, nargs=2, default=[1_000, 1_000_000], help="small and large queue")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
+    parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
+    parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "report.json")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.rounds, options.count, options.memory, options.sizes = 1, 2_000, [5_000], [1_000, 10_000]
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

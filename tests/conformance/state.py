@@ -1,0 +1,149 @@
+"""What is in Redis, looked at from outside, and what must hold for it whatever happened before."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+import redis
+
+from sluicegate.core.entry import is_entry, split_entry
+from sluicegate.core.keys import QueueKeys
+
+ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
+WITHOUT_TTL = re.compile(rb"(pending|returned|delayed|leases|dead|dead:records|counters|bell|paused|lease:.+)")
+WITH_TTL = re.compile(rb"(closed:.+|dedup:.*|published:.+)")
+
+
+@dataclass
+class Contents:
+    """The stored values of one queue by state."""
+
+    pending: list[bytes] = field(default_factory=list)  # the next to be claimed first
+    returned: list[bytes] = field(default_factory=list)
+    delayed: list[bytes] = field(default_factory=list)
+    in_flight: list[bytes] = field(default_factory=list)
+    dead: list[bytes] = field(default_factory=list)
+
+    def ids(self) -> dict[str, list[str]]:
+        return {
+            state: [split_entry(value)[0].decode() for value in values if is_entry(value)]
+            for state, values in vars(self).items()
+        }
+
+
+def read(client: redis.Redis, root: bytes) -> Contents:
+    """Everything that a queue holds."""
+    in_flight = [
+        value
+        for key in client.scan_iter(match=_escaped(root) + b"lease:*", count=1000)
+        for name, value in client.hgetall(key).items()
+        if name.isdigit()
+    ]
+    return Contents(
+        list(reversed(client.lrange(root + b"pending", 0, -1))),
+        client.zrange(root + b"returned", 0, -1),
+        client.zrange(root + b"delayed", 0, -1),
+        in_flight,
+        [record.split(b"\x1f", 4)[4] for record in client.hvals(root + b"dead:records")],
+    )
+
+
+def contents(client: redis.Redis, queue: str) -> Contents:
+    return read(client, QueueKeys(queue).pending.removesuffix(b"pending"))
+
+
+def counters(client: redis.Redis, queue: str) -> dict[str, int]:
+    return {name.decode(): int(value) for name, value in client.hgetall(QueueKeys(queue).counters).items()}
+
+
+def check(client: redis.Redis) -> None:
+    """Assert what holds at any moment, for every queue of the database."""
+    roots = {found.group(1) for key in client.scan_iter(count=1000) if (found := ROOT.match(key))}
+    for root in roots:
+        _check_leases(client, root)
+        _check_one_place(client, root)
+        _check_lives(client, root)
+        assert client.llen(root + b"bell") <= 1
+        assert client.zcard(root + b"dead") == client.hlen(root + b"dead:records")
+
+
+def dumps(client: redis.Redis) -> dict[bytes, object]:
+    """Every key with its type and value, for comparing before and after; times to live are left out."""
+    return {key: _value(client, key) for key in client.scan_iter(count=1000)}
+
+
+def _value(client: redis.Redis, key: bytes) -> object:
+    match client.type(key):
+        case b"string":
+            return client.get(key)
+        case b"list":
+            return client.lrange(key, 0, -1)
+        case b"hash":
+            return client.hgetall(key)
+        case b"zset":
+            return client.zrange(key, 0, -1, withscores=True)
+        case b"set":
+            return client.smembers(key)
+        case other:
+            return other
+
+
+def _check_leases(client: redis.Redis, root: bytes) -> None:
+    names = {key.removeprefix(root + b"lease:") for key in client.scan_iter(match=_escaped(root) + b"lease:*")}
+    assert names == set(client.zrange(root + b"leases", 0, -1)), "every open lease has a deadline, and only those"
+    held = 0
+    for name in names:
+        lease = client.hgetall(root + b"lease:" + name)
+        slots = sum(slot.isdigit() for slot in lease)
+        assert slots > 0, "an open lease holds something"
+        assert slots == int(lease[b"m"].split()[5]), "a lease knows how many slots it holds"
+        held += slots
+    assert held == int(client.hget(root + b"counters", "in_flight") or 0), "the gauge equals the leases"
+
+
+def _check_one_place(client: redis.Redis, root: bytes) -> None:
+    places = Counter(name for names in read(client, root).ids().values() for name in names)
+    assert [name for name, count in places.items() if count > 1] == [], "a message is in one place"
+
+
+def _check_lives(client: redis.Redis, root: bytes) -> None:
+    for key in client.scan_iter(match=_escaped(root) + b"*", count=1000):
+        suffix = key.removeprefix(root)
+        if client.pttl(key) == -1:
+            assert WITHOUT_TTL.fullmatch(suffix), f"{key!r} lives for ever"
+        else:
+            assert WITH_TTL.fullmatch(suffix), f"{key!r} ends by itself"
+
+
+def _escaped(root: bytes) -> bytes:
+    return re.sub(rb"([\[\]*?\\])", rb"\\\1", root)
+
+
+def expire(client: redis.Redis, queue: str, *names: str) -> None:
+    """Let the leases of these ids run out, or all of them: what the passing of time means to a lease."""
+    keys = QueueKeys(queue)
+    members = [keys.lease_name(name) for name in names] or client.zrange(keys.leases, 0, -1)
+    for member in members:
+        assert client.zadd(keys.leases, {member: _now_ms(client) - 1}, xx=True, ch=True) == 1
+
+
+def fall_due(client: redis.Redis, queue: str) -> int:
+    """Let everything that is delayed fall due, in its order; returns how many."""
+    key = QueueKeys(queue).delayed
+    members = client.zrange(key, 0, -1)
+    now = _now_ms(client)
+    if members:
+        client.zadd(key, {member: now - len(members) + at for at, member in enumerate(members)}, xx=True)
+    return len(members)
+
+
+def forget_end(client: redis.Redis, queue: str, name: str) -> None:
+    """Let the record of how a lease ended run out."""
+    assert client.delete(QueueKeys(queue).closed(QueueKeys.lease_name(name))) == 1
+
+
+def _now_ms(client: redis.Redis) -> int:
+    seconds, microseconds = client.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000

@@ -1,0 +1,150 @@
+"""Publishing: outcomes by position, deduplication, chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate import RedisMessageQueue
+from sluicegate.core.keys import QueueKeys
+from sluicegate.errors import ConfigurationError, QueueDrainedError
+from tests.conformance import state
+from tests.conformance.waiting import wait_until
+
+MakeQueue = Callable[..., RedisMessageQueue]
+
+
+def rows(*numbers: int) -> list[dict[str, int]]:
+    return [{"id": number} for number in numbers]
+
+
+def test_messages_keep_payload_headers_and_time(queue: RedisMessageQueue) -> None:
+    before = datetime.now(UTC)
+    assert queue.publish({"a": [1, "ä"]}, headers={"trace": "t-1"}) is True
+    assert queue.publish(b"\xff\x1f\x00") is True
+    with queue.claim(2) as lease:
+        one, other = lease.messages
+        assert (one.json(), one.headers, one.deduplication_key) == ({"a": [1, "ä"]}, {"trace": "t-1"}, None)
+        assert (other.payload, other.headers) == (b"\xff\x1f\x00", {})
+        assert (one.sequence, other.sequence, one.delivery_count) == (1, 2, 1)
+        assert abs((one.enqueued_at - before).total_seconds()) < 5
+
+
+def test_outcomes_stand_at_their_positions(make_queue: MakeQueue) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    first = queue.publish_many(rows(1, 2))
+    assert (first.accepted, first.duplicates, first.duplicate_of) == (2, 0, [None, None])
+    second = queue.publish_many(rows(3, 2, 4, 1))
+    assert (second.accepted, second.duplicates) == (2, 2)
+    assert second.duplicate_of == [None, first.ids[1], None, first.ids[0]]
+    assert len(set(first.ids + second.ids)) == 6
+    with queue.claim(10) as lease:
+        assert [message.id for message in lease.messages] == [*first.ids, second.ids[0], second.ids[2]]
+        assert [message.deduplication_key for message in lease.messages] == ["1", "2", "3", "4"]
+    assert queue.publish({"id": 1}) is False
+
+
+def test_duplicates_inside_one_batch_repeat_its_first(make_queue: MakeQueue) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    report = queue.publish_many(rows(7, 8, 7, 7))
+    assert (report.accepted, report.duplicates) == (2, 2)
+    assert report.duplicate_of == [None, None, report.ids[0], report.ids[0]]
+    assert queue.depth().pending == 2
+
+
+def test_calls_hold_a_thousand_messages(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    queue.publish({"id": -1})
+    client.config_resetstat()
+    report = queue.publish_many({"id": number % 2100} for number in range(2500))
+    assert (report.accepted, report.duplicates, len(report.ids), len(report.duplicate_of)) == (2100, 400, 2500, 2500)
+    assert report.duplicate_of[:2100] == [None] * 2100
+    assert report.duplicate_of[2100:] == report.ids[:400]
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
+    assert queue.depth().published_total == 2101
+    with queue.claim(10_000) as lease:
+        assert [message.json()["id"] for message in lease.messages] == [-1, *range(2100)]
+
+
+def test_a_report_per_call_reads_its_source_as_needed(queue: RedisMessageQueue) -> None:
+    read: list[int] = []
+
+    def source() -> Any:
+        for number in range(5):
+            read.append(number)
+            yield str(number)
+
+    reports = queue.publish_chunks(source(), batch_size=2)
+    assert next(reports).accepted == 2
+    assert read == [0, 1]
+    assert [report.accepted for report in reports] == [2, 1]
+
+
+def test_nothing_published_is_an_empty_report(queue: RedisMessageQueue) -> None:
+    report = queue.publish_many([])
+    assert (report.accepted, report.duplicates, report.ids, report.duplicate_of) == (0, 0, [], [])
+
+
+def test_a_key_refuses_until_its_window_ends(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue(get_deduplication_key="id", deduplication_window_seconds=0.4)
+    assert queue.publish({"id": 1}) is True
+    with queue.claim() as lease:
+        assert lease
+    assert queue.publish({"id": 1}) is False, "an ack does not free the key"
+    marker = QueueKeys("orders").dedup(b"1")
+    assert 0 < client.pttl(marker) <= 400
+    wait_until(lambda: not client.exists(marker), "the window ends")
+    assert queue.publish({"id": 1}) is True
+
+
+def test_a_marker_holds_the_id_of_its_message(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue(get_deduplication_key="{tenant}:{order}")
+    report = queue.publish_many([{"tenant": "a:b", "order": 1}])
+    assert client.get(QueueKeys("orders").dedup(b"a%3Ab%3A1")) == report.ids[0].encode()
+
+
+def test_a_queue_without_keys_takes_everything(queue: RedisMessageQueue) -> None:
+    assert queue.publish_many(["same"] * 3).accepted == 3
+
+
+def test_one_bad_message_stops_its_call_whole(make_queue: MakeQueue) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    with pytest.raises(ValueError, match=r"nan at \$\.x"):
+        queue.publish_many([{"id": 1}, {"id": 2, "x": float("nan")}])
+    with pytest.raises(ConfigurationError, match="'id' is missing") as caught:
+        queue.publish_many([{"id": number} for number in range(1000)] + [{}])
+    assert "1000 messages before" in caught.value.__notes__[0]
+    assert queue.depth().published_total == 1000
+
+
+def test_headers_are_checked(queue: RedisMessageQueue) -> None:
+    with pytest.raises(TypeError, match="header 'a' must map"):
+        queue.publish("x", headers={"a": 1})  # type: ignore[dict-item]
+    assert queue.depth().published_total == 0
+
+
+@pytest.mark.parametrize("name", ["{}", "a:b", "a b", "😀", "%7B", "#", "a\nb", "{x}", "*?[", "..", "x" * 300])
+def test_any_name_works(make_queue: MakeQueue, client: redis.Redis, name: str) -> None:
+    queue, other = make_queue(name, get_deduplication_key="id"), make_queue(name + "'")
+    queue.publish({"id": 1})
+    assert other.depth().ready == 0
+    with queue.claim(lease_id=name) as lease:
+        assert [message.json() for message in lease.messages] == [{"id": 1}]
+    assert queue.claim(lease_id=name).state.value == "acked"
+    assert state.contents(client, name).ids()["pending"] == []
+
+
+def test_a_closed_queue_publishes_no_more(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    queue.publish("x")
+    lease = queue.claim()
+    queue.close()
+    assert lease.counts.returned == 1
+    with pytest.raises(QueueDrainedError):
+        queue.publish("y")
+    assert queue.claim().state.value == "empty"
+    assert make_queue().depth().returned == 1

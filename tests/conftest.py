@@ -1,0 +1,88 @@
+"""Servers, clients and queues for every room's tests."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import settings
+
+from sluicegate import RedisMessageQueue
+from tests.conformance import state
+from tests.conformance.servers import RedisServer, programs
+
+# The same examples in every run, so that a red test is red again; THOROUGH looks at others and at more of them.
+THOROUGH = int(os.environ.get("SLUICEGATE_TEST_THOROUGH", "0"))
+settings.register_profile("sluicegate", deadline=None, derandomize=THOROUGH == 0, print_blob=True)
+settings.load_profile("sluicegate")
+
+PROGRAMS = programs()
+MakeQueue = Callable[..., RedisMessageQueue]
+
+
+@pytest.fixture(scope="session", params=PROGRAMS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """Each server program in turn, shared by all tests; nothing is kept on disk."""
+    running = RedisServer(request.param).start()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def bare_client(server: RedisServer) -> Iterator[redis.Redis]:
+    """A client of an empty server that gives bytes; for tests that put other things under a queue's keys."""
+    with server.client() as client:
+        client.config_set("maxmemory", "0")
+        client.flushall()
+        client.config_resetstat()
+        yield client
+
+
+@pytest.fixture
+def client(bare_client: redis.Redis) -> Iterator[redis.Redis]:
+    """A client of an empty server; afterwards, what holds for every queue at any moment is checked."""
+    yield bare_client
+    state.check(bare_client)
+
+
+@pytest.fixture
+def make_queue(client: redis.Redis) -> Iterator[MakeQueue]:
+    """Makes queues on the test's server, with the options given."""
+    made: list[RedisMessageQueue] = []
+
+    def make(name: str = "orders", **options: Any) -> RedisMessageQueue:
+        if not {"url", "gateway", "client"} & options.keys():
+            options["client"] = client
+        made.append(RedisMessageQueue(name, **options))
+        return made[-1]
+
+    yield make
+    for queue in made:
+        queue.close()
+
+
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> RedisMessageQueue:
+    """A queue without deduplication."""
+    return make_queue()
+
+
+@pytest.fixture(params=PROGRAMS[:1], ids=lambda path: path.name)
+def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A server on a TCP port for one test, which may stop it and start it again: what was confirmed is kept."""
+    program: Path = request.param
+    running = RedisServer(program, "--appendonly", "yes", "--appendfsync", "always", port=free_port())
+    yield running.start()
+    running.remove()
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

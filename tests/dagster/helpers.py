@@ -1,0 +1,168 @@
+"""What the tests need of Dagster beyond its public names: the private imports are all here."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.execution.api import execute_run
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_representation.external_data import RepositorySnap, ResourceSnap
+
+from dagster_sluicegate import RedisQueueResource
+
+DEADLINE_SECONDS = 20.0
+# Runs start in this process, which spares each of them a new interpreter.
+_SYNCHRONOUS = {"module": "dagster._core.launcher.sync_in_memory_run_launcher", "class": "SyncInMemoryRunLauncher"}
+# A queued run must say where its job comes from.
+_ORIGIN = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("gates"), "__repository__").get_job_origin("_noop")
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A port where connections are accepted and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def closed_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def look(
+    sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> tuple[dg.RunRequest | None, str]:
+    """One tick: the run request, or None and the reason for skipping."""
+    context = dg.build_sensor_context(instance=instance, resources={"queue": resource})
+    data = sensor.evaluate_tick(context)
+    requests = data.run_requests or []
+    assert len(requests) <= 1
+    return (requests[0] if requests else None), data.skip_message or ""
+
+
+def submit(
+    instance: dg.DagsterInstance,
+    request: dg.RunRequest,
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.QUEUED,
+    **tags: str,
+) -> dg.DagsterRun:
+    """Record a run as the daemon does for a request."""
+    return instance.create_run_for_job(_noop, tags={**request.tags, **tags}, status=status, remote_job_origin=_ORIGIN)
+
+
+def retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
+    """Record the automatic retry of a failed run, as the daemon does: with its tags."""
+    tags = {key: value for key, value in run.tags.items() if key != "dagster/will_retry"}
+    child = instance.create_run_for_job(
+        _noop,
+        tags=tags,
+        status=dg.DagsterRunStatus.QUEUED,
+        parent_run_id=run.run_id,
+        root_run_id=run.run_id,
+        remote_job_origin=_ORIGIN,
+    )
+    instance.add_run_tags(run.run_id, {"dagster/auto_retry_run_id": child.run_id})
+    return child
+
+
+def re_execute(
+    job: dg.JobDefinition, instance: dg.DagsterInstance, root_run_id: str, raise_on_error: bool = True
+) -> dg.DagsterRun:
+    """Execute a new run of the same root, as a re-execution in the UI or a run retry does."""
+    run = instance.create_run_for_job(job, parent_run_id=root_run_id, root_run_id=root_run_id)
+    execute_run(InMemoryJob(job), run, instance, raise_on_error=raise_on_error)
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found
+
+
+def asset_job(
+    assets: list[dg.AssetsDefinition], resources: Mapping[str, Any], executor: dg.ExecutorDefinition | None = None
+) -> dg.JobDefinition:
+    defs = dg.Definitions(
+        assets=assets,
+        resources=resources,
+        jobs=[
+            dg.define_asset_job(
+                "drain_job", selection=dg.AssetSelection.all(), executor_def=executor or dg.in_process_executor
+            )
+        ],
+    )
+    return defs.resolve_job_def("drain_job")
+
+
+def resource_snapshot(defs: dg.Definitions, key: str) -> ResourceSnap:
+    """What Dagster's UI is told of a resource."""
+    snaps = RepositorySnap.from_def(defs.get_repository_def()).resources
+    assert snaps is not None
+    return next(snap for snap in snaps if snap.name == key)
+
+
+@contextmanager
+def daemon(file: Path) -> Iterator[SensorDaemon]:
+    """A sensor daemon's iterations, over a code location that a file defines, with an instance of its own."""
+    from dagster._core.test_utils import create_test_daemon_workspace_context, instance_for_test
+    from dagster._core.workspace.load_target import PythonFileTarget
+
+    target = PythonFileTarget(
+        python_file=str(file), attribute=None, working_directory=str(file.parent), location_name="gates"
+    )
+    with (
+        instance_for_test(overrides={"run_launcher": _SYNCHRONOUS}, synchronous_run_coordinator=True) as instance,
+        create_test_daemon_workspace_context(target, instance) as workspace,
+    ):
+        yield SensorDaemon(instance, workspace)
+
+
+class SensorDaemon:
+    def __init__(self, instance: dg.DagsterInstance, workspace: Any) -> None:
+        self.instance = instance
+        self._workspace = workspace
+
+    @property
+    def has_ticked(self) -> bool:
+        return bool(self.instance.all_instigator_state())
+
+    def iterate(self) -> None:
+        """Evaluate every sensor that is due; their runs are over at the end."""
+        from dagster._daemon import get_default_daemon_logger
+        from dagster._daemon.sensor import execute_sensor_iteration
+
+        list(
+            execute_sensor_iteration(
+                self._workspace,
+                get_default_daemon_logger("SensorDaemon"),
+                threadpool_executor=None,
+                submit_threadpool_executor=None,
+            )
+        )
+
+    def ticks(self, sensor: str) -> list[Any]:
+        """Its ticks, the first first."""
+        state = next(state for state in self.instance.all_instigator_state() if state.instigator_name == sensor)
+        return list(reversed(self.instance.get_ticks(state.instigator_origin_id, state.selector_id)))
+
+
+@dg.op
+def _nothing() -> None:
+    pass
+
+
+@dg.job
+def _noop() -> None:
+    _nothing()

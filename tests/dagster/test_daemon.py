@@ -1,0 +1,58 @@
+"""A sensor daemon's own iterations, with real runs: one run per backlog, visible failures, nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from sluicegate import RedisMessageQueue
+from tests.dagster.helpers import SensorDaemon, closed_port, daemon, wait_until
+
+pytestmark = [pytest.mark.dagster, pytest.mark.slow]
+
+
+def iterate(gates: SensorDaemon) -> None:
+    """An iteration in which every sensor is due."""
+    before = {sensor: len(gates.ticks(sensor)) for sensor in ("orders_gate", "gate_without_redis") if gates.has_ticked}
+
+    def ticked() -> bool:
+        gates.iterate()
+        return all(len(gates.ticks(sensor)) > count for sensor, count in before.items())
+
+    wait_until(ticked, "every sensor ticks", seconds=60)
+
+
+def test_the_daemon_starts_one_run_for_a_backlog_and_shows_an_outage(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = closed_port()
+    monkeypatch.setenv("GATES_REDIS_URL", url)
+    monkeypatch.setenv("GATES_DEAD_URL", f"redis://127.0.0.1:{port}/0")
+    queue = RedisMessageQueue("gates", url=url)
+    queue.publish_many({"n": number} for number in range(5))
+    with daemon(Path(__file__).with_name("gates.py")) as gates:
+        iterate(gates)
+        (run,) = gates.instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.SUCCESS
+        assert run.tags["dagster/run_key"] == "gates:0:0"
+        assert queue.depth().ready == queue.depth().in_flight == 0
+        (event,) = gates.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+        assert event.asset_materialization is not None
+        assert event.asset_materialization.metadata["dagster/row_count"].value == 5
+
+        iterate(gates)
+        assert len(gates.instance.get_runs()) == 1
+        first, second = gates.ticks("orders_gate")
+        assert (first.status.value, first.run_keys) == ("SUCCESS", ["gates:0:0"])
+        assert second.status.value == "SKIPPED"
+        assert second.skip_reason.startswith("0 messages ready in 'gates'")
+
+        failed = gates.ticks("gate_without_redis")[0]
+        assert failed.status.value == "FAILURE"
+        assert f"127.0.0.1:{port}" in failed.error.to_string()
+        assert failed.run_ids == []
+
+        queue.publish_many({"n": number} for number in range(3))
+        iterate(gates)
+        assert {run.tags["dagster/run_key"] for run in gates.instance.get_runs()} == {"gates:0:0", "gates:5:0"}
+    queue.close()

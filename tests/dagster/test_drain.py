@@ -1,0 +1,436 @@
+"""The drain asset: it settles after the result was stored, and no failure on the way loses or acks a message."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pytest
+import redis
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from dagster_sluicegate import QueueDrainContext, RedisQueueResource, build_queue_drain_asset
+from sluicegate import Depth, Message, RedisMessageQueue
+from sluicegate.errors import AlreadySettledError, LeaseLostError
+from tests.dagster.helpers import asset_job, re_execute, wait_until
+
+pytestmark = pytest.mark.dagster
+
+OnOutput = Callable[[], None]
+
+
+class Storage(dg.IOManager):
+    """An IO manager in memory; `on_output` runs before it stores anything."""
+
+    def __init__(self, on_output: OnOutput | None = None) -> None:
+        self.stored: list[Any] = []
+        self.on_output = on_output
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        if self.on_output is not None:
+            self.on_output()
+        self.stored.append(obj)
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        return self.stored[-1]
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return [message.json()["n"] for message in messages]
+
+
+def fill(queue: RedisMessageQueue, count: int) -> None:
+    queue.publish_many({"n": number} for number in range(count))
+
+
+def run(
+    asset: dg.AssetsDefinition,
+    resource: RedisQueueResource,
+    storage: Storage | None = None,
+    *others: dg.AssetsDefinition,
+    run_id: str | None = None,
+) -> dg.ExecuteInProcessResult:
+    job = asset_job([asset, *others], {"queue": resource, "io_manager": storage or Storage()})
+    return job.execute_in_process(raise_on_error=False, run_id=run_id)
+
+
+def error_of(result: dg.ExecuteInProcessResult) -> str:
+    assert not result.success
+    error = result.failure_data_for_node("drained").error  # type: ignore[union-attr]
+    return error.to_string()  # type: ignore[union-attr]
+
+
+def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    assert result.success
+    (materialization,) = result.asset_materializations_for_node("drained")
+    return {name: value.value for name, value in materialization.metadata.items()}
+
+
+def drain_asset(process: Callable[..., Any] = numbers, **options: Any) -> dg.AssetsDefinition:
+    return build_queue_drain_asset(spec="drained", process=process, **options)
+
+
+def waits_for(queue: RedisMessageQueue, ready: int) -> Depth:
+    """What failed stays out of reach for a second or two."""
+    wait_until(lambda: queue.depth().ready == ready, f"{ready} messages are ready")
+    return queue.depth()
+
+
+# ---------------------------------------------------------------------------------------------------- the good way
+
+
+def test_it_settles_after_the_result_was_stored(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    fill(queue, 3)
+    seen: list[Depth] = []
+    storage = Storage(lambda: seen.append(queue.depth()))
+    assert run(drain_asset(), resource, storage).success
+    assert storage.stored == [[0, 1, 2]]
+    assert (seen[0].in_flight, seen[0].ready) == (3, 0)
+    depth = queue.depth()
+    assert (depth.in_flight, depth.ready, depth.dead, depth.leases) == (0, 0, 0, 0)
+
+
+def test_the_metadata_counts(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    def process(messages: list[Message], ctx: QueueDrainContext) -> int:
+        ctx.bury(messages[0], error=ValueError("no such customer"), reason="invalid")
+        ctx.nack(messages[1:3], delay_seconds=600)
+        return len(messages) - 3
+
+    fill(queue, 12)
+    assert metadata_of(run(drain_asset(process, batch_size=10), resource)) == {
+        "dagster/row_count": 7,
+        "sluicegate/queue": queue.name,
+        "sluicegate/batches": 1,
+        "sluicegate/claimed": 10,
+        "sluicegate/acked": 7,
+        "sluicegate/returned": 2,
+        "sluicegate/buried": 1,
+        "sluicegate/acked_before": 0,
+        "sluicegate/ready_left": 2,
+    }
+    depth = queue.depth()
+    assert (depth.ready, depth.delayed, depth.dead, depth.in_flight) == (2, 2, 1, 0)
+    (dead,) = queue.peek(state="dead")
+    assert dead.message is not None
+    assert (dead.message.json(), dead.reason, dead.error) == ({"n": 0}, "invalid", "no such customer")
+    assert [message.json()["n"] for message in queue.peek(state="delayed")] == [1, 2]
+
+
+def test_several_batches_are_held_until_the_one_yield(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    fill(queue, 7)
+    seen: list[Depth] = []
+    storage = Storage(lambda: seen.append(queue.depth()))
+    result = run(drain_asset(batch_size=2, max_batches=3), resource, storage)
+    assert storage.stored == [[[0, 1], [2, 3], [4, 5]]]
+    assert (seen[0].in_flight, seen[0].leases) == (6, 3)
+    assert metadata_of(result)["dagster/row_count"] == 6
+    assert queue.depth().in_flight == 0
+    storage = Storage()
+    fill(queue, 2)
+    run(drain_asset(batch_size=2, max_batches=9, combine=lambda parts: [*itertools.chain(*parts)]), resource, storage)
+    assert storage.stored == [[6, 0, 1]]
+
+
+def test_what_is_written_by_the_handler_itself_asks_no_io_manager(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    def refuse() -> None:
+        raise AssertionError("there is nothing to store")
+
+    fill(queue, 3)
+    written: list[int] = []
+    result = run(drain_asset(lambda messages: written.extend(numbers(messages))), resource, Storage(refuse))
+    assert metadata_of(result)["sluicegate/acked"] == 3
+    assert written == [0, 1, 2]
+
+
+def test_the_handler_knows_its_lease_and_the_run(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    known: list[tuple[str, str, int, bool, str]] = []
+
+    def process(messages: list[Message], ctx: QueueDrainContext) -> None:
+        known.append((ctx.lease_id, ctx.lease_key, ctx.chunk, ctx.lost, ctx.asset.run.run_id))
+
+    fill(queue, 4)
+    result = run(drain_asset(process, batch_size=2, max_batches=2), resource)
+    assert [entry[:1] + entry[2:] for entry in known] == [
+        (f"{result.run_id}:drained:{chunk}", chunk, False, result.run_id) for chunk in range(2)
+    ]
+    assert len({entry[1] for entry in known}) == 2
+
+
+def test_a_long_batch_keeps_its_lease(
+    queue: RedisMessageQueue, resource: RedisQueueResource, client: redis.Redis
+) -> None:
+    def process(messages: list[Message]) -> None:
+        deadlines = set()
+
+        def beaten() -> bool:
+            deadlines.update(score for _, score in client.zrange(queue.key.leases, 0, -1, withscores=True))
+            return len(deadlines) > 3
+
+        wait_until(beaten, "three heartbeats")
+
+    fill(queue, 3)
+    result = run(drain_asset(process, lease_seconds=1), resource)
+    assert metadata_of(result)["sluicegate/acked"] == 3
+
+
+# ---------------------------------------------------------------------------------------------------- nothing to do
+
+
+def test_an_empty_queue_materializes_nothing_and_skips_what_is_downstream(resource: RedisQueueResource) -> None:
+    @dg.asset
+    def report(drained: list[int]) -> None:
+        raise AssertionError("there is nothing to report")
+
+    result = run(drain_asset(), resource, Storage(), report)
+    assert result.success
+    assert result.get_asset_materialization_events() == []
+    assert [event.step_key for event in result.all_events if event.is_step_skipped] == ["report"]
+
+
+def test_a_paused_queue_materializes_nothing(
+    queue: RedisMessageQueue, resource: RedisQueueResource, client: redis.Redis
+) -> None:
+    fill(queue, 3)
+    client.set(queue.key.pending.removesuffix("pending") + "paused", "1")
+    result = run(drain_asset(), resource)
+    assert result.success
+    assert result.get_asset_materialization_events() == []
+    assert queue.depth().pending == 3
+
+
+# ---------------------------------------------------------------------------------------------------- failures
+
+
+def test_an_io_manager_that_raises_leaves_every_message_to_come_back(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    def full() -> None:
+        raise OSError("disk full")
+
+    fill(queue, 4)
+    failed = run(drain_asset(batch_size=2, max_batches=2), resource, Storage(full))
+    assert "disk full" in error_of(failed)
+    depth = queue.depth()
+    assert (depth.ready, depth.returned, depth.in_flight) == (4, 4, 0)
+    storage = Storage()
+    assert run(drain_asset(), resource, storage).success
+    assert storage.stored == [[0, 1, 2, 3]]
+
+
+def test_a_handler_that_raises_gives_its_batch_back_with_the_error_and_the_earlier_ones_uncounted(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    def process(messages: list[Message]) -> list[int]:
+        if 2 in numbers(messages):
+            raise ValueError("no such customer")
+        return numbers(messages)
+
+    fill(queue, 4)
+    storage = Storage()
+    failed = run(drain_asset(process, batch_size=2, max_batches=2), resource, storage)
+    assert "no such customer" in error_of(failed)
+    assert storage.stored == []
+    assert queue.depth().in_flight == 0
+    waits_for(queue, 4)
+    counts = {}
+    while lease := queue.claim(4):
+        counts |= {message.json()["n"]: message.delivery_count for message in lease.messages}
+    assert counts == {0: 1, 1: 1, 2: 2, 3: 2}
+
+
+def test_a_failing_batch_buries_no_neighbours(url: str, queue: RedisMessageQueue) -> None:
+    def process(messages: list[Message]) -> None:
+        raise ValueError("always")
+
+    strict = RedisQueueResource(url=url, queue_name=queue.name, max_delivery_count=1)
+    fill(queue, 3)
+    assert not run(drain_asset(process), strict).success
+    depth = queue.depth()
+    assert (depth.dead, depth.returned + depth.delayed) == (0, 3)
+
+
+def test_an_interrupted_step_releases_its_batch_at_once(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    def process(messages: list[Message]) -> None:
+        raise DagsterExecutionInterruptedError
+
+    fill(queue, 3)
+    assert DagsterExecutionInterruptedError.__name__ in error_of(run(drain_asset(process), resource))
+    assert queue.depth().returned == 3
+    assert {message.delivery_count for message in queue.claim(3)} == {1}
+
+
+def test_a_retry_of_the_step_works_on_what_failed(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    tries: list[list[int]] = []
+
+    def process(messages: list[Message]) -> list[int]:
+        tries.append(numbers(messages))
+        if len(tries) == 1:
+            raise ConnectionError("the warehouse is away")
+        return tries[-1]
+
+    fill(queue, 1)
+    storage = Storage()
+    result = run(drain_asset(process, retry_policy=dg.RetryPolicy(max_retries=1)), resource, storage)
+    assert tries == [[0], [0]]
+    assert storage.stored == [[0]]
+    assert metadata_of(result)["sluicegate/acked"] == 1
+    assert queue.depth().in_flight == 0
+
+
+def test_a_batch_lost_during_processing_is_not_handed_over(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    def process(messages: list[Message], ctx: QueueDrainContext) -> list[int]:
+        queue.claim(lease_id=ctx.lease_id, take_over_after_seconds=0)
+        return numbers(messages)
+
+    fill(queue, 3)
+    storage = Storage()
+    failed = run(drain_asset(process), resource, storage)
+    assert LeaseLostError.__name__ in error_of(failed)
+    assert storage.stored == []
+    assert queue.depth().in_flight == 3
+
+
+def test_an_ack_that_comes_too_late_fails_the_step_and_settles_the_other_batches(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    leases: list[str] = []
+
+    def process(messages: list[Message], ctx: QueueDrainContext) -> list[int]:
+        leases.append(ctx.lease_id)
+        return numbers(messages)
+
+    def steal() -> None:
+        queue.claim(lease_id=leases[0], take_over_after_seconds=0)
+
+    fill(queue, 4)
+    failed = run(drain_asset(process, batch_size=2, max_batches=2), resource, Storage(steal))
+    assert LeaseLostError.__name__ in error_of(failed)
+    depth = queue.depth()
+    assert (depth.in_flight, depth.ready) == (2, 0)
+
+
+def test_a_verdict_for_a_foreign_or_settled_message_fails_before_the_hand_over(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    def process(messages: list[Message], ctx: QueueDrainContext) -> list[int]:
+        ctx.bury(messages[0])
+        with pytest.raises(AlreadySettledError, match="has a verdict already, or is not of lease"):
+            ctx.nack(messages[:1])
+        ctx.nack(queue.peek(1))
+        return []
+
+    fill(queue, 3)
+    storage = Storage()
+    assert AlreadySettledError.__name__ in error_of(run(drain_asset(process, batch_size=2), resource, storage))
+    assert storage.stored == []
+    assert queue.depth().dead == 0
+
+
+# ---------------------------------------------------------------------------------------------------- re-executions
+
+
+def test_a_re_executed_run_takes_over_the_batch_of_its_dead_root(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 5)
+    root = dg.DagsterRun(job_name="drain_job").run_id
+    dead = queue.claim(3, lease_id=f"{root}:drained:0")  # its worker was killed, and the lease has not run out
+    handled: list[tuple[str, list[int], set[int]]] = []
+
+    def process(messages: list[Message], ctx: QueueDrainContext) -> None:
+        handled.append((ctx.lease_key, numbers(messages), {message.delivery_count for message in messages}))
+
+    job = asset_job([drain_asset(process)], {"queue": resource, "io_manager": Storage()})
+    assert re_execute(job, instance, root).is_success
+    assert handled == [(dead.key, [0, 1, 2], {2})]
+    assert queue.depth().in_flight == 0
+    with pytest.raises(LeaseLostError):
+        dead.ack()
+
+
+def test_a_re_executed_run_does_nothing_twice(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    handled: list[int] = []
+    fill(queue, 6)
+    job = asset_job(
+        [drain_asset(lambda messages: handled.extend(numbers(messages)), batch_size=3)],
+        {"queue": resource, "io_manager": Storage()},
+    )
+    first = job.execute_in_process(instance=instance)
+    assert metadata_of(first)["sluicegate/acked"] == 3
+    again = re_execute(job, instance, first.run_id)
+    assert again.is_success
+    assert handled == [0, 1, 2]
+    assert queue.depth().pending == 3
+    events = instance.all_logs(again.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    assert len(events) == 0
+
+
+# ---------------------------------------------------------------------------------------------------- per batch
+
+
+def test_per_batch_settles_each_and_stops_at_what_was_ready(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    in_flight: list[int] = []
+
+    def process(messages: list[Message]) -> None:
+        in_flight.append(queue.depth().in_flight)
+        fill(queue, 2)  # a producer that is as fast as the drain
+
+    fill(queue, 5)
+    result = run(drain_asset(process, batch_size=2, max_batches=None, settle="per_batch"), resource)
+    assert in_flight == [2, 2, 2]
+    metadata = metadata_of(result)
+    assert (metadata["sluicegate/batches"], metadata["sluicegate/acked"], metadata["sluicegate/ready_left"]) == (
+        3,
+        6,
+        5,
+    )
+
+
+def test_per_batch_keeps_what_was_acked_before_a_failure(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    written: list[int] = []
+    broken = True
+
+    def process(messages: list[Message]) -> None:
+        if broken and 4 in numbers(messages):
+            raise ValueError("no such customer")
+        written.extend(numbers(messages))
+
+    fill(queue, 5)
+    asset = drain_asset(process, batch_size=2, max_batches=None, settle="per_batch")
+    job = asset_job([asset], {"queue": resource, "io_manager": Storage()})
+    failed = job.execute_in_process(instance=instance, raise_on_error=False)
+    assert not failed.success
+    assert written == [0, 1, 2, 3]
+    assert failed.asset_materializations_for_node("drained") == []
+    broken = False
+    waits_for(queue, 1)
+    again = re_execute(job, instance, failed.run_id)
+    assert again.is_success
+    assert written == [0, 1, 2, 3, 4]
+    (event,) = instance.all_logs(again.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    assert event.asset_materialization is not None
+    metadata = {name: value.value for name, value in event.asset_materialization.metadata.items()}
+    assert (metadata["dagster/row_count"], metadata["sluicegate/acked_before"]) == (1, 4)
+
+
+def test_per_batch_refuses_a_value_that_would_be_acked_before_it_was_stored(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    fill(queue, 2)
+    storage = Storage()
+    failed = run(drain_asset(settle="per_batch"), resource, storage)
+    assert "process must write its result and return None, not list" in error_of(failed)
+    assert storage.stored == []
+    waits_for(queue, 2)

@@ -1,0 +1,95 @@
+"""The drain asset's definition, and the options that are refused."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from dagster_sluicegate import QueueDrainContext, build_queue_drain_asset
+from dagster_sluicegate.drain import wants_context
+from sluicegate.errors import ConfigurationError
+
+pytestmark = pytest.mark.dagster
+
+
+def test_a_full_spec_is_kept() -> None:
+    spec = dg.AssetSpec(
+        ["raw", "orders"], deps=["source"], group_name="raw", kinds={"json"}, owners=["team:orders"]
+    ).with_io_manager_key("warehouse")
+    asset = build_queue_drain_asset(
+        spec=spec,
+        process=len,
+        resource_key="orders_queue",
+        required_resource_keys={"catalogue"},
+        retry_policy=dg.RetryPolicy(max_retries=2),
+        pool="orders",
+        op_tags={"size": "small"},
+    )
+    (kept,) = asset.specs
+    assert kept == spec.replace_attributes(skippable=True)
+    assert asset.op.name == "raw__orders"
+    assert asset.required_resource_keys == {"orders_queue", "catalogue", "warehouse"}
+    assert asset.op.retry_policy == dg.RetryPolicy(max_retries=2)
+    assert asset.op.pool == "orders"
+    assert asset.op.tags == {"size": "small"}
+
+
+def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
+    asset = build_queue_drain_asset(spec="orders", process=len)
+    (spec,) = asset.specs
+    assert (spec.key, spec.kinds, spec.skippable) == (dg.AssetKey("orders"), {"redis"}, True)
+    assert asset.required_resource_keys == {"queue", "io_manager"}
+    assert build_queue_drain_asset(
+        spec=dg.AssetKey(["raw", "orders"]), process=len, io_manager_key="lake"
+    ).required_resource_keys == {"queue", "lake"}
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"batch_size": 0}, "batch_size must be from 1 to 10000, not 0"),
+        ({"batch_size": 10_001}, "batch_size must be from 1 to 10000, not 10001"),
+        ({"max_batches": 0}, "max_batches must be 1 or more, or None, not 0"),
+        ({"max_batches": None}, "max_batches=None would hold a whole backlog in memory"),
+        ({"settle": "before"}, "settle must be 'after_yield' or 'per_batch', not 'before'"),
+        ({"lease_seconds": 0}, "lease_seconds must be above 0, not 0"),
+        (
+            {"spec": dg.AssetSpec("orders", partitions_def=dg.StaticPartitionsDefinition(["a"]))},
+            "has partitions, which a queue does not know",
+        ),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"drain asset 'orders'.*{complaint}"):
+        build_queue_drain_asset(**({"spec": "orders", "process": len} | options))
+
+
+class Handler:
+    def one(self, messages: list[Any]) -> None: ...
+
+    def two(self, messages: list[Any], context: QueueDrainContext) -> None: ...
+
+    def __call__(self, messages: list[Any], anything: QueueDrainContext) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("process", "wanted"),
+    [
+        (lambda messages: None, False),
+        (lambda messages, ctx: None, True),
+        (lambda messages, ctx=None: None, True),
+        (lambda messages, folder="build": None, False),
+        (lambda *messages: None, False),
+        (functools.partial(lambda messages, ctx, folder: None, folder="build"), True),
+        (Handler().one, False),
+        (Handler().two, True),
+        (Handler(), True),
+        (len, False),
+        (dict, False),
+    ],
+)
+def test_the_context_goes_to_handlers_that_ask_for_it(process: Any, wanted: bool) -> None:
+    assert wants_context(process) is wanted

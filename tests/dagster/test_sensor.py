@@ -1,0 +1,359 @@
+"""The depth sensor, tick by tick: what opens the gate, what keeps it shut, and that it asks for one run only."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+import redis
+
+from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor
+from sluicegate import Depth, RedisMessageQueue
+from sluicegate.embedded import EmbeddedServer
+from sluicegate.errors import ConfigurationError, RedisUnavailableError
+from tests.dagster.helpers import closed_port, look, retried, silent_port, submit, wait_until
+
+pytestmark = pytest.mark.dagster
+
+FAILED = dg.DagsterRunStatus.FAILURE
+SUCCEEDED = dg.DagsterRunStatus.SUCCESS
+STARTED = dg.DagsterRunStatus.STARTED
+
+
+@dg.asset
+def drained() -> None: ...
+
+
+def gate(**options: object) -> dg.SensorDefinition:
+    defaults: dict[str, object] = {"name": "gate", "target": drained, "min_ready": 3}
+    return build_queue_depth_sensor(**(defaults | options))  # type: ignore[arg-type]
+
+
+def fill(queue: RedisMessageQueue, count: int) -> None:
+    queue.publish_many({"n": number} for number in range(count))
+
+
+def open_gate(sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance) -> dg.RunRequest:
+    request, reason = look(sensor, resource, instance)
+    assert request is not None, reason
+    return request
+
+
+# ---------------------------------------------------------------------------------------------------- what opens it
+
+
+def test_opens_at_min_ready_with_small_facts_in_the_tags(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    request = open_gate(gate(run_tags={"team": "orders"}), resource, instance)
+    assert request.run_key == f"{queue.name}:0:0"
+    assert request.tags == {
+        "dagster/sensor_name": "gate",
+        "team": "orders",
+        "sluicegate/queue": queue.name,
+        "sluicegate/sensor": "gate",
+        "sluicegate/generation": "0",
+        "sluicegate/attempt": "0",
+        "sluicegate/ready": "3",
+    }
+    assert request.run_config == {}
+
+
+def test_below_min_ready_it_says_the_numbers(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 2)
+    request, reason = look(gate(max_age_seconds=600), resource, instance)
+    assert request is None
+    assert f"2 messages ready in {queue.name!r}, the oldest for " in reason
+    assert "opens when 3 messages are ready or the oldest has been ready for 600 s" in reason
+
+
+def test_an_empty_queue_stays_shut_at_any_age(resource: RedisQueueResource, instance: dg.DagsterInstance) -> None:
+    request, reason = look(gate(min_ready=None, max_age_seconds=0), resource, instance)
+    assert request is None
+    assert reason.startswith(f"0 messages ready in {resource.queue_name!r} (")
+
+
+def test_opens_for_a_trickle_by_age(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 1)
+    assert look(gate(min_ready=1000, max_age_seconds=600), resource, instance)[0] is None
+    wait_until(lambda: (queue.depth().oldest_ready_age_seconds or 0) >= 0.1, "the message is old enough")
+    by_age = gate(min_ready=1000, max_age_seconds=0.1)
+    assert open_gate(by_age, resource, instance).run_key == f"{queue.name}:0:0"
+
+
+def test_opens_for_messages_that_only_a_claim_would_bring_back(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    lease = queue.claim(3)
+    assert look(gate(), resource, instance)[0] is None
+    lease.extend(0.05)  # its worker dies
+    wait_until(lambda: queue.depth().expired == 3, "the lease runs out")
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:3:0"
+
+
+def test_a_paused_queue_keeps_it_shut(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, client: redis.Redis
+) -> None:
+    fill(queue, 3)
+    client.set(queue.key.pending.removesuffix("pending") + "paused", "1")
+    request, reason = look(gate(), resource, instance)
+    assert request is None
+    assert reason.startswith("The queue is paused: 3 messages ready")
+
+
+def test_the_run_config_is_made_from_what_was_seen(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    def run_config(context: dg.SensorEvaluationContext, depth: Depth) -> dg.RunConfig:
+        return dg.RunConfig(ops={"drained": {"config": {"ready": depth.ready}}})
+
+    fill(queue, 4)
+    request = open_gate(gate(run_config_fn=run_config), resource, instance)
+    assert request.run_config["ops"] == {"drained": {"config": {"ready": 4}}}
+
+
+# ---------------------------------------------------------------------------------------------------- one run only
+
+
+def test_every_tick_computes_the_same_key_until_a_run_claims(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    first = open_gate(gate(), resource, instance)
+    fill(queue, 50)
+    assert open_gate(gate(), resource, instance).run_key == first.run_key
+    with queue.claim(3):
+        pass
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:3:0"
+
+
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, STARTED])
+def test_a_burst_while_a_run_is_unfinished_asks_for_no_second_run(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    status: dg.DagsterRunStatus,
+) -> None:
+    fill(queue, 3)
+    submit(instance, open_gate(gate(), resource, instance), status)
+    for _ in range(3):
+        fill(queue, 100)
+        request, reason = look(gate(), resource, instance)
+        assert request is None
+        assert "1 of at most 1 runs in flight" in reason
+
+
+def test_a_second_run_in_flight_needs_leave_and_a_claim_of_the_first(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    two = gate(max_in_flight=2)
+    fill(queue, 10)
+    run = submit(instance, open_gate(two, resource, instance), STARTED)
+    request, reason = look(two, resource, instance)
+    assert request is None
+    assert f"run {run.run_id} (STARTED) has not claimed yet" in reason
+    lease = queue.claim(3)
+    second = open_gate(two, resource, instance)
+    assert second.run_key == f"{queue.name}:3:0"
+    submit(instance, second, STARTED)
+    queue.claim(3)
+    assert "2 of at most 2 runs in flight" in look(two, resource, instance)[1]
+    lease.release()
+
+
+def test_runs_of_other_sensors_and_queues_hold_nothing_back(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    request = open_gate(gate(), resource, instance)
+    submit(instance, request, **{"sluicegate/sensor": "another"})
+    submit(instance, request, **{"sluicegate/queue": "another"})
+    assert open_gate(gate(), resource, instance).run_key == request.run_key
+
+
+# ---------------------------------------------------------------------------------------------------- next attempts
+
+
+@pytest.mark.parametrize("status", [FAILED, dg.DagsterRunStatus.CANCELED, SUCCEEDED])
+def test_a_run_that_ended_without_claiming_gets_a_next_attempt(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    status: dg.DagsterRunStatus,
+) -> None:
+    at_once = gate(attempt_delay_seconds=0)
+    fill(queue, 3)
+    for attempt in range(3):
+        request = open_gate(at_once, resource, instance)
+        assert request.run_key == f"{queue.name}:0:{attempt}"
+        submit(instance, request, status)
+
+
+def test_next_attempts_come_after_a_growing_pause(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    request = open_gate(gate(), resource, instance)
+    run = submit(instance, request)
+    instance.report_run_failed(run)
+    assert (
+        f"run {run.run_id} ended as FAILURE without claiming, attempt 1 follows in"
+        in look(gate(), resource, instance)[1]
+    )
+    for attempt, seconds in ((0, 60), (1, 120), (2, 240), (9, 3600), (2000, 3600)):
+        submit(instance, request, FAILED, **{"sluicegate/attempt": str(attempt)})
+        reason = look(gate(), resource, instance)[1]
+        assert f"attempt {attempt + 1} follows in" in reason
+        remaining = int(reason.rsplit(" in ", 1)[1].split()[0])
+        assert seconds - 10 <= remaining <= seconds
+
+
+def test_a_run_that_failed_after_claiming_delays_nothing(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 6)
+    submit(instance, open_gate(gate(), resource, instance), FAILED)
+    queue.claim(3).nack()
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:3:0"
+
+
+def test_a_failed_run_that_dagster_will_retry_is_waited_for(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    at_once = gate(attempt_delay_seconds=0)
+    fill(queue, 6)
+    run = submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
+    assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
+    assert "has not claimed yet" in look(gate(attempt_delay_seconds=0, max_in_flight=2), resource, instance)[1]
+    lease = queue.claim(3)  # it failed only then
+    assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
+    lease.release()
+    child = retried(instance, run)
+    assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
+    instance.report_run_canceled(child)
+    assert open_gate(at_once, resource, instance).run_key == f"{queue.name}:3:0"
+
+
+def test_a_retry_that_never_comes_is_not_waited_for_for_ever(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_once = gate(attempt_delay_seconds=0)
+    fill(queue, 3)
+    submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
+    assert look(at_once, resource, instance)[0] is None
+    monkeypatch.setattr("dagster_sluicegate.runs._RETRY_EXPECTED_SECONDS", 0.0)
+    assert open_gate(at_once, resource, instance).run_key == f"{queue.name}:0:1"
+
+
+def test_a_queue_whose_counters_start_anew_is_not_stuck_at_old_run_keys(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, client: redis.Redis
+) -> None:
+    at_once = gate(attempt_delay_seconds=0)
+    fill(queue, 3)
+    submit(instance, open_gate(at_once, resource, instance), SUCCEEDED)
+    with queue.claim(3):
+        pass
+    for key in client.scan_iter(queue.key.pending.removesuffix("pending") + "*"):
+        client.delete(key)
+    fill(queue, 3)
+    assert open_gate(at_once, resource, instance).run_key == f"{queue.name}:0:1"
+
+
+# ---------------------------------------------------------------------------------------------------- read-only
+
+
+def test_it_works_for_a_user_who_may_not_write(
+    queue: RedisMessageQueue,
+    server: EmbeddedServer,
+    client: redis.Redis,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client.execute_command("ACL", "SETUSER", "viewer", "on", ">look", "~*", "+@all", "-@write")
+    monkeypatch.setenv("VIEWER_PASSWORD", "look")
+    viewer = RedisQueueResource(
+        url=f"unix://viewer@{server.socket_path}?password_env=VIEWER_PASSWORD", queue_name=queue.name
+    )
+    fill(queue, 3)
+    queue.claim(1, lease_seconds=0.05)
+    wait_until(lambda: queue.depth().expired == 1, "the lease runs out")
+    with viewer.get_queue() as theirs, pytest.raises(redis.ResponseError, match=r"permission|can't run"):
+        theirs.publish({"n": 1})
+    request = open_gate(gate(), viewer, instance)
+    assert request.tags["sluicegate/ready"] == "3"
+
+
+def test_looking_leaves_every_key_as_it_was(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, client: redis.Redis
+) -> None:
+    def dump() -> dict[bytes, object]:
+        keys = client.scan_iter(queue.key.pending.removesuffix("pending") + "*")
+        return {key: (client.dump(key), client.pexpiretime(key)) for key in keys}
+
+    fill(queue, 3)
+    queue.claim(1, lease_seconds=60)
+    before = dump()
+    assert len(before) >= 3
+    open_gate(gate(min_ready=1), resource, instance)
+    look(gate(min_ready=100), resource, instance)
+    assert dump() == before
+
+
+def test_redis_that_is_down_fails_the_tick_and_names_the_server(instance: dg.DagsterInstance) -> None:
+    port = closed_port()
+    away = RedisQueueResource(url=f"redis://127.0.0.1:{port}/0", queue_name="orders")
+    with pytest.raises(RedisUnavailableError, match=f"127.0.0.1:{port}"):
+        look(gate(), away, instance)
+
+
+def test_redis_that_never_answers_costs_a_tick_its_timeout_only(instance: dg.DagsterInstance) -> None:
+    with silent_port() as port:
+        mute = RedisQueueResource(url=f"redis://127.0.0.1:{port}/0?socket_timeout=0.2", queue_name="orders")
+        with pytest.raises(RedisUnavailableError, match=f"127.0.0.1:{port}"):
+            look(gate(), mute, instance)
+
+
+# ---------------------------------------------------------------------------------------------------- definition
+
+
+def test_it_is_a_sensor_on_its_target_and_resource() -> None:
+    sensor = gate(minimum_interval_seconds=5, default_status=dg.DefaultSensorStatus.RUNNING, tags={"team": "orders"})
+    assert sensor.minimum_interval_seconds == 5
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    assert sensor.tags == {"team": "orders"}
+    assert sensor.required_resource_keys == {"queue"}
+    assert sensor.description == "Opens when 3 messages are ready in the queue; reads only."
+    defs = dg.Definitions(
+        assets=[drained], sensors=[sensor], resources={"queue": RedisQueueResource(url="redis://x", queue_name="q")}
+    )
+    assert defs.resolve_sensor_def("gate") is sensor
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"min_ready": None}, "needs min_ready or max_age_seconds"),
+        ({"min_ready": 0}, "min_ready must be 1 or more, not 0"),
+        ({"max_age_seconds": -1}, "max_age_seconds must be 0 or more, not -1"),
+        ({"max_in_flight": 0}, "max_in_flight must be 1 or more, not 0"),
+        ({"attempt_delay_seconds": -1}, "attempt_delay_seconds must be 0 or more, not -1"),
+        ({"run_tags": {"sluicegate/queue": "x"}}, "the run tags \\['sluicegate/queue'\\] are the sensor's own"),
+    ],
+)
+def test_conditions_that_cannot_work_are_refused(options: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'gate'.*{complaint}"):
+        gate(**options)
+
+
+def test_a_resource_of_another_kind_is_refused_by_name(instance: dg.DagsterInstance) -> None:
+    context = dg.build_sensor_context(instance=instance, resources={"queue": "redis://localhost"})
+    with pytest.raises(ConfigurationError, match="the resource 'queue' is a str; put a RedisQueueResource there"):
+        gate().evaluate_tick(context)

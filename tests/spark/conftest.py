@@ -1,0 +1,75 @@
+"""One Spark session and one Redis server for all of Spark's tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from tests.conformance.servers import RedisServer
+from tests.conftest import PROGRAMS, MakeQueue
+from tests.spark.helpers import Output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisServer]:
+    """One server program is enough here: what differs between them is below the queue, and tested there."""
+    running = RedisServer(PROGRAMS[0]).start()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
+    """A queue that can travel to executors."""
+    return make_queue(url=server.url)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    """A folder in which handlers, wherever they run, write what they were given."""
+    folder = tmp_path / "output"
+    folder.mkdir()
+    return Output(folder)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session with two tasks at a time, in which a task may fail twice before its job does."""
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = (
+            SparkSession.builder.master("local[2,3]")
+            .appName("sluicegate-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def numbers(queue: RedisMessageQueue) -> Callable[[int], list[int]]:
+    """Publishes the numbers below a count, each as one message, and gives them."""
+
+    def publish(count: int) -> list[int]:
+        assert queue.publish_many({"n": n} for n in range(count)).accepted == count
+        return list(range(count))
+
+    return publish

@@ -1,0 +1,169 @@
+"""Deduplication keys: from payloads to text, injectively, and never by anything but dict fields."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sluicegate.core.deduplication import compile_key_function, portable_key_source
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.publishing import Publishing
+from sluicegate.errors import ConfigurationError
+
+PAYLOAD = {"tenant": "acme", "order": {"id": 7, "lines": [1]}, "none": None, "empty": "", "flag": True, "rate": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        (lambda payload: payload["tenant"], "acme"),
+        ("tenant", "acme"),
+        ("order.id", "7"),
+        (["tenant", "order.id"], "acme:7"),
+        (("tenant",), "acme"),
+        (["tenant", "empty"], "acme:"),
+        ("{tenant}:{order.id}", "acme:7"),
+        ("{tenant}", "acme"),
+        ("100% of {{{tenant}}} {order.id}%s", "100% of {acme} 7%s"),
+        ("{tenant}{empty}", "acme"),
+    ],
+)
+def test_keys(source: Any, key: str) -> None:
+    assert compile_key_function(source)(PAYLOAD) == key
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "text"),
+    [
+        (lambda _: None, ConfigurationError, "returned None"),
+        (lambda _: "", ConfigurationError, "returned ''"),
+        (lambda _: 7, TypeError, "returned a int"),
+        (lambda _: b"k", TypeError, "returned a bytes"),
+        ("missing", ConfigurationError, "'missing' is missing"),
+        ("order.missing", ConfigurationError, "'order.missing' is missing"),
+        ("none", ConfigurationError, "'none' is null"),
+        ("empty", ConfigurationError, "'empty' holds ''"),
+        ("flag", TypeError, "'flag' must be a str or an int, not bool"),
+        ("rate", TypeError, "'rate' must be a str or an int, not float"),
+        ("order", TypeError, "'order' must be a str or an int, not dict"),
+        ("tenant.id", ConfigurationError, "needs a dict at tenant, found str"),
+        ("order.lines.0", ConfigurationError, "needs a dict at order.lines, found list"),
+        (["tenant", "missing"], ConfigurationError, "'missing' is missing"),
+        (["empty"], ConfigurationError, "''"),
+        ("{tenant}:{none}", ConfigurationError, "'none' is null"),
+        ("{tenant}:{order.missing}", ConfigurationError, "'order.missing' is missing"),
+        ("{tenant.__class__}", ConfigurationError, "needs a dict at tenant, found str"),
+        ("{order.__class__}", ConfigurationError, "'order.__class__' is missing"),
+        ("{empty}", ConfigurationError, "''"),
+    ],
+)
+def test_refused_at_publish(source: Any, error: type[Exception], text: str) -> None:
+    function = compile_key_function(source)
+    with pytest.raises(error) as caught:
+        function(PAYLOAD)
+    assert text in str(caught.value)
+    assert "acme" not in str(caught.value), "an error never shows the payload"
+
+
+class Hidden:
+    secret = "s3cret"
+
+
+@pytest.mark.parametrize("source", ["obj.secret", "{obj.secret}", "{obj.__class__}", ["obj.__class__"]])
+def test_attributes_are_never_read(source: Any) -> None:
+    with pytest.raises(ConfigurationError, match="needs a dict at obj, found Hidden"):
+        compile_key_function(source)({"obj": Hidden()})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{a!r}", "{a:>3}", "{a[0]}", "{}", "{a.}", "{.a}", "{a b}", "{a", "a}", "no field {{}}", "", "a..b", "a b", "a[0]",
+        [], ["a", ""], ["a", 1], 7, b"a", {"a"}, ["a!r"],
+    ],
+)  # fmt: skip
+def test_refused_when_the_queue_is_made(source: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        compile_key_function(source)
+
+
+class Kind(enum.StrEnum):
+    A = "a"
+
+
+def test_fields_are_plain_text() -> None:
+    with pytest.raises(TypeError, match="'kind' must be a str or an int, not Kind"):
+        compile_key_function("kind")({"kind": Kind.A})
+    with pytest.raises(ConfigurationError, match="needs a dict at the payload, found str"):
+        compile_key_function("kind")("text")
+    with pytest.raises(ConfigurationError, match="needs a dict at the payload, found list"):
+        compile_key_function("{kind}")([1])
+
+
+def test_an_awaitable_is_refused_and_closed() -> None:
+    made = []
+
+    async def key(_: Any) -> str:
+        return "k"
+
+    def function(payload: Any) -> Any:
+        made.append(key(payload))
+        return made[-1]
+
+    with pytest.raises(TypeError, match="returned a coroutine"):
+        compile_key_function(function)({})
+    assert made[0].cr_frame is None, "closed, so that nothing warns that it was never awaited"
+
+
+FIELDS = st.text(st.sampled_from(":%25A3x"), max_size=4) | st.text(max_size=8)
+
+
+@given(st.lists(FIELDS, min_size=2, max_size=2), st.lists(FIELDS, min_size=2, max_size=2))
+@example(["a:", "b"], ["a", ":b"])
+@example(["a%3A", "b"], ["a:", "b"])
+@example(["%", "25"], ["%25", ""])
+def test_different_fields_never_make_the_same_key(one: list[str], other: list[str]) -> None:
+    function = compile_key_function(["x", "y"])
+    keys = [function({"x": values[0], "y": values[1]}) for values in (one, other)]
+    assert (keys[0] == keys[1]) == (one == other)
+
+
+@pytest.mark.parametrize(("source", "portable"), [("a", "a"), (("a", "b"), ["a", "b"]), (len, None), (None, None)])
+def test_what_can_travel(source: Any, portable: Any) -> None:
+    assert portable_key_source(source) == portable
+
+
+def test_the_key_function_is_called_once_per_message() -> None:
+    seen = []
+
+    def key(payload: Any) -> str:
+        seen.append(payload)
+        return str(payload["id"])
+
+    publishing = Publishing(QueueKeys("q"), compile_key_function(key), 3600, 120)
+    batch = publishing.batch(b"batch", [{"id": 1}, {"id": 2}])
+    assert seen == [{"id": 1}, {"id": 2}]
+    assert batch.markers == [b"sluicegate:{q}:dedup:1", b"sluicegate:{q}:dedup:2"]
+
+
+@pytest.mark.parametrize(
+    ("keyed", "window", "retry", "receipt", "oldest"),
+    [
+        (True, 3600, 120, 0, 3240),  # markers outlive every retry
+        (True, 240, 120, 0, 216),
+        (True, 239, 120, 600, 540),
+        (True, 1, 120, 600, 540),
+        (False, 3600, 120, 600, 540),
+        (False, 3600, 1000, 2000, 1800),
+    ],
+)
+def test_a_receipt_is_kept_where_markers_may_not_outlive_the_retries(
+    keyed: bool, window: float, retry: float, receipt: float, oldest: float
+) -> None:
+    function = compile_key_function("id") if keyed else None
+    batch = Publishing(QueueKeys("q"), function, window, retry).batch(b"batch", [{"id": 1}])
+    assert (batch.receipt_seconds, batch.oldest_seconds) == (receipt, oldest)

@@ -1,0 +1,110 @@
+"""Names of keys: any queue name, lease id and deduplication key works, and different ones never share a key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from sluicegate.core.entry import encode_deduplication_key
+from sluicegate.core.keys import QueueKeys, decode_name, encode_name
+from sluicegate.errors import ConfigurationError
+
+STRANGE = "{}:%# \x00\x1f\x7f\tä😀ab25"
+NAMES = st.text(st.sampled_from(STRANGE), min_size=1, max_size=8) | st.text(min_size=1, max_size=60)
+ROOT = b"sluicegate:{orders}:"
+LONG = st.builds(lambda head, n, tail: head + "x" * n + tail, NAMES, st.integers(0, 150), NAMES)
+
+
+def marker(key: str) -> bytes:
+    return QueueKeys("orders").dedup(encode_deduplication_key(key))
+
+
+@given(NAMES)
+def test_a_name_comes_back(name: str) -> None:
+    encoded = encode_name(name)
+    assert decode_name(encoded) == name
+    assert not re.search(r"[{}:\x00-\x1f\x7f]", encoded)
+
+
+@given(NAMES, NAMES)
+@example("x", "{x}")
+@example("%7B", "{")
+@example("a:b", "a%3Ab")
+def test_different_names_are_different_queues(one: str, other: str) -> None:
+    assume(one.strip() and other.strip())
+    assert (QueueKeys(one).pending == QueueKeys(other).pending) == (one == other)
+
+
+@given(NAMES)
+@example("{}")
+@example("}{")
+@example(":pending")
+def test_all_keys_of_a_queue_have_its_hash_tag(name: str) -> None:
+    assume(name.strip())
+    keys = QueueKeys(name)
+    tag = b"sluicegate:{" + encode_name(name).encode() + b"}:"
+    fixed = [getattr(keys, part) for part in keys.__slots__ if not part.startswith("_")]
+    made = [keys.lease(b"l"), keys.closed(b"l"), keys.dedup(b"k"), keys.published(b"b")]
+    for key in [*fixed, *made]:
+        assert key.startswith(tag)
+        assert key[key.index(b"{") + 1 : key.index(b"}")] == encode_name(name).encode() != b""
+    assert len({*fixed, *made}) == len(fixed) + len(made)
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t\n"])
+def test_a_blank_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="blank"):
+        QueueKeys(name)
+
+
+@pytest.mark.parametrize("name", [None, b"orders", 7])
+def test_a_name_is_a_str(name: object) -> None:
+    with pytest.raises(TypeError, match="must be a str"):
+        QueueKeys(name)  # type: ignore[arg-type]
+
+
+def test_lone_surrogates_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="lone surrogate"):
+        QueueKeys("\ud800")
+    with pytest.raises(ConfigurationError, match="lone surrogate"):
+        QueueKeys.lease_name("\ud800")
+    with pytest.raises(ConfigurationError, match="lone surrogate"):
+        encode_deduplication_key("\ud800")
+
+
+@given(LONG | NAMES)
+def test_lease_and_deduplication_names_are_bounded(name: str) -> None:
+    assert len(QueueKeys.lease_name(name)) <= 42
+    assert len(marker(name)) <= len(ROOT) + len("dedup:") + 130
+
+
+@given(LONG | NAMES, LONG | NAMES)
+def test_lease_and_deduplication_names_are_injective(one: str, other: str) -> None:
+    assert (QueueKeys.lease_name(one) == QueueKeys.lease_name(other)) == (one == other)
+    assert (marker(one) == marker(other)) == (one == other)
+
+
+def test_nobody_can_name_a_hash() -> None:
+    long = "x" * 200
+    for name_of in (QueueKeys.lease_name, lambda name: marker(name).removeprefix(ROOT + b"dedup:")):
+        hashed = name_of(long)
+        assert hashed.startswith(b"#")
+        assert name_of(hashed.decode()) != hashed
+        assert name_of("%23" + hashed[1:].decode()) != name_of(hashed.decode())
+    assert QueueKeys.lease_name(long) == b"#" + hashlib.sha256(long.encode()).hexdigest()[:39].encode()
+
+
+def test_short_names_stay_readable() -> None:
+    assert QueueKeys.lease_name("run-7/part 3") == b"run-7/part 3"
+    assert marker("acme/7") == b"sluicegate:{orders}:dedup:acme/7"
+
+
+def test_an_empty_lease_id_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="empty"):
+        QueueKeys.lease_name("")
+    with pytest.raises(TypeError, match="must be a str"):
+        QueueKeys.lease_name(7)  # type: ignore[arg-type]
