@@ -28,9 +28,10 @@ test: setup ## Run the test suite (make test ARGS="-k lease tests/unit" for a pa
 check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
 	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)
 
-format: setup ## Put format and imports right
+format: setup ## Put format, imports and the documentation's snippets right
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
+	@$(PYTHON_IN_VENV) scripts/snippets.py
 
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(ARGS)

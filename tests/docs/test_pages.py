@@ -1,0 +1,60 @@
+"""What the documentation says is there, and what it shows runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sluicegate.embedded import stop_server
+from tests.docs.snippets import PAGES, PROJECT, blocks
+
+# Run elsewhere, where their servers and sessions are: tests/airflow, tests/spark, tests/dagster.
+RUN_BY_OTHERS = {"airflow", "spark"}
+SNIPPETS = [(page, *block) for page in PAGES for block in blocks(page) if block[1] == "python"]
+
+
+@pytest.mark.parametrize(("page", "name", "language", "code"), SNIPPETS, ids=lambda value: getattr(value, "name", None))
+def test_every_python_block_is_a_file_that_is_run_or_named_for_a_test(
+    page: Path, name: str | None, language: str, code: str
+) -> None:
+    assert name is not None, f"a {language} block of {page.name} has no name, so that no test can run it:\n{code}"
+    if name in RUN_BY_OTHERS:
+        compile(code, name, "exec")
+    else:
+        assert code == (PROJECT / name).read_text(), f"{page.name} differs from {name}; run `make format`"
+
+
+def test_quickstart_runs_and_says_what_it_did(tmp_path: Path) -> None:
+    try:
+        done = subprocess.run(
+            [sys.executable, PROJECT / "example_dags" / "quickstart.py"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        stop_server(tmp_path / "build" / "quickstart")
+    assert "published 900, refused 100 duplicates" in done.stdout
+    assert "leased and acked 900 orders" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_guarantees_name_tests_that_exist() -> None:
+    text = (PROJECT / "docs" / "guarantees.md").read_text()
+    named = re.findall(r"\[`(\w+)`\]\((\.\./tests/[\w/]+\.py)\)", text)
+    assert len(named) >= 20
+    for test, file in named:
+        source = (PROJECT / "docs" / file).resolve().read_text()
+        assert f"def {test}(" in source, f"{file} has no test {test}"
