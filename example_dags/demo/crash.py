@@ -1,8 +1,8 @@
 """Kill a Spark worker from outside, at the worst moment: its file is written, its ack is not.
 
 The DAG is the same as without a crash and does not know. Redis is asked to hold back every write for a moment
-(`CLIENT PAUSE … WRITE`): a worker that has written its file then waits for the answer to its ack. Such a worker, found by
-the process id in its file, gets SIGKILL; its ack has not happened, and the rest go on when Redis does.
+(`CLIENT PAUSE … WRITE`), so that a worker that has written its file waits for the answer to its ack. Such a worker,
+found by the process id in its file, gets SIGKILL. Its ack has not happened, and the others go on when Redis does.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Crasher:
     def run_once(self) -> Crash | None:
         """Look once; kill if it is time and a worker can be caught between its file and its ack."""
         acked = self._redis.hget(self._queue_counters, "acked")
-        if int(acked or 0) < self._after:  # type: ignore[arg-type]
+        if int(acked or 0) < self._after:
             return None
         self._redis.execute_command("CLIENT", "PAUSE", _PAUSE_MS, "WRITE")
         try:
@@ -103,7 +103,7 @@ class Crasher:
         return self._keys.counters
 
     def _catch(self) -> LeaseFile | None:
-        """A worker that has written its file and waits for its ack, while nobody can write; None if nobody came to it."""
+        """What a worker has written and not acked, while nobody can ack; None when no worker came so far in time."""
         deadline = time.monotonic() + _PAUSE_MS / 2000
         while time.monotonic() < deadline and not self._stop.is_set():
             for lease in self._unacked_files():
@@ -114,7 +114,7 @@ class Crasher:
 
     def _unacked_files(self) -> list[LeaseFile]:
         """Files whose lease is still open. Reads are not held back."""
-        open_leases = set(self._redis.zrange(self._keys.leases, 0, -1))  # type: ignore[arg-type]
+        open_leases = set(self._redis.zrange(self._keys.leases, 0, -1))
         newest = sorted(
             self._layout.flights.glob("partition=*/[!.]*.parquet"),
             key=lambda path: path.stat().st_mtime_ns,
@@ -124,12 +124,13 @@ class Crasher:
         return [file for file in files if QueueKeys.lease_name(file.lease_id) in open_leases]
 
     def _await_end(self, pid: int) -> None:
-        """Until the process is gone and Redis has seen its connection close, so that no late ack of it can arrive."""
+        """Until the process is gone and Redis has dropped its connection, so that its ack can no longer be executed."""
         deadline = time.monotonic() + _GONE_SECONDS
         while _is_alive(pid) and time.monotonic() < deadline:
             time.sleep(0.005)
-        self._redis.ping()
-        time.sleep(0.05)
+        # An answer is a round of Redis's event loop: one may still read the ack, the next finds the connection closed.
+        for _ in range(5):
+            self._redis.ping()
 
 
 def ancestors(pid: int) -> list[int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import ConnectionPatch, Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from example_dags.demo.board import Board
@@ -22,6 +24,7 @@ __all__ = ["Scene", "draw", "scene"]
 
 INK, FAINT, PAPER = "#16324f", "#8aa0b4", "#fbfcfe"
 WATER, FLIGHT, GATE, BAD = "#4aa3df", "#1c5d99", "#e8a317", "#d7263d"
+DARK_GATE = "#a86f00"
 PARTITIONS = ("#2a9d8f", "#457b9d", "#8e7dbe", "#c97b63")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -73,11 +76,11 @@ def scene(
     begin, end = spans["publish the year"][0], spans["average"][1]
     sample = samples[-1]
     headline = (
-        f"{sample.published:,} messages published, {sample.refused:,} duplicates refused, {len(leases)} leases drained, "
-        f"{sample.acked:,} messages acked"
+        f"{sample.published:,} messages published, {sample.refused:,} duplicates refused, "
+        f"{len(leases)} leases drained, {sample.acked:,} messages acked"
     )
     if crash:
-        headline += f"; one worker killed with {crash.lease.rows:,} messages in its hands, nothing lost, nothing twice"
+        headline += f"; one worker killed with {crash.lease.rows:,} messages in its hands"
     return Scene(
         samples=[sample for sample in samples if begin <= sample.at <= end],
         leases=leases,
@@ -92,21 +95,19 @@ def scene(
 
 def draw(scene: Scene, path: Path) -> None:
     """Draw the scene into a PNG file."""
-    figure = Figure(figsize=(17, 9), facecolor=PAPER, layout="constrained")
+    figure = Figure(figsize=(17, 9.4), facecolor=PAPER)
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1, wspace=0.03, hspace=0.03)  # type: ignore[union-attr]
-    title = "Sluicegate: a year of flights through the gate"
-    figure.suptitle(f"{title}\n", color=INK, fontsize=19, fontweight="bold", x=0.012, ha="left")
-    figure.text(0.0125, 0.945, scene.headline, color=INK, fontsize=12, ha="left", va="center")
-    grid = figure.add_gridspec(2, 2, width_ratios=(1.45, 1), height_ratios=(1.9, 1))
-    depth = figure.add_subplot(grid[0, 0])
-    leases = figure.add_subplot(grid[1, 0], sharex=depth)
+    figure.text(0.012, 0.962, "Sluicegate: a year of flights through the gate", color=INK, fontsize=20, weight="bold")
+    figure.text(0.012, 0.931, scene.headline, color=INK, fontsize=12.5)
+    depth = figure.add_axes((0.088, 0.445, 0.475, 0.435))
+    leases = figure.add_axes((0.088, 0.062, 0.475, 0.315))
+    delays = figure.add_axes((0.648, 0.062, 0.283, 0.80))
+    scale = figure.add_axes((0.943, 0.17, 0.010, 0.58))
     begin = min(start for start, _ in scene.spans.values())
-    end = max(stop for _, stop in scene.spans.values())
     _draw_depth(depth, scene, begin)
     _draw_leases(leases, scene, begin)
-    depth.set_xlim(-0.4, end - begin + 0.4)
-    _draw_delays(figure.add_subplot(grid[:, 1]), scene.delays)
+    _connect(depth, leases)
+    _draw_delays(delays, scale, scene.delays)
     figure.savefig(path, dpi=110)
 
 
@@ -114,124 +115,142 @@ def _draw_depth(axes: Axes, scene: Scene, begin: float) -> None:
     times = [sample.at - begin for sample in scene.samples]
     ready = [sample.ready for sample in scene.samples]
     held = [sample.ready + sample.in_flight for sample in scene.samples]
+    end = max(stop for _, stop in scene.spans.values()) - begin
+    top = max([*held, scene.min_ready]) * 1.34
+    opened = scene.gate_opened - begin
     axes.fill_between(times, ready, color=WATER, alpha=0.55, linewidth=0, label="ready")
     axes.fill_between(times, ready, held, color=FLIGHT, alpha=0.9, linewidth=0, label="in flight, in leases")
     axes.plot(times, held, color=FLIGHT, linewidth=1.4)
-    top = max([*held, scene.min_ready]) * 1.32
-    opened = scene.gate_opened - begin
-    axes.axhline(scene.min_ready, color=GATE, linewidth=1.8, linestyle=(0, (6, 3)))
-    axes.text(
-        0, scene.min_ready, f" the sensor's line: {scene.min_ready:,} ready ", color=GATE, va="bottom", fontsize=10.5
-    )
+    line = f"the sensor's line: {scene.min_ready:,} ready"
+    axes.axhline(scene.min_ready, color=GATE, linewidth=1.8, linestyle=(0, (6, 3)), label=line)
     axes.axvline(opened, ymax=0.83, color=GATE, linewidth=2.2)
     axes.plot([opened], [scene.min_ready], marker="o", markersize=9, color=GATE, markeredgecolor="white", zorder=5)
-    axes.annotate(
-        "the gate opens", (opened, top * 0.83), (0, 4), textcoords="offset points",
-        color=GATE, ha="center", va="bottom", fontsize=11.5, fontweight="bold",
-    )  # fmt: skip
-    _draw_spans(axes, scene.spans, begin, top)
+    _label(axes, "the gate opens", opened, top * 0.83, DARK_GATE)
     if scene.crash:
-        _mark_crash(axes, scene.crash.at - begin, top)
+        at = scene.crash.at - begin
+        axes.axvline(at, ymax=0.75, color=BAD, linewidth=1.6, linestyle=":")
+        _label(axes, "a worker is killed", at, top * 0.75, BAD)
+    axes.set_xlim(-0.01 * end, 1.01 * end)
     axes.set_ylim(0, top)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:.0f}k" if value else "0"))
+    _draw_spans(axes, scene.spans, begin, end)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0"))
     axes.set_ylabel("messages in the queue", color=INK)
-    axes.legend(loc="center right", frameon=False, labelcolor=INK, fontsize=10.5)
-    axes.tick_params(labelbottom=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, labelcolor=INK, fontsize=10.5)
     _tidy(axes)
 
 
-def _draw_spans(axes: Axes, spans: dict[str, tuple[float, float]], begin: float, top: float) -> None:
-    """A strip on top that says what is going on."""
+def _label(axes: Axes, text: str, x: float, y: float, color: str) -> None:
+    place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
+    axes.annotate(text, (x, y), (0, 3), color=color, fontsize=11.5, weight="bold", **place)
+
+
+def _draw_spans(axes: Axes, spans: dict[str, tuple[float, float]], begin: float, end: float) -> None:
+    """A strip on top that says what is going on; what is too short for its name goes without."""
+    top = axes.get_ylim()[1]
     for number, (label, (start, stop)) in enumerate(spans.items()):
         left, right = start - begin, stop - begin
-        strip = Rectangle(
-            (left, top * 0.945), right - left, top * 0.055, color=INK, alpha=0.10 + 0.09 * (number % 2), lw=0
-        )
-        axes.add_patch(strip)
-        if right - left > 1.2:
-            axes.text((left + right) / 2, top * 0.971, label, color=INK, ha="center", va="center", fontsize=9.5)
-
-
-def _mark_crash(axes: Axes, at: float, top: float) -> None:
-    axes.axvline(at, ymax=0.72, color=BAD, linewidth=1.6, linestyle=":")
-    axes.annotate(
-        "a worker is killed", (at, top * 0.72), (0, 3), textcoords="offset points",
-        color=BAD, ha="center", va="bottom", fontsize=11, fontweight="bold",
-    )  # fmt: skip
+        shade = 0.10 + 0.09 * (number % 2)
+        axes.add_patch(Rectangle((left, top * 0.94), right - left, top * 0.06, color=INK, alpha=shade, linewidth=0))
+        if (right - left) / end > 0.012 * len(label):
+            axes.text((left + right) / 2, top * 0.97, label, color=INK, ha="center", va="center", fontsize=9.5)
 
 
 def _draw_leases(axes: Axes, scene: Scene, begin: float) -> None:
     rows = sorted({lease.partition for lease in scene.leases})
+    first = min(lease.started for lease in scene.leases) - begin
+    last = max(lease.finished for lease in scene.leases) - begin
+    pad = 0.03 * (last - first)
+    axes.set_xlim(first - pad, last + pad)
+    axes.set_ylim(max(rows) + 0.6, -0.6)
+    _draw_water(axes, scene, begin)
     for lease in scene.leases:
         again = lease.deliveries > 1
-        width = max(lease.finished - lease.started, 0.02)
         axes.add_patch(
             Rectangle(
-                (lease.started - begin, lease.partition - 0.36), width, 0.72,
-                facecolor=PARTITIONS[lease.partition % len(PARTITIONS)],
-                edgecolor=BAD if again else "white", linewidth=2.0 if again else 0.6, zorder=3 if again else 2,
+                (lease.started - begin, lease.partition - 0.34), max(lease.finished - lease.started, 0.01), 0.68,
+                facecolor=PARTITIONS[lease.partition % len(PARTITIONS)], edgecolor=BAD if again else PAPER,
+                linewidth=2.2 if again else 0.8, zorder=4 if again else 3,
             )
         )  # fmt: skip
     if scene.crash:
-        _draw_killed(axes, scene, begin)
-    per_row = {row: sum(lease.rows for lease in scene.leases if lease.partition == row) for row in rows}
+        _draw_killed(axes, scene, scene.crash, begin)
+    messages = {row: sum(lease.rows for lease in scene.leases if lease.partition == row) for row in rows}
     count = {row: sum(lease.partition == row for lease in scene.leases) for row in rows}
-    axes.set_yticks(rows, [f"partition {row}\n{per_row[row]:,} in {count[row]} leases" for row in rows])
-    axes.set_ylim((max(rows, default=0)) + 0.6, -0.6)
-    axes.axvline(scene.gate_opened - begin, color=GATE, linewidth=2.2)
-    axes.set_xlabel("seconds since the first publish   (a block is a lease: one file, one ack)", color=INK)
+    axes.set_yticks(rows, [f"partition {row}\n{messages[row]:,}\nin {count[row]} leases" for row in rows])
+    axes.set_xlabel(
+        "seconds since the first task began; each block is a lease: one batch, one file, one ack", color=INK
+    )
     _tidy(axes)
 
 
-def _draw_killed(axes: Axes, scene: Scene, begin: float) -> None:
+def _draw_water(axes: Axes, scene: Scene, begin: float) -> None:
+    """What is left in the queue, behind the leases, from the bottom of the panel to its top."""
+    bottom, top = axes.get_ylim()
+    most = max(sample.ready for sample in scene.samples) or 1
+    times = [sample.at - begin for sample in scene.samples]
+    surface = [bottom + (top - bottom) * sample.ready / most for sample in scene.samples]
+    axes.fill_between(times, bottom, surface, color=WATER, alpha=0.16, linewidth=0, zorder=1)
+
+
+def _draw_killed(axes: Axes, scene: Scene, crash: Crash, begin: float) -> None:
     """The lease as its dead holder had it, and the way to whoever took it over."""
-    crash = scene.crash
-    assert crash is not None
-    dead = crash.lease
-    row = dead.partition
+    dead, row, at = crash.lease, crash.lease.partition, crash.at - begin
     axes.add_patch(
-        Rectangle((dead.started - begin, row - 0.36), crash.at - dead.started, 0.72, facecolor="white", edgecolor=BAD,
-                  hatch="////", linewidth=1.6, zorder=4)
+        Rectangle(
+            (dead.started - begin, row - 0.34), crash.at - dead.started, 0.68,
+            facecolor="#fbe3e6", edgecolor=BAD, hatch="////", linewidth=1.6, zorder=4,
+        )
     )  # fmt: skip
-    axes.plot([crash.at - begin], [row], marker="X", markersize=12, color=BAD, markeredgecolor="white", zorder=6)
-    heirs = [lease for lease in scene.leases if lease.lease_id == dead.lease_id and lease.started > crash.at]
-    for heir in heirs:
-        axes.annotate(
-            "", (heir.started - begin, row), (crash.at - begin, row),
-            arrowprops={"arrowstyle": "-|>", "color": BAD, "linewidth": 1.8}, zorder=5,
-        )  # fmt: skip
-        axes.annotate(
-            f"taken over after {heir.started - crash.at:.1f} s", ((heir.started + crash.at) / 2 - begin, row + 0.36),
-            (0, -2), textcoords="offset points", color=BAD, ha="center", va="top", fontsize=9.5, fontweight="bold", zorder=6,
-        )  # fmt: skip
+    axes.plot([at], [row], marker="X", markersize=13, color=BAD, markeredgecolor="white", zorder=6)
+    for heir in scene.leases:
+        if heir.lease_id != dead.lease_id or heir.started < crash.at:
+            continue
+        taken = heir.started - begin
+        arrow = {"arrowstyle": "-|>", "color": BAD, "linewidth": 2.0}
+        axes.annotate("", (taken, row), (at, row), arrowprops=arrow, zorder=5)
+        text = f"killed after its file, before its ack; taken over {taken - at:.1f} s later"
+        width = axes.get_xlim()[1] - axes.get_xlim()[0]
+        side = "right" if taken - axes.get_xlim()[0] > 0.6 * width else "left"
+        anchor = (taken if side == "right" else at, row + 0.34)
+        place: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "top", "zorder": 7}
+        axes.annotate(text, anchor, (0, -1), color=BAD, fontsize=10, weight="bold", **place)
 
 
-def _draw_delays(axes: Axes, delays: pd.DataFrame) -> None:
-    means = delays.assign(mean=delays.delay_minutes / delays.flights).pivot(
-        index="carrier", columns="month", values="mean"
-    )
+def _connect(whole: Axes, part: Axes) -> None:
+    """Show which part of the upper panel the lower one is."""
+    left, right = part.get_xlim()
+    whole.axvspan(left, right, ymax=0.94, color=INK, alpha=0.06, linewidth=0)
+    for x, corner in ((left, 0.0), (right, 1.0)):
+        line = ConnectionPatch(
+            (x, 0), (corner, 1), coordsA=whole.transData, coordsB=part.transAxes, color=FAINT, linewidth=1.0
+        )  # fmt: skip
+        whole.figure.add_artist(line)
+
+
+def _draw_delays(axes: Axes, scale: Axes, delays: pd.DataFrame) -> None:
+    table = delays.assign(mean=delays.delay_minutes / delays.flights)
     totals = delays.groupby("carrier")[["delay_minutes", "flights"]].sum()
     order = (totals.delay_minutes / totals.flights).sort_values(ascending=False).index
-    means = means.loc[order]
-    low, high = float(means.min().min()), float(means.max().max())
-    # Most cells lie between; a single extreme must not make them all look alike.
-    limit = max(5.0, float(means.abs().stack().quantile(0.95)))
-    image = axes.imshow(means, cmap="RdYlBu_r", norm=TwoSlopeNorm(0, -limit, limit), aspect="auto")
-    for row, carrier in enumerate(means.index):
-        for column, month in enumerate(means.columns):
-            value = means.loc[carrier, month]
-            if pd.notna(value):
-                strong = abs(value) > 0.75 * limit
-                axes.text(
-                    column, row, f"{value:.0f}", ha="center", va="center", fontsize=9, color="white" if strong else INK
-                )
-    axes.set_xticks(range(len(means.columns)), [MONTHS[month - 1] for month in means.columns])
-    axes.set_yticks(range(len(means.index)), [f"{carrier}  {totals.flights[carrier]:,}" for carrier in means.index])
-    axes.set_title("What came out: average arrival delay in minutes", color=INK, fontsize=13, fontweight="bold", pad=12)
-    axes.set_ylabel("carrier and its flights, the latest on top", color=INK)
-    axes.figure.colorbar(
-        image, ax=axes, fraction=0.035, pad=0.02, label=f"minutes ({low:.0f} to {high:.0f})", extend="both"
+    means = table.pivot(index="carrier", columns="month", values="mean").loc[order]
+    # Most cells lie within; a single extreme must not make all others look alike.
+    limit = max(5.0, float(table["mean"].abs().quantile(0.95)))
+    image = axes.imshow(means.to_numpy(), cmap="RdYlBu_r", norm=TwoSlopeNorm(0, -limit, limit), aspect="auto")
+    for (row, column), value in np.ndenumerate(means.to_numpy()):
+        if not np.isnan(value):
+            color = "white" if abs(value) > 0.72 * limit else INK
+            # Adding zero turns -0 into 0.
+            axes.text(column, row, f"{round(value) + 0}", ha="center", va="center", fontsize=9.5, color=color)
+    axes.set_xticks(range(len(means.columns)), [MONTHS[int(str(month)) - 1] for month in means.columns])
+    axes.set_yticks(
+        range(len(order)), [f"{carrier}  {count:,}" for carrier, count in totals.flights.loc[order].items()]
     )
+    title = "What came out: average arrival delay in minutes"
+    axes.set_title(title, color=INK, fontsize=13, weight="bold", loc="right", pad=10)
+    axes.set_xlabel("carriers with their flights, the latest on top; computed by Spark, equal to pandas", color=INK)
+    axes.figure.colorbar(image, cax=scale, extend="both").outline.set_visible(False)
+    scale.tick_params(colors=INK, length=0)
+    scale.text(0.5, 1.06, "late", color=INK, fontsize=9.5, ha="center", va="bottom", transform=scale.transAxes)
+    scale.text(0.5, -0.06, "early", color=INK, fontsize=9.5, ha="center", va="top", transform=scale.transAxes)
     axes.tick_params(colors=INK, length=0)
     axes.spines[:].set_visible(False)
 

@@ -20,6 +20,8 @@ from example_dags.demo.screen import BAD, DEEP, DIM, LINE, WATER
 __all__ = ["print_failure", "print_outcome"]
 
 _LAST_LINES = 12
+_TAIL_BYTES = 256 * 1024
+_INFORMATION = ("[info ", "[debug ", " INFO ")
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -41,20 +43,23 @@ def print_failure(console: Console, failure: StepFailedError) -> None:
     for log in failure.logs:
         lines = last_lines(log)
         if lines:
-            parts += [Text(f"\nthe last lines of {_short(log)}:", style="bold"), Text("\n".join(lines), style=DIM)]
+            told = Text("\n".join(lines), style=DIM, no_wrap=True, overflow="ellipsis")
+            parts += [Text(f"\nfrom the end of {_short(log)}:", style="bold"), told]
     parts.append(Text(f"\nWhat to do: {failure.advice}.", style="bold"))
     title = Text(f"Failed: {failure.step.title} (step {failure.step.name})", style=f"bold {BAD}")
     console.print(Panel(Group(*parts), title=title, title_align="left", border_style=BAD, padding=(1, 2)))
 
 
 def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
-    """The end of a log, without blank lines; nothing when there is no such file."""
+    """The last lines of a log that are more than information, or the last ones when there is nothing else."""
     if not path.is_file():
         return []
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 64 * 1024))
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         text = file.read().decode(errors="replace")
-    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    grave = [line for line in lines if not any(mark in line for mark in _INFORMATION)]
+    return (grave or lines)[-count:]
 
 
 def _steps(outcome: Outcome) -> Table:
@@ -125,25 +130,34 @@ def _checks(outcome: Outcome) -> Table:
     return table
 
 
-def _seen(outcome: Outcome) -> Text:
-    found, leases = outcome.findings, outcome.leases
+def _seen(outcome: Outcome) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for line in seen(outcome):
+        table.add_row(Text("≈", style=WATER), line)
+    return table
+
+
+def seen(outcome: Outcome) -> list[str]:
+    """What has just been seen, three to five sentences; said only when it was found to be so."""
+    found, board, crash = outcome.findings, outcome.board, outcome.crash
     lines = [
-        f"A DAG published {found.published:,} real flights. One month came a second time, and Redis refused all "
-        f"{found.duplicates_refused:,} of them by their key.",
-        f"The sensor only looked, and opened the gate above {outcome.board.min_ready:,} ready messages.",
-        f"Spark drained through {len(leases)} leases in {PARTITIONS} partitions: a lease is a batch, a file named after it, "
-        "and one ack.",
+        (
+            f"A DAG published {found.published:,} real flights. One month came a second time: its "
+            f"{found.duplicates_refused:,} messages were all refused, by their key."
+        ),
+        f"The sensor only looked, and opened the gate because more than {board.min_ready:,} messages were ready.",
+        (
+            f"Spark drained them through {len(outcome.leases)} leases in {PARTITIONS} partitions: a lease is a batch, "
+            "a file named after it, and one ack."
+        ),
     ]
-    if outcome.crash:
+    if crash:
         lines.append(
-            f"Worker {outcome.crash.pid} was killed after it had written {outcome.crash.lease.rows:,} messages and before it "
-            "had acked them. Its retry took over the same lease, overwrote the same file and acked: nothing lost, "
-            "nothing twice."
+            f"Worker {crash.pid} was killed after it had written {crash.lease.rows:,} messages and before it had acked "
+            "them. The retry took over its lease, overwrote its file and acked: nothing lost, nothing twice."
         )
-    lines.append(
-        "The sums and counts that Spark computed equal those of pandas, straight from the CSV, and so does every cell."
-    )
-    return Text("\n").join(Text.assemble(("≈ ", WATER), line) for line in lines)
+    lines.append("Spark's sums and counts equal those of pandas, straight from the CSV, and so does every cell.")
+    return lines
 
 
 def _places(outcome: Outcome) -> Table:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from example_dags.demo.board import Board, Step
+from example_dags.demo.board import Board, Step, StepState
 from example_dags.demo.crash import Crash, Crasher
 from example_dags.demo.data import count_rows, find_csv
 from example_dags.demo.layout import Layout
@@ -29,14 +29,20 @@ __all__ = ["Outcome", "StepFailedError", "run"]
 
 _LOOK_SECONDS = 0.1
 _LINE_SHARE = 0.9  # the sensor's line, as a share of all flights
+_LEASES = 84  # so many batches, whatever the size of the file
 _CRASH_SHARE = 0.35  # acked before a worker is killed
 _NOT_YET = TaskRun("", None, None)
-_STATES = {"success": "done", "failed": "failed", "upstream_failed": "waiting", "running": "running"}
+_STATES: dict[str, StepState] = {
+    "success": "done",
+    "failed": "failed",
+    "upstream_failed": "waiting",
+    "running": "running",
+}
 _ADVICE = {
     "prepare": "put right what it says, then run it again",
     "start_airflow": "`make clean` removes the old database; then run it again",
     "drain": "Spark needs about 2 GB of free memory; if it was something else, run it again: the queue begins afresh",
-    "verify": "this must not happen; please report it, with build/demo/report.json",
+    "verify": "nothing that a second run would put right; please report it, with what is in the report and the logs",
 }
 
 
@@ -102,19 +108,23 @@ class _Runner:
             expected = pool.submit(read_truth, csv)
             # Takes a second that nobody waits for now.
             pool.submit(importlib.import_module, "example_dags.demo.picture")
-            environment = self._layout.environment(csv=csv, min_ready=self._board.min_ready, month=self._month)
+            environment = self._layout.environment(
+                csv=csv,
+                min_ready=self._board.min_ready,
+                month=self._month,
+                batch_size=max(1, self._board.total // _LEASES),
+            )
             workflow = Workflow(self._layout, environment)
             watcher = Watcher(self._layout)
             try:
                 self._watch(workflow, watcher, expected)
-                counters = watcher.counters()
             finally:
                 workflow.stop()
                 if self._crasher:
                     self._crasher.stop()
                 watcher.stop()
                 stop_server(self._layout.redis)
-            return self._finish(expected.result(), watcher, counters)
+            return self._finish(expected, watcher)
 
     def _prepare(self) -> Path:
         with self._doing("prepare") as step:
@@ -133,27 +143,37 @@ class _Runner:
             step.detail = f"with Redis {watcher.version()}, embedded"
             workflow.migrate()
             workflow.start()
-            while not workflow.tasks().get(TASKS[0], _NOT_YET).started:
+            while workflow.tasks().get(TASKS[0], _NOT_YET).state not in _STATES:
                 if workflow.poll() is not None:
                     raise RuntimeError(f"Airflow ended with code {workflow.poll()} before its first task")
                 self._look(watcher)
         while workflow.poll() is None:
-            self._follow(workflow.tasks())
+            tasks = workflow.tasks()
             self._look(watcher)
+            self._follow(tasks)
             if self._board.crash and self._crasher is None and self._board.steps["drain"].started:
                 after = int(self._board.total * _CRASH_SHARE)
                 self._crasher = Crasher(self._layout, after=after, root_pid=workflow.pid)
                 self._crasher.start()
-            if not self._board.again and expected.done():
+            if not self._board.again and expected.done() and expected.exception() is None:
                 self._board.again = expected.result().months[self._month]
-        self._follow(workflow.tasks())
+        watcher.stop()
         self._look(watcher)
+        self._follow(workflow.tasks())
         if workflow.poll() != 0:
             raise self._failure(workflow)
 
     def _look(self, watcher: Watcher) -> None:
-        if watcher.failure is not None:
-            raise RuntimeError(f"the queue cannot be watched: {watcher.failure}") from watcher.failure
+        crash_failure = self._crasher.failure if self._crasher else None
+        for failure, what in (
+            (watcher.failure, "the queue cannot be watched"),
+            (crash_failure, "no worker can be killed"),
+        ):
+            if failure is not None:
+                running = [step for step in self._board.steps.values() if step.state == "running"]
+                step = running[0] if running else self._board.steps[TASKS[0]]
+                step.state, step.ended = "failed", time.time()
+                raise StepFailedError(step, f"{what}: {failure}", logs=(self._layout.airflow_log,)) from failure
         self._board.sample = watcher.samples[-1]
         self._board.drained = watcher.drained()
         self._tell_of_the_crash(watcher)
@@ -162,8 +182,6 @@ class _Runner:
 
     def _tell_of_the_crash(self, watcher: Watcher) -> None:
         crash = self._crasher.crash if self._crasher else None
-        if self._crasher and self._crasher.failure:
-            raise RuntimeError(f"no worker could be killed: {self._crasher.failure}") from self._crasher.failure
         events = self._board.events
         if crash and not events:
             events.append(
@@ -178,10 +196,14 @@ class _Runner:
         """Bring the steps that are Airflow's tasks up to date."""
         for name in TASKS:
             task, step = tasks.get(name, _NOT_YET), self._board.steps[name]
-            if task.started is None:
+            if task.state not in _STATES:
                 continue
-            step.started, step.ended = task.started, task.ended
-            step.state = _STATES.get(task.state, "running")  # type: ignore[assignment]
+            # Airflow's own time is that of its decision; the first task then waits for Airflow's inner API.
+            step.started = step.started or (time.time() if task.state == "running" else task.started)
+            # Shown as done once the counts beside it are of a later time.
+            if task.ended is None or self._board.sample.at > task.ended or task.state != "success":
+                step.ended = task.ended
+                step.state = _STATES.get(task.state, "running")
         sample = self._board.sample
         details = {
             "publish_year": f"{sample.published:,} published",
@@ -205,15 +227,17 @@ class _Runner:
             return StepFailedError(step, f"Airflow's task {name} failed", logs=logs)
         return StepFailedError(self._board.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
 
-    def _finish(self, truth: Truth, watcher: Watcher, counters: dict[str, int]) -> Outcome:
+    def _finish(self, expected: Future[Truth], watcher: Watcher) -> Outcome:
         board, layout, last = self._board, self._layout, watcher.samples[-1]
         board.sample, board.drained = last, watcher.drained()
         crash = self._crasher.crash if self._crasher else None
         leases = sorted(watcher.files.values(), key=lambda lease: lease.started)
         with self._doing("verify") as step:
+            truth = expected.result()
+            board.again = truth.months[self._month]
             findings = verify(
-                truth, counters, flights=layout.flights, delays=layout.delays,
-                ready_left=last.ready, again=truth.months[self._month], crash=board.crash,
+                truth, watcher.totals, flights=layout.flights, delays=layout.delays,
+                ready_left=last.ready, again=board.again, crash=board.crash,
             )  # fmt: skip
             step.detail = f"{len(truth.delays)} sums and counts, every cell of {truth.count:,} flights"
         with self._doing("draw") as step:
@@ -225,7 +249,7 @@ class _Runner:
         if findings.problems:
             board.steps["verify"].state = "failed"
             self._view.update()
-            raise StepFailedError(board.steps["verify"], "; ".join(findings.problems), logs=(layout.airflow_log,))
+            raise StepFailedError(board.steps["verify"], "\n".join(findings.problems))
         return outcome
 
     @contextmanager
@@ -236,6 +260,8 @@ class _Runner:
         self._view.update()
         try:
             yield step
+        except StepFailedError:
+            raise
         except Exception as error:
             step.state = "failed"
             raise StepFailedError(step, str(error) or type(error).__name__, logs=logs) from error

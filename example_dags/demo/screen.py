@@ -45,9 +45,7 @@ class LiveView:
     def __init__(self, console: Console, board: Board) -> None:
         spinner = Spinner("dots", style=WATER)
         # Drawn anew by a thread of its own, so that the clock goes on while a step keeps the runner busy.
-        self._live = Live(
-            console=console, get_renderable=lambda: render(board, console, spinner), refresh_per_second=10
-        )
+        self._live = Live(console=console, get_renderable=lambda: render(board, console, spinner), refresh_per_second=8)
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -57,7 +55,7 @@ class LiveView:
         self._live.stop()
 
     def update(self) -> None:
-        """Nothing to do: it is drawn ten times a second."""
+        """Nothing to do: it is drawn eight times a second."""
 
 
 class PlainView:
@@ -94,8 +92,8 @@ class PlainView:
         if board.sample.at and time.monotonic() - self._counted_at > _PLAIN_SECONDS:
             self._counted_at = time.monotonic()
             self._say(
-                f"  published {board.sample.published:,}, refused {board.sample.refused:,}, ready {board.sample.ready:,}, "
-                f"drained {sum(board.drained.values()):,}"
+                f"  published {board.sample.published:,}, refused {board.sample.refused:,}, "
+                f"ready {board.sample.ready:,}, drained {sum(board.drained.values()):,}"
             )
 
     def _say(self, line: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def read_truth(path: Path) -> Truth:
 
 def read_flights(path: Path) -> pd.DataFrame:
     """The whole file; missing is what the file marks so, not what pandas guesses by default."""
-    text: dict[str, Any] = dict.fromkeys(TEXT_FIELDS, "string")
+    text: dict[Hashable, Any] = dict.fromkeys(TEXT_FIELDS, "string")
     flights = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=list(EMPTY))
     # pandas reads whole numbers with gaps as float64, exact here; Int64 refuses what is not whole.
     return flights.astype({name: "Int64" for name in flights.columns if name not in TEXT_FIELDS})

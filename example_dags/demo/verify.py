@@ -92,7 +92,8 @@ def read_parquet(folder: Path) -> pd.DataFrame:
     """Every file of every lease; whole numbers as Int64, as in the truth."""
     types = {pa.int64(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}
     table = pq.read_table(folder, partitioning=None)
-    return table.to_pandas(types_mapper=types.get)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
+    return frame
 
 
 def _acked_twice(counters: dict[str, int], messages: int, ready_left: int) -> int:

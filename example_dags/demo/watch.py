@@ -13,6 +13,7 @@ import redis
 
 from example_dags.demo.layout import Layout
 from sluicegate import embedded
+from sluicegate.errors import RedisMessageQueueError
 
 __all__ = ["LeaseFile", "Sample", "Watcher", "read_lease_file"]
 
@@ -54,7 +55,7 @@ class LeaseFile:
         lease_id: of the lease.
         pid: of the Spark worker that wrote it.
         rows: messages in it.
-        started, finished: when its batch came in and when the rows were ready, in seconds since the epoch.
+        started, finished: when its batch came in and when it was written, in seconds since the epoch.
         deliveries: 1, or more when an earlier holder died.
     """
 
@@ -81,7 +82,7 @@ def read_lease_file(path: Path) -> LeaseFile:
         pid=int(told["pid"]),
         rows=footer.num_rows,
         started=float(told["started"]),
-        finished=float(told["finished"]),
+        finished=path.stat().st_mtime,
         deliveries=int(told["deliveries"]),
     )
 
@@ -92,6 +93,8 @@ class Watcher:
     Attributes:
         samples: in order.
         files: by path, as last seen.
+        totals: the queue's own counters, as Redis keeps them.
+        failure: why it stopped looking, None while it looks.
     """
 
     def __init__(
@@ -107,13 +110,14 @@ class Watcher:
         self._versions: dict[Path, int] = {}
         self.samples: list[Sample] = []
         self.files: dict[Path, LeaseFile] = {}
-        self.failure: BaseException | None = None
+        self.totals: dict[str, int] = {}
+        self.failure: Exception | None = None
 
     def run_once(self) -> Sample:
         """Take one sample."""
         at = self._clock()
         depth = self._queue.depth()
-        counters = self.counters()
+        counters = self.totals = self._counters()
         sample = Sample(
             at=at,
             ready=depth.ready,
@@ -130,14 +134,9 @@ class Watcher:
         self._look_at_files()
         return sample
 
-    def counters(self) -> dict[str, int]:
-        """The queue's own totals, as Redis keeps them."""
-        raw = self._redis.hgetall(self._queue.key.counters)
-        return {str(name): int(value) for name, value in dict(raw).items()}  # type: ignore[arg-type]
-
     def version(self) -> str:
         """Of the Redis server."""
-        return str(dict(self._redis.info("server"))["redis_version"])  # type: ignore[arg-type]
+        return str(dict(self._redis.info("server"))["redis_version"])
 
     def drained(self) -> dict[int, int]:
         """Messages written, per partition."""
@@ -152,22 +151,29 @@ class Watcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take a last sample and let go."""
+        """Take a last sample and let go; a second call does nothing."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        if self.failure is None:
-            self.run_once()
+            self._try()
         self._queue.close()
         self._redis.close()
 
     def _loop(self) -> None:
-        while not self._stop.wait(self._interval_seconds):
-            try:
-                self.run_once()
-            except Exception as error:  # noqa: BLE001  # the runner shows it; a silent watcher would stop the picture
-                self.failure = error
-                return
+        while self.failure is None and not self._stop.wait(self._interval_seconds):
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self.run_once()
+        except (RedisMessageQueueError, redis.RedisError, OSError, ValueError) as error:
+            self.failure = error
+
+    def _counters(self) -> dict[str, int]:
+        raw = self._redis.hgetall(self._queue.key.counters)
+        return {str(name): int(value) for name, value in dict(raw).items()}
 
     def _look_at_files(self) -> None:
         # Names that begin with a dot are files still being written.

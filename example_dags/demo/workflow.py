@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from example_dags.demo.layout import PROJECT, Layout
 
@@ -118,9 +119,9 @@ class Workflow:
 
     def _last_run(self) -> int:
         rows = self._select("SELECT max(id) FROM dag_run WHERE dag_id = ?", DAG)
-        return rows[0][0] or 0 if rows else 0
+        return int(rows[0][0] or 0) if rows else 0
 
-    def _select(self, query: str, *values: object) -> list[tuple[object, ...]] | list[tuple[int, ...]]:
+    def _select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         database: Path = self._layout.airflow_database
         try:
             with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as connection:

@@ -46,7 +46,8 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
     if isinstance(error, _FINAL):
         return False
-    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_CODES)
+    text = str(error)  # Redis 6.2 wraps the refusal of a command inside a script: "Error running script ... -READONLY ..."
+    return isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES) or "-READONLY" in text
 
 
 def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
@@ -60,7 +61,7 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
 
 def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception | None:
     """Our error for a reply in which Redis refused a script, or None when it is not one that we name."""
-    if "OOM command not allowed" in str(error):
+    if "command not allowed when used memory" in str(error):
         return RedisMemoryError(
             f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. "
             "Drain the queue, raise maxmemory, or remove other data"

@@ -216,12 +216,13 @@ class LeaseBase:
             self._terms,
             request,
             lease_seconds=self._lease_seconds,
-            held_seconds=self._silence(),
+            clock=elapsed_clock,
+            confirmed_at=self._confirmed_at,
             lease_id=self.id,
         )
         sent = [slot for group in groups for slot in parse_ranges(group.slots)]
         with self._lock:
-            done = self._ledger.confirm(sent, settled.lost)
+            done = self._ledger.confirm(sent, settled.lost, settled.buried)
         if settled.lost:
             self._gone = True
             raise LeaseLostError(

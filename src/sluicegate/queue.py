@@ -26,6 +26,7 @@ from sluicegate.errors import (
     PublishUnknownError,
     QueueDrainedError,
     RedisMessageQueueError,
+    RetryBudgetExhaustedError,
 )
 from sluicegate.gateway import RedisGateway, elapsed_clock
 from sluicegate.lease import Lease, OnBatchError
@@ -184,7 +185,12 @@ class RedisMessageQueue:
             raise unknown
         report = PublishReport()
         for call in unknown.calls:
-            published = self._gateway.execute(call.later(elapsed_clock() - unknown.born))
+            try:
+                published = self._gateway.execute(call.later(elapsed_clock() - unknown.born))
+            except RetryBudgetExhaustedError as error:
+                raise PublishUnknownError(
+                    str(unknown), ids=unknown.ids, calls=unknown.calls, born=unknown.born
+                ) from error
             if published.accepted < 0:
                 raise PublishUnknownError(f"too late to publish again: {unknown}", ids=unknown.ids)
             report.add(PublishReport.of(published, list(unknown.ids)))

@@ -42,7 +42,8 @@ def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def password_server() -> Iterator[PasswordServer]:
     """A server behind host, port and password for all tests."""
     server = PasswordServer(PASSWORD)
-    yield server.start()
+    server.start()
+    yield server
     server.remove()
 
 

@@ -16,6 +16,10 @@ from tests.airflow.conftest import PASSWORD
 
 pytestmark = pytest.mark.airflow
 
+# What the form of Airflow's Redis provider stores when nobody has touched it.
+UNTOUCHED_FORM = {"db": 0, "ssl": False, "ssl_cert_reqs": "required", "ssl_ca_certs": None, "ssl_check_hostname": False}
+SLUICEGATE = "sluicegate"
+
 
 def connection(conn_type: str = "sluicegate", *, extra: Any = None, **fields: Any) -> Connection:
     text = extra if extra is None or isinstance(extra, str) else json.dumps(extra)
@@ -36,8 +40,7 @@ def connection(conn_type: str = "sluicegate", *, extra: Any = None, **fields: An
         ({"host": "cache", "extra": {"ssl": True}}, "rediss://cache:6379/0"),
         ({"host": "cache", "extra": {"ssl": "true", "ssl_ca_certs": "/ca.pem"}}, "rediss://cache:6379/0?ssl_ca_certs=%2Fca.pem"),
         ({"host": "cache", "extra": {"scheme": "rediss", "ssl_check_hostname": False}}, "rediss://cache:6379/0?ssl_check_hostname=False"),
-        # What the form of Airflow's Redis provider stores when nobody has touched it.
-        ({"host": "cache", "extra": {"db": 0, "ssl": False, "ssl_cert_reqs": "required", "ssl_ca_certs": None, "ssl_check_hostname": False}}, "redis://cache:6379/0"),
+        ({"host": "cache", "extra": UNTOUCHED_FORM}, "redis://cache:6379/0"),
         ({"host": "cache", "password": "None"}, "redis://cache:6379/0"),
         ({"host": "cache", "extra": {"password_env": "QUEUE_PASSWORD"}}, "redis://cache:6379/0?password_env=QUEUE_PASSWORD"),
         ({"extra": {"url": "embedded:///var/tmp/orders"}}, "embedded:///var/tmp/orders"),
@@ -77,7 +80,9 @@ def test_a_reference_to_a_password_travels() -> None:
 
 
 def test_reads_a_connection_that_is_given_as_a_uri() -> None:
-    given = Connection.from_uri("sluicegate://user:p%40ss@cache:6380/?db=2&ssl=true&ssl_cert_reqs=none", conn_id="orders")
+    given = Connection.from_uri(
+        "sluicegate://user:p%40ss@cache:6380/?db=2&ssl=true&ssl_cert_reqs=none", conn_id="orders"
+    )
 
     address = Address.parse(connection_url(given))
 
@@ -88,21 +93,21 @@ def test_reads_a_connection_that_is_given_as_a_uri() -> None:
     ("conn_type", "fields", "reason"),
     [
         ("postgres", {}, "of type 'postgres'; make one of type 'sluicegate'"),
-        ("sluicegate", {"extra": {"databse": 3}}, "the key 'databse', which does not work here"),
+        (SLUICEGATE, {"extra": {"databse": 3}}, "the key 'databse', which does not work here"),
         ("redis", {"extra": {"cluster": True}}, "the key 'cluster', which does not work here"),
         ("redis", {"extra": "[1]"}, "must be a JSON object"),
-        ("sluicegate", {"host": "cache", "extra": {"url": "redis://other"}}, "a url in its extra and host as well"),
-        ("sluicegate", {"port": 1, "extra": {"url": "redis://other", "db": 3}}, "url in its extra and port, db as well"),
-        ("sluicegate", {"extra": {"db": "first"}}, "must be a number of 0 or more, not 'first'"),
-        ("sluicegate", {"extra": {"db": 1}, "schema": "2"}, "names the database twice and differently"),
-        ("sluicegate", {"extra": {"ssl": "perhaps"}}, "ssl in the extra of connection 'orders' must be true or false"),
-        ("sluicegate", {"extra": {"ssl": True, "scheme": "unix"}}, "has ssl and the scheme 'unix'"),
-        ("sluicegate", {"host": "redis://cache"}, "is a URL; put it into the extra as url"),
-        ("sluicegate", {"host": "cache", "extra": {"scheme": "unix"}}, "must be an absolute path"),
-        ("sluicegate", {"password": PASSWORD, "extra": {"password_env": "P"}}, "the password field and in password_env"),
-        ("sluicegate", {"password": PASSWORD, "extra": {"url": "redis://:x@cache"}}, "the password field and in the url"),
-        ("sluicegate", {"login": "a", "extra": {"url": "redis://b@cache"}}, "its user in the login field and in the url"),
-        ("sluicegate", {"extra": {"url": "redis://[cache"}}, "cannot be parsed"),
+        (SLUICEGATE, {"host": "cache", "extra": {"url": "redis://other"}}, "a url in its extra and host as well"),
+        (SLUICEGATE, {"port": 1, "extra": {"url": "redis://other", "db": 3}}, "url in its extra and port, db as well"),
+        (SLUICEGATE, {"extra": {"db": "first"}}, "must be a number of 0 or more, not 'first'"),
+        (SLUICEGATE, {"extra": {"db": 1}, "schema": "2"}, "names the database twice and differently"),
+        (SLUICEGATE, {"extra": {"ssl": "perhaps"}}, "ssl in the extra of connection 'orders' must be true or false"),
+        (SLUICEGATE, {"extra": {"ssl": True, "scheme": "unix"}}, "has ssl and the scheme 'unix'"),
+        (SLUICEGATE, {"host": "redis://cache"}, "is a URL; put it into the extra as url"),
+        (SLUICEGATE, {"host": "cache", "extra": {"scheme": "unix"}}, "must be an absolute path"),
+        (SLUICEGATE, {"password": PASSWORD, "extra": {"password_env": "P"}}, "the password field and in password_env"),
+        (SLUICEGATE, {"password": PASSWORD, "extra": {"url": "redis://:x@cache"}}, "the password field and in the url"),
+        (SLUICEGATE, {"login": "a", "extra": {"url": "redis://b@cache"}}, "its user in the login field and in the url"),
+        (SLUICEGATE, {"extra": {"url": "redis://[cache"}}, "cannot be parsed"),
     ],
 )  # fmt: skip
 def test_refuses_what_cannot_work(conn_type: str, fields: dict[str, Any], reason: str) -> None:

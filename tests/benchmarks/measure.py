@@ -68,11 +68,13 @@ def evalsha(client: redis.Redis) -> tuple[int, float]:
 
 
 def used_memory(client: redis.Redis) -> int:
-    """Bytes that the server uses, once its tables have stopped moving."""
-    before = -1
-    while before != (now := client.info("memory")["used_memory"]):
+    """Bytes that the server uses once it has stood still for two seconds: a table that doubled has then moved."""
+    before, same = -1, 0
+    while same < 10:
+        time.sleep(0.2)
+        now: int = client.info("memory")["used_memory"]
+        same = same + 1 if now == before else 0
         before = now
-        time.sleep(0.3)
     return before
 
 

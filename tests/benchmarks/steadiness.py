@@ -28,6 +28,7 @@ Figures = dict[str, dict[str, float]]
 class _Side:
     """A server with so many messages, and the calls to measure on it."""
 
+    server: RedisServer
     client: redis.Redis
     calls: dict[str, Callable[[], object]]
     script_us: dict[str, list[float]] = field(default_factory=dict)
@@ -46,7 +47,7 @@ def run(sizes: tuple[int, int], *, rounds: int) -> Figures:
             f"{name} at {size:,}": {
                 "Redis µs/call": median(side.script_us[name]),
                 "wall µs/call": median(side.wall_us[name]),
-                **_traffic(side.client, side.calls[name]),
+                **_traffic(side, side.calls[name]),
             }
             for size, side in sides.items()
             for name in side.calls
@@ -82,7 +83,7 @@ def _side(stack: ExitStack, size: int) -> _Side:
     leases = [queue.claim(min(BATCH, half), lease_seconds=3600) for _ in range(0, half, BATCH)]
     depth = queue.depth()
     assert (depth.pending, depth.in_flight) == (size - half, half)
-    return _Side(client, {"depth": queue.depth, "heartbeat": leases[0].extend})
+    return _Side(server, client, {"depth": queue.depth, "heartbeat": leases[0].extend})
 
 
 def _measure(side: _Side, name: str) -> None:
@@ -98,24 +99,24 @@ def _measure(side: _Side, name: str) -> None:
     side.script_us.setdefault(name, []).append(script_us / _CALLS)
 
 
-def _traffic(client: redis.Redis, call: Callable[[], object]) -> dict[str, float]:
+def _traffic(side: _Side, call: Callable[[], object]) -> dict[str, float]:
     """What one call sends and is sent."""
-    first, second = counters(client), counters(client)
+    first, second = counters(side.client), counters(side.client)
     call()
-    third = counters(client)
+    third = counters(side.client)
     return {
-        "round trips": _round_trips(client, call),
+        "round trips": _round_trips(side, call),
         "bytes to Redis": third.received - second.received - (second.received - first.received),
         "bytes from Redis": third.sent - second.sent - (second.sent - first.sent),
     }
 
 
-def _round_trips(client: redis.Redis, call: Callable[[], object]) -> int:
+def _round_trips(side: _Side, call: Callable[[], object]) -> int:
     """Commands that clients send during one call, as MONITOR sees them; what scripts call is marked there."""
     sent = 0
-    with client.monitor() as monitor:
+    with side.server.client() as watching, watching.monitor() as monitor:
         call()
-        client.echo("end of the call")
+        side.client.echo("end of the call")
         while not (command := monitor.next_command())["command"].startswith("ECHO"):
             sent += command["client_type"] != "lua"
     return sent

@@ -276,7 +276,9 @@ def test_a_remembered_empty_keeps_the_record_of_an_earlier_end(core: Core) -> No
     core.do(core.settle("l", token, verdict("nack", "1", delay_seconds=1000)))
     assert isinstance(core.do(core.claim("l", "n2", remember_empty=True)), replies.Empty)
     assert isinstance(core.do(core.claim("l", "n3")), replies.Empty)
-    assert core.do(core.settle("l", token, verdict("nack", "1"))).lost == [], "a repeat of the nack is still judged by it"
+    assert core.do(core.settle("l", token, verdict("nack", "1"))).lost == [], (
+        "a repeat of the nack is still judged by it"
+    )
     assert core.client.pttl(core.keys.closed(b"l")) > 3_000_000
 
 

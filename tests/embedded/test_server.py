@@ -173,6 +173,20 @@ def test_a_program_that_ends_at_once_is_reported_with_its_last_words(home: Path,
     assert "the disk is on fire" in str(caught.value)
 
 
+def test_a_start_that_fails_early_says_why_and_leaves_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (home / keeper.LOG).mkdir(parents=True)
+    with pytest.raises(EmbeddedServerError, match=rf"the server of {home} cannot be started: .*Is a directory"):
+        ensure_server(home)
+    assert list(temporary.iterdir()) == []
+    (home / keeper.LOG).rmdir()
+    assert connect(home).ping()
+
+
 def test_a_program_that_never_answers_is_reported_in_time(home: Path, tmp_path: Path) -> None:
     silent = fake_program(tmp_path / "silent", "exec sleep 600")
     with pytest.raises(EmbeddedServerError, match=r"\(process \d+\) does not answer on its socket"):
@@ -190,6 +204,8 @@ def test_a_socket_in_a_place_that_others_can_reach_is_refused(home: Path) -> Non
         (lambda: directory.chmod(0o755), lambda: directory.chmod(0o700)),
         (lambda: shutil.move(directory, f"{directory}-x"), lambda: shutil.move(f"{directory}-x", directory)),
     ):
+        assert client.ping()
+        client.connection_pool.disconnect()
         break_it()
         if not directory.exists():
             directory.symlink_to(f"{directory}-x")
@@ -231,8 +247,15 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
                 ensure_server(read_only)
             with pytest.raises(EmbeddedServerError, match=f"{read_only}/q cannot be made: Permission denied"):
                 connect(read_only / "q").ping()
+        read_only.chmod(0o777)
+        (read_only / keeper.START_LOCK).touch(mode=0)
+        with (
+            an_ordinary_user(),
+            pytest.raises(EmbeddedServerError, match=r"Permission denied; a folder serves one user"),
+        ):
+            ensure_server(read_only)
     finally:
-        read_only.rmdir()
+        shutil.rmtree(read_only)
 
 
 def test_the_lock_is_free_again_although_a_forked_child_shares_the_open_file(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import pytest
 from sluicegate import RedisMessageQueue
 from tests.conformance.servers import RedisServer
 from tests.conftest import PROGRAMS, MakeQueue
-from tests.spark.helpers import Output
+from tests.spark.helpers import Numbers, Output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def numbers(queue: RedisMessageQueue) -> Callable[[int], list[int]]:
+def numbers(queue: RedisMessageQueue) -> Numbers:
     """Publishes the numbers below a count, each as one message, and gives them."""
 
     def publish(count: int) -> list[int]:

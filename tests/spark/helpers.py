@@ -15,6 +15,8 @@ from sluicegate.spark import DrainContext, PartitionSummary, _task
 from sluicegate.spark._handler import BatchFormat, Handler
 
 Process = Callable[..., object]
+Numbers = Callable[[int], list[int]]
+Check = Callable[[list[int], DrainContext], None]
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Output:
 
     folder: Path
 
-    def writer(self, before: Callable[[list[int], DrainContext], None] | None = None) -> Process:
+    def writer(self, before: Check | None = None) -> Process:
         """A handler that does `before`, then writes its numbers as `DrainContext` recommends.
 
         It is a nested function, and so travels to executors by value: they need not import the tests.
@@ -49,12 +51,23 @@ class Output:
         """All numbers that were written, each as often as it was, ascending."""
         return sorted(n for file in self.folder.glob("*.json") for n in json.loads(file.read_text()))
 
-    def keys(self) -> list[str]:
+    def lease_keys(self) -> list[str]:
         return sorted(file.stem for file in self.folder.glob("*.json"))
 
     def calls(self) -> list[dict[str, Any]]:
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def failing_on(*bad: int) -> Check:
+    """A handler's part that fails on some numbers."""
+
+    def check(batch: list[int], ctx: DrainContext) -> None:
+        found = [n for n in batch if n in bad]
+        if found:
+            raise ValueError(f"cannot work on {found[0]}")
+
+    return check
 
 
 def plan_for(

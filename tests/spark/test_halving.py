@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +14,7 @@ from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
 from tests.embedded.helpers import wait_until
-from tests.spark.helpers import Output, drain_here
-
-Numbers = Callable[[int], list[int]]
-Check = Callable[[list[int], DrainContext], None]
-
-
-def failing_on(*bad: int) -> Check:
-    def check(batch: list[int], ctx: DrainContext) -> None:
-        found = [n for n in batch if n in bad]
-        if found:
-            raise ValueError(f"cannot work on {found[0]}")
-
-    return check
+from tests.spark.helpers import Numbers, Output, drain_here, failing_on
 
 
 def failing_always(batch: list[int], ctx: DrainContext) -> None:
@@ -83,13 +70,13 @@ def test_a_culprit_is_listed_with_its_id_and_error_and_stays_out_of_reach_for_a_
     def process(batch: list[Message]) -> None:
         ids.update({message.json()["n"]: message.id for message in batch})
         if 5 in [message.json()["n"] for message in batch]:
-            raise LookupError("x" * 2000 + "\ud800")
+            raise LookupError("\ud800" + "x" * 2000)
 
     summary = drain_here(queue, process, partition=2)
 
     (failure,) = summary.failures
     assert (failure.partition, failure.chunk, failure.message_ids) == (2, 0, (ids[5],))
-    assert (failure.error_type, failure.error, failure.buried) == ("LookupError", "x" * 500, False)
+    assert (failure.error_type, failure.error, failure.buried) == ("LookupError", "?" + "x" * 499, False)
     assert failure.where.startswith("test_halving.py:")
     assert failure.where.endswith(" in process")
     (_, due_ms) = client.zrange(queue.key.delayed, 0, -1, withscores=True)[0]
@@ -160,7 +147,7 @@ def test_an_outage_in_the_middle_of_a_chunk_is_given_up_and_what_was_done_stays_
 
     assert summary.acked == len(output.numbers()) == 750
     assert summary.returned == 250
-    assert len(output.calls()) < 40
+    assert len(output.calls()) < 4 + 3 + 5 * 10
 
 
 @pytest.mark.parametrize(("count", "bad"), [(1, [0]), (2, [0]), (2, [1]), (2, [0, 1]), (3, [0]), (3, [0, 1])])
@@ -205,22 +192,34 @@ def test_a_handler_that_fails_at_everything_buries_nobody_not_even_at_the_last_d
     assert not any(failure.buried for failure in summary.failures)
 
 
+@pytest.mark.parametrize(("batch_size", "together"), [(4, 1), (40, 10)])  # a quarter of the limit after one failure
 def test_messages_that_failed_before_do_not_keep_a_drain_from_what_waits_behind_them(
-    queue: RedisMessageQueue, numbers: Numbers, output: Output
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, batch_size: int, together: int
 ) -> None:
     numbers(60)
-    bad = range(5)
-    for message in queue.claim(5):
-        assert message.json()["n"] in bad
-    queue.claim(5, lease_id="again")
-    # Five that came back, each claimed by itself because the limit is small.
-    for lease in (queue.claim(5, lease_id="again", take_over_after_seconds=0),):
-        lease.nack()
+    queue.claim(10).nack()
 
-    summary = drain_here(queue, output.writer(failing_on(*range(10))), batch_size=4)
+    summary = drain_here(queue, output.writer(failing_on(*range(10))), batch_size=batch_size)
 
-    assert summary.ended == "empty"
-    assert summary.acked == 50
+    assert (summary.ended, summary.acked, summary.returned) == ("empty", 50, 10)
+    assert len(output.calls()[0]["numbers"]) == together
+
+
+def test_every_success_renews_the_patience_with_messages_that_failed_before(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(68)
+    queue.claim(30).nack()
+
+    def let_more_fail(batch: list[int], ctx: DrainContext) -> None:
+        if batch[0] == 30:
+            queue.claim(30, lease_id="more").nack()
+        elif 0 <= batch[0] < 30 or 34 <= batch[0] < 64:
+            raise ValueError("bad")
+
+    summary = drain_here(queue, output.writer(let_more_fail), batch_size=4)
+
+    assert (summary.ended, summary.acked, summary.returned) == ("empty", 8, 60)
 
 
 def test_a_run_ends_when_only_what_keeps_failing_is_left(
@@ -253,9 +252,7 @@ def test_a_summary_can_travel_as_json_and_names_no_payload(queue: RedisMessageQu
     numbers(8)
 
     def process(batch: list[Message]) -> None:
-        if len(batch) == 1 and batch[0].json()["n"] == 3:
-            raise ValueError("wrong")
-        if len(batch) > 1 and any(message.json()["n"] == 3 for message in batch):
+        if any(message.json()["n"] == 3 for message in batch):
             raise ValueError("wrong")
 
     partition = drain_here(queue, process)
@@ -268,8 +265,8 @@ def test_a_summary_can_travel_as_json_and_names_no_payload(queue: RedisMessageQu
     assert told["partitions"][0]["chunks"] == 1
     assert told["failures"] == [
         {
-            "partition": 0, "chunk": 0, "messages": 1, "message_ids": list(summary.failures[0].message_ids), "buried": False,
-            "error_type": "ValueError", "error": "wrong", "where": summary.failures[0].where,
+            "partition": 0, "chunk": 0, "messages": 1, "message_ids": list(summary.failures[0].message_ids),
+            "buried": False, "error_type": "ValueError", "error": "wrong", "where": summary.failures[0].where,
         }
     ]  # fmt: skip
     assert '"n"' not in json.dumps(told)

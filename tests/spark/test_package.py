@@ -26,9 +26,7 @@ def test_importing_the_package_and_its_drain_loads_no_spark() -> None:
 
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
 def test_a_missing_extra_is_named_with_what_to_install(package: str) -> None:
-    done = run(
-        f"import sys; sys.modules['{package}'] = None\nfrom sluicegate.spark import DrainContext\nfrom sluicegate.spark import drain"
-    )
+    done = run(f"import sys\nsys.modules['{package}'] = None\nfrom sluicegate.spark import DrainContext, drain")
 
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: sluicegate.spark.drain needs " + package)

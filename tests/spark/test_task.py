@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -22,9 +21,7 @@ from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
 from tests.embedded.helpers import wait_until
-from tests.spark.helpers import Output, drain_here, partition_rows, plan_for, what_was_done
-
-Numbers = Callable[[int], list[int]]
+from tests.spark.helpers import Numbers, Output, drain_here, partition_rows, plan_for, what_was_done
 
 
 class Killed(BaseException):
@@ -152,7 +149,7 @@ def test_output_stays_exact_when_a_chunk_was_halved_before_the_crash_and_succeed
     drain_here(queue, output.writer(fail_whole_then_die), attempt=1)
 
     assert output.numbers() == expected
-    assert re.fullmatch(r"[0-9a-f]{32}", output.keys()[0])
+    assert re.fullmatch(r"[0-9a-f]{32}", output.lease_keys()[0])
 
 
 def test_output_stays_exact_when_a_chunk_succeeded_before_the_crash_and_is_halved_after(
@@ -167,15 +164,16 @@ def test_output_stays_exact_when_a_chunk_succeeded_before_the_crash_and_is_halve
     def killed(*verdicts: object) -> None:
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Lease, "settle", killed)
-        drain_here(queue, output.writer(fail_whole_when_retried))
+        with pytest.raises(Killed):
+            drain_here(queue, output.writer(fail_whole_when_retried))
     assert output.numbers() == expected
     summary = drain_here(queue, output.writer(fail_whole_when_retried), attempt=1)
 
     assert summary.acked == 8
     assert output.numbers() == expected
-    assert [key.split("-", 1)[1] for key in output.keys()] == ["1-4", "5-8"]
+    assert [key.split("-", 1)[1] for key in output.lease_keys()] == ["1-4", "5-8"]
 
 
 def test_a_second_run_under_the_same_id_does_nothing_and_tells_the_same(

@@ -83,6 +83,13 @@ def test_counts_are_confirmed_verdicts_each_once() -> None:
     assert ledger.counts == LeaseCounts(acked=1, returned=2, buried=1)
 
 
+def test_a_nack_that_buried_counts_as_buried() -> None:
+    ledger = Ledger([1, 2])
+    ledger.group("nack", [1, 2])
+    ledger.confirm([1, 2], lost=[], buried=[2])
+    assert ledger.counts == LeaseCounts(returned=1, buried=1)
+
+
 def test_a_copy_is_apart() -> None:
     ledger = Ledger([1, 2])
     before = ledger.copy()

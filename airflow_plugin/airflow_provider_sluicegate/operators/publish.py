@@ -95,7 +95,7 @@ class RedisQueuePublishOperator(BaseOperator):
         self.queue_name = queue_name
         self.messages = _OnlyOnce(messages) if isinstance(messages, Iterator) else messages
         self.path = path
-        self.deduplication_key = deduplication_key
+        self.deduplication_key = _Function(deduplication_key) if callable(deduplication_key) else deduplication_key
         self.batch_size = batch_size
         self.headers = headers
         self.transform = transform
@@ -122,19 +122,24 @@ class RedisQueuePublishOperator(BaseOperator):
             publisher = Publisher(
                 hook.get_queue(self.queue_name, **options),
                 reader,
-                self.deduplication_key,
+                self._key_source,
                 options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds),
                 self.log,
                 self.progress_interval_seconds,
             )
             return publisher.run(batch_size=self.batch_size, headers=self.headers)
 
+    @property
+    def _key_source(self) -> KeySource | None:
+        key = self.deduplication_key
+        return key.function if isinstance(key, _Function) else key
+
     def _queue_options(self) -> dict[str, Any]:
         options = dict(self.queue_options or {})
         if "get_deduplication_key" in options:
             raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
         if self.deduplication_key is not None:
-            options["get_deduplication_key"] = self.deduplication_key
+            options["get_deduplication_key"] = self._key_source
         return options
 
     def _reader(self, context: Context) -> Reader:
@@ -162,6 +167,17 @@ class RedisQueuePublishOperator(BaseOperator):
                 f"messages must be an iterable of messages, or a function that returns one, not {_kind(messages)}"
             )
         return messages
+
+
+class _Function:
+    """A function in a template field. Airflow would call a bare one when it renders the field."""
+
+    def __init__(self, function: Callable[[Any], str]) -> None:
+        self.function = function
+
+    def __repr__(self) -> str:
+        # Stored with the DAG, so it must be the same each time the file is read.
+        return getattr(self.function, "__qualname__", type(self.function).__qualname__)
 
 
 class _OnlyOnce:

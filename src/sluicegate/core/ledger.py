@@ -96,12 +96,12 @@ class Ledger:
         other._counts = dict(self._counts)
         return other
 
-    def confirm(self, sent: Sequence[int], lost: Sequence[int]) -> tuple[int, ...]:
-        """Note that what was sent took effect but `lost`; returns the slots that did."""
-        missing = set(lost)
+    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int] = ()) -> tuple[int, ...]:
+        """Note that what was sent took effect but `lost`; returns the slots that did. A nack may have buried."""
+        missing, dead = set(lost), set(buried)
         settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
         for slot in settled:
             if slot not in self._confirmed:
-                self._counts[self._verbs[slot]] += 1
+                self._counts["bury" if slot in dead else self._verbs[slot]] += 1
         self._confirmed.update(sent)
         return settled

@@ -86,14 +86,22 @@ def claim(
 
 
 def settle(
-    keys: QueueKeys, terms: Terms, request: SettleRequest, *, lease_seconds: float, held_seconds: float, lease_id: str
+    keys: QueueKeys,
+    terms: Terms,
+    request: SettleRequest,
+    *,
+    clock: Clock,
+    confirmed_at: float,
+    lease_seconds: float,
+    lease_id: str,
 ) -> Operation[replies.Settled]:
     """Settle; a holder that was silent for long asks first whether the lease is still its own.
 
     Raises:
         LeaseLostError: the lease is gone and nothing is left to settle.
     """
-    if not request.recorded and held_seconds > request.keep_seconds / 4:
+    if not request.recorded and clock() - confirmed_at > request.keep_seconds / 4:
+        asked_at = clock()
         extended: replies.Extended = yield calls.extend(keys, request.name, request.token, lease_seconds=lease_seconds)
         if extended is not replies.Extended.OK:
             raise LeaseLostError(
@@ -101,8 +109,8 @@ def settle(
                 lease_id=lease_id,
                 lost=(1,),
             )
-        held_seconds = 0
-    settled: replies.Settled = yield calls.settle(keys, terms, request, held_seconds=held_seconds)
+        confirmed_at = asked_at
+    settled: replies.Settled = yield calls.settle(keys, terms, request, held_seconds=clock() - confirmed_at)
     return settled
 
 

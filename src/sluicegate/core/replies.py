@@ -94,10 +94,11 @@ ClaimReply = Opened | Held | Acked | Empty | Paused | Tidy | Expired
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Slots whose verdict did not take effect, and how many slots the lease still holds."""
+    """Slots whose verdict did not take effect, how many the lease still holds, and which of its messages are dead."""
 
     lost: list[int]
     held: int
+    buried: list[int]
 
 
 class Extended(Enum):
@@ -159,7 +160,7 @@ def claimed(reply: list[Any]) -> ClaimReply:
 
 
 def settled(reply: list[Any]) -> Settled:
-    return Settled(parse_ranges(reply[0].decode()), reply[1])
+    return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()))
 
 
 def extended(reply: bytes) -> Extended:

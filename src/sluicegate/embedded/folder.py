@@ -60,15 +60,13 @@ def prepare(folder: Path) -> None:
 @contextmanager
 def exclusive(folder: Path, deadline: float) -> Iterator[None]:
     """Hold start.lock: only its holder starts, stops or repairs the folder's server."""
+    path = folder / keeper.START_LOCK
     try:
-        lock = keeper.open_lock(folder / keeper.START_LOCK)
+        lock = keeper.open_lock(path)
     except OSError as error:
-        raise EmbeddedServerError(
-            f"{folder / keeper.START_LOCK} cannot be opened ({error.strerror}); a folder serves one user, "
-            "so use one of your own."
-        ) from error
+        raise _unusable_lock(path, error) from error
     try:
-        if not keeper.try_lock(lock, max(0.0, deadline - time.monotonic())):
+        if not _taken(lock, path, deadline):
             raise EmbeddedServerError(
                 f"another process has been starting or stopping the server of {folder} for too long; "
                 f"see {folder / keeper.LOG}."
@@ -80,6 +78,21 @@ def exclusive(folder: Path, deadline: float) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_UN)
     finally:
         os.close(lock)
+
+
+def _taken(lock: int, path: Path, deadline: float) -> bool:
+    try:
+        return keeper.try_lock(lock, max(0.0, deadline - time.monotonic()))
+    except OSError as error:
+        raise _unusable_lock(path, error) from error
+
+
+def _unusable_lock(path: Path, error: OSError) -> EmbeddedServerError:
+    if isinstance(error, PermissionError):
+        advice = "a folder serves one user, so choose one of your own"
+    else:
+        advice = "the folder must be on a file system with room and with file locks"
+    return EmbeddedServerError(f"{path} cannot be opened and locked: {error.strerror}; {advice}.")
 
 
 def is_locked(path: Path) -> bool:

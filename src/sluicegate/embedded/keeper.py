@@ -283,7 +283,6 @@ def start_server(program: str, version: str, fsync: str, socket_path: str) -> in
 
 def _become_server(lock: int, program: str, version: str, fsync: str, socket_path: str) -> NoReturn:
     try:
-        os.setsid()
         os.ftruncate(lock, 0)
         os.pwrite(lock, os.fsencode(f"{os.getpid()}\n{version}\n{socket_path}\n"), 0)
         # The lock belongs to the open file, which the server keeps for its whole life.

@@ -14,7 +14,7 @@
 --   1 name           the lease's member in `leases`
 --   2 token
 --   3 keep_ms        life of the record of the end
---   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record; else 1
+--   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record unless there is one already; else 1
 --   5 held_ms        time since the holder's last confirmed answer
 --   6 most           delivery cap, 0 for none
 --   7 verb           of a group
@@ -22,7 +22,7 @@
 --   9 delay_ms       of a group: how long a nack stays out of reach
 --  10 named          of a group: 1 when the verdict was given to its messages by name, 0 when to a whole batch
 --  11... why         of a group: "reason US error type US error text"; then the next group
--- Returns: {lost slots as ranges, slots still held}
+-- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges}
 -- Repeat: slots already gone under this token are done if the lease, or the record of its end, says that they went this way.
 
 --- @include clock
@@ -47,13 +47,13 @@ local lease = read_lease(lease_key)
 if not lease or lease.token ~= token then
   local fenced = lease and lease.token == '-' and fenced_record(lease_key)
   if fenced and fenced.token == token then
-    return {lost_after(fenced, ARGV), 0}
+    return {lost_after(fenced, ARGV), 0, fenced.buried}
   elseif record and record.token == token then
-    return {lost_after(record, ARGV), 0}
+    return {lost_after(record, ARGV), 0, record.buried}
   elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
-    return {'', 0}
+    return {'', 0, ''}
   end
-  return {asked_slots(ARGV), 0}
+  return {asked_slots(ARGV), 0, ''}
 end
 
 for i = 4, 6 do
@@ -79,7 +79,7 @@ if lease.held > 0 then
 else
   redis.call('UNLINK', lease_key)
   redis.call('ZREM', leases, name)
-  if ARGV[4] == '1' or verdicts.returned ~= '' or verdicts.buried ~= '' then
+  if ARGV[4] == '1' or record or verdicts.returned ~= '' or verdicts.buried ~= '' then
     local how = (lease.acked > 0 or verdicts.buried ~= '') and 'acked' or 'returned'
     redis.call('SET', closed_key, close_record(how, token, ms, lease, verdicts.returned, verdicts.buried, ''), 'PX', keep)
   end
@@ -87,4 +87,4 @@ end
 if back > 0 then
   ring(bell, tokens)
 end
-return {table.concat(lost, ','), lease.held}
+return {table.concat(lost, ','), lease.held, verdicts.buried}

@@ -34,13 +34,14 @@ class Failed:
 class Halving:
     """Finds out which messages of a lease the handler can work on.
 
-    A lease whose handler cannot do anything at all (its database is away, say) is given up after about 2 log2(n)
-    failing calls in a row; a single culprit needs log2(n) + 1, wherever it is.
+    A lease whose handler cannot do anything at all (its database is away, say) is given up after 2 log2(n) failing
+    calls; a single culprit needs log2(n) + 1, wherever it is. Once something has succeeded, 5 log2(n) failing calls in
+    a row are the end, so that an outage in the middle of a chunk does not call the handler once per message.
 
     Args:
         lease: an open lease.
         call: one call of the handler with some of the lease's messages.
-        most_deliveries: deliveries after which a culprit is buried; 0 for never.
+        most_deliveries: deliveries after which the nack of a culprit buries it; 0 for never.
     """
 
     def __init__(self, lease: Lease, call: Callable[[list[Message]], None], most_deliveries: int) -> None:
@@ -75,7 +76,7 @@ class Halving:
             else:
                 middle = (len(batch) + 1) // 2
                 waiting.extendleft((batch[middle:], batch[:middle]))
-            if waiting and self._streak >= max(2 * depth, depth + 2):
+            if waiting and self._streak >= max((5 if self.done else 2) * depth, depth + 2):
                 left = sorted((message for part in waiting for message in part), key=lambda message: message.slot)
                 self.given_up = Failed(left, error, where)
                 return
@@ -91,11 +92,8 @@ class Halving:
             # last delivery.
             yield Verdict("nack", None, self._delay(self.given_up.messages), self.given_up.error)
             return
-        for message, error in ((culprit.messages[0], culprit.error) for culprit in self.culprits):
-            if self._used_up(message):
-                yield Verdict("bury", message, error=error, reason="max_delivery_count")
-            else:
-                yield Verdict("nack", message, self._delay([message]), error)
+        for culprit in self.culprits:
+            yield Verdict("nack", culprit.messages, self._delay(culprit.messages), culprit.error)
 
     def failures(self, partition: int, chunk: int) -> Iterator[HandlerFailure]:
         """What the handler raised, for the summary."""

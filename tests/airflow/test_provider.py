@@ -1,0 +1,180 @@
+"""What Airflow sees of the provider."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from importlib import resources
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from airflow.sdk._shared.module_loading import import_string
+
+import airflow_provider_sluicegate
+from airflow_provider_sluicegate.connection import connection_url
+from airflow_provider_sluicegate.get_provider_info import get_provider_info
+from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
+from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
+from sluicegate import RedisMessageQueue
+from tests.airflow.deployment import Deployment
+
+pytestmark = pytest.mark.airflow
+
+INFO = get_provider_info()
+DISTRIBUTION = distribution("sluicegate")
+
+
+def airflow_schema(name: str) -> Any:
+    return json.loads((resources.files("airflow") / name).read_text())
+
+
+def test_the_metadata_is_valid_by_airflows_own_schema() -> None:
+    schema = airflow_schema("provider_info.schema.json")
+    jsonschema.validate(INFO, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**INFO, "connection-types": [{"connection-type": "sluicegate"}]}, schema)
+    assert set(INFO) - {"versions"} <= set(schema["properties"])
+
+
+def test_the_package_is_the_distribution() -> None:
+    # Airflow refuses to load any provider when this name is wrong.
+    assert INFO["package-name"] == DISTRIBUTION.metadata["Name"]
+    assert INFO["versions"] == [DISTRIBUTION.version] == [airflow_provider_sluicegate.__version__]
+    (entry_point,) = DISTRIBUTION.entry_points.select(group="apache_airflow_provider")
+    assert entry_point.load() is get_provider_info
+
+
+def test_every_name_in_the_metadata_can_be_imported() -> None:
+    kinds = ("hooks", "operators", "sensors")
+    modules = [name for kind in kinds for entry in INFO[kind] for name in entry["python-modules"]]
+    classes = [import_string(entry["hook-class-name"]) for entry in INFO["connection-types"]]
+
+    assert [import_string(f"{module}.__all__") for module in modules] == [
+        ["RedisQueueHook"],
+        ["RedisQueuePublishOperator"],
+        ["RedisQueueSensor"],
+    ]
+    assert classes == [RedisQueueHook]
+
+
+def test_metadata_names_every_module_that_holds_one() -> None:
+    package = Path(airflow_provider_sluicegate.__file__).parent
+    for kind in ("hooks", "operators", "sensors"):
+        found = {f"{package.name}.{kind}.{path.stem}" for path in (package / kind).glob("[!_]*.py")}
+        assert found == {module for entry in INFO[kind] for module in entry["python-modules"]}
+
+
+def test_the_form_of_a_connection_is_what_the_hook_reads() -> None:
+    (kind,) = INFO["connection-types"]
+    behaviour = {name.replace("-", "_"): value for name, value in kind["ui-field-behaviour"].items()}
+    jsonschema.validate(behaviour, airflow_schema("customized_form_field_behaviours.schema.json"))
+    assert kind["connection-type"] == RedisQueueHook.conn_type
+    assert kind["hook-name"] == RedisQueueHook.hook_name
+    for name, field in kind["conn-fields"].items():
+        jsonschema.Draft7Validator.check_schema(field["schema"])
+        # An untouched form stores null, which must never be in the way of another field.
+        jsonschema.validate(None, field["schema"])
+        assert name in _read_by_the_hook()
+
+
+def _read_by_the_hook() -> set[str]:
+    return set(inspect.getclosurevars(import_string(f"{connection_url.__module__}._extra")).globals["_KNOWN"])
+
+
+@pytest.mark.usefixtures("airflow_deployment")
+def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.CaptureFixture[str]) -> None:
+    from airflow.cli.cli_parser import get_parser
+    from airflow.providers_manager import ProvidersManager
+    from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+
+    for command, expected in (("list", "sluicegate"), ("hooks", "RedisQueueHook")):
+        arguments = get_parser().parse_args(["providers", command, "--output", "json"])
+        arguments.func(arguments)
+        assert expected in capsys.readouterr().out
+
+    manager = ProvidersManager()
+    assert manager.providers["sluicegate"].version == DISTRIBUTION.version
+    hook = ProvidersManagerTaskRuntime().hooks["sluicegate"]
+    assert hook is not None
+    assert (hook.hook_name, hook.connection_id_attribute_name) == ("Sluicegate", "redis_conn_id")
+    assert manager.field_behaviours["sluicegate"]["hidden_fields"] == ["schema"]
+    assert {name for name in manager.connection_form_widgets if name.startswith("extra__sluicegate__")} == {
+        f"extra__sluicegate__{name}" for name in INFO["connection-types"][0]["conn-fields"]
+    }
+
+
+@pytest.fixture
+def operators() -> list[Any]:
+    return [
+        RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[]),
+        RedisQueueSensor(task_id="gate", queue_name="orders"),
+    ]
+
+
+def test_template_fields_are_attributes_and_leave_airflows_own_alone(operators: list[Any]) -> None:
+    for operator in operators:
+        for field in operator.template_fields:
+            assert hasattr(operator, field)
+        assert {"queue_name", "redis_conn_id"} <= set(operator.template_fields)
+        # Airflow's name for the queue of the executor: a task whose `queue` is ours would never be run by Celery.
+        assert operator.queue == "default"
+
+
+def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
+    operator = RedisQueuePublishOperator(
+        task_id="publish",
+        queue_name="orders-{{ params.tenant }}",
+        path="/data/{{ params.tenant }}.csv",
+        deduplication_key="{tenant}:{order_id}:{{ params.tenant }}",
+        headers={"tenant": "{{ params.tenant }}"},
+        redis_conn_id="{{ params.tenant }}_redis",
+    )
+
+    operator.render_template_fields({"params": {"tenant": "acme"}})  # type: ignore[typeddict-item]
+
+    assert [getattr(operator, field) for field in operator.template_fields] == [
+        "orders-acme",
+        "/data/acme.csv",
+        "{tenant}:{order_id}:acme",
+        {"tenant": "acme"},
+        "acme_redis",
+    ]
+
+
+@pytest.mark.parametrize("key", [["tenant", "order_id"], None])
+def test_other_deduplication_keys_survive_rendering(key: Any) -> None:
+    operator = RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[], deduplication_key=key)
+
+    operator.render_template_fields({})
+
+    assert operator.deduplication_key == key
+
+
+def test_a_key_function_is_not_called_by_rendering_and_is_shown_by_its_name(queue: RedisMessageQueue) -> None:
+    operator = RedisQueuePublishOperator(
+        task_id="publish", queue_name=queue.name, messages=[{"id": "a"}, {"id": "a"}], deduplication_key=key_of
+    )
+
+    operator.render_template_fields({})
+
+    assert repr(operator.deduplication_key) == "key_of"
+    report = operator.execute({})
+    assert (report["published"], report["duplicates"]) == (1, 1)
+
+
+def key_of(order: dict[str, str]) -> str:
+    return order["id"]
+
+
+def test_docstrings_state_what_is_delivered() -> None:
+    for thing in (RedisQueueHook, RedisQueuePublishOperator, RedisQueueSensor):
+        assert "**Delivery semantics.**" in (thing.__doc__ or "")
+
+
+def test_dags_are_read_with_redis_down_and_no_connection(airflow_deployment: Deployment) -> None:
+    with airflow_deployment.dags([Path(__file__).parent / "dags" / "gate.py"]) as dags:
+        assert dags["gate"].task_ids == ["make", "publish_file", "publish_made", "publish_each", "gate", "drain"]

@@ -1,0 +1,420 @@
+"""Publishing from a task: what is accepted, what is reported, and how it fails. Real Redis, no scheduler."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
+from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
+from sluicegate import RedisMessageQueue
+from sluicegate.embedded import connect as connect_embedded
+from sluicegate.errors import ConfigurationError, PublishUnknownError, RedisUnavailableError
+from tests.airflow.conftest import PASSWORD, Connect
+from tests.airflow.servers import PasswordServer
+from tests.conftest import free_port
+
+pytestmark = pytest.mark.airflow
+
+Orders = Callable[..., Path]
+
+
+def publish(queue: RedisMessageQueue | str, context: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+    name = queue if isinstance(queue, str) else queue.name
+    operator = RedisQueuePublishOperator(task_id="publish", queue_name=name, **arguments)
+    report: dict[str, Any] = operator.execute(context or {})  # type: ignore[arg-type]
+    return report
+
+
+def stopped(queue: RedisMessageQueue | str, **arguments: Any) -> PublishStoppedError:
+    with pytest.raises(PublishStoppedError) as error:
+        publish(queue, **arguments)
+    assert "CANARY" not in str(error.value)
+    return error.value
+
+
+def payloads(queue: RedisMessageQueue) -> list[Any]:
+    return [message.json() for message in queue.peek(10_000)]
+
+
+def numbers(count: int) -> list[dict[str, Any]]:
+    return [{"id": number} for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"id": 1}, {"id": 2}],
+        ({"id": 1}, {"id": 2}),
+        iter([{"id": 1}, {"id": 2}]),
+        lambda: [{"id": 1}, {"id": 2}],
+        lambda: iter([{"id": 1}, {"id": 2}]),
+        lambda: ({"id": number} for number in (1, 2)),
+        lambda first: [{"id": first}, {"id": 2}],
+        lambda **context: [{"id": context["first"]}, {"id": 2}],
+    ],
+    ids=["list", "tuple", "iterator", "function", "function of iterator", "generator", "context name", "whole context"],
+)
+def test_publishes_what_an_iterable_or_a_function_gives(queue: RedisMessageQueue, messages: Any) -> None:
+    report = publish(queue, {"first": 1, "ds": "2013-01-01"}, messages=messages)
+
+    assert payloads(queue) == [{"id": 1}, {"id": 2}]
+    assert report["published"] == 2
+
+
+def test_publishes_text_bytes_and_lists(queue: RedisMessageQueue) -> None:
+    publish(queue, messages=["text", b"bytes", [1, 2]])
+
+    assert [message.payload for message in queue.peek()] == [b"text", b"bytes", b"[1,2]"]
+
+
+def test_the_report_counts_and_names_the_ends_without_payloads(queue: RedisMessageQueue) -> None:
+    queue_with_key: dict[str, Any] = {"deduplication_key": "id", "batch_size": 2}
+    publish(queue, messages=[{"id": 1}, {"id": 5}], **queue_with_key)
+
+    report = publish(
+        queue,
+        messages=numbers(6),
+        transform=lambda message: None if message["id"] == 3 else message,
+        **queue_with_key,
+    )
+
+    assert payloads(queue) == [{"id": number} for number in (1, 5, 2, 4, 6)]
+    ids = [message.id for message in queue.peek()]
+    assert report.pop("seconds") >= 0
+    assert report == {
+        "queue": queue.name,
+        "published": 3,
+        "duplicates": 2,
+        "dropped": 1,
+        "batches": 3,
+        "first_message_id": ids[2],
+        "last_message_id": ids[4],
+    }
+
+
+def test_nothing_to_publish_is_reported_as_such(queue: RedisMessageQueue, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").touch()
+
+    for report in (publish(queue, messages=[]), publish(queue, path=tmp_path / "empty.csv")):
+        assert (report["published"], report["batches"], report["first_message_id"]) == (0, 0, None)
+    assert queue.depth().published_total == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["{tenant}:{order_id}", ["tenant", "order_id"], lambda order: f"{order['tenant']}:{order['order_id']}"],
+    ids=["template", "fields", "function"],
+)
+def test_a_second_run_publishes_nothing_again(queue: RedisMessageQueue, orders: Orders, key: Any) -> None:
+    first = publish(queue, path=orders(25), deduplication_key=key, batch_size=10)
+    again = publish(queue, path=orders(30), deduplication_key=key, batch_size=10)
+
+    assert (first["published"], first["duplicates"]) == (25, 0)
+    assert (again["published"], again["duplicates"]) == (5, 25)
+    assert [order["order_id"] for order in payloads(queue)] == list(range(1, 31))
+
+
+def test_a_csv_becomes_json_and_transform_gives_types(queue: RedisMessageQueue, tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("id,price,note\n1,9,\n2,,x\n")
+
+    publish(queue, path=path)
+    publish(queue, path=str(path), empty_as_null=False, transform=lambda row: {**row, "id": int(row["id"])})
+
+    assert payloads(queue) == [
+        {"id": "1", "price": "9", "note": None},
+        {"id": "2", "price": None, "note": "x"},
+        {"id": 1, "price": "9", "note": ""},
+        {"id": 2, "price": "", "note": "x"},
+    ]
+
+
+def test_headers_arrive_with_every_message(queue: RedisMessageQueue) -> None:
+    publish(queue, messages=numbers(2), headers={"source": "x"})
+
+    assert [message.headers for message in queue.peek()] == [{"source": "x"}] * 2
+
+
+def test_queue_options_reach_the_queue_and_the_advice(queue: RedisMessageQueue, embedded_url: str) -> None:
+    def produce() -> Iterator[Any]:
+        yield from numbers(2)
+        with connect_embedded(embedded_url) as client:
+            (marker,) = client.scan_iter(f"sluicegate:{{{queue.name}}}:dedup:1")
+            assert 0 < client.ttl(marker) <= 60
+        raise OSError
+
+    window = {"deduplication_window_seconds": 60}
+    error = stopped(queue, messages=produce, batch_size=1, deduplication_key="id", queue_options=window)
+
+    assert "refused as a duplicate for 60 s after its publish" in str(error)
+
+
+def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> None:
+    class Order(dict[str, int]):
+        pass
+
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    most_alive, behind = 0, []
+
+    class Tracked(Order):
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def produce() -> Iterator[Order]:
+        nonlocal most_alive
+        for number in range(1000):
+            order = Tracked(id=number)
+            alive.add(order)
+            most_alive = max(most_alive, len(alive))
+            behind.append(number - queue.depth().pending)
+            yield order
+
+    assert publish(queue, messages=produce, batch_size=50, deduplication_key="id")["batches"] == 20
+    assert most_alive <= 2 * 50
+    # A batch is in Redis before the first message of the next one is asked for.
+    assert max(behind) == 49
+
+
+def test_an_iterator_that_was_read_is_not_taken_for_all_of_it_by_a_retry(queue: RedisMessageQueue) -> None:
+    def produce() -> Iterator[dict[str, int]]:
+        yield from numbers(2)
+        raise OSError("the line dropped")
+
+    operator = RedisQueuePublishOperator(task_id="publish", queue_name=queue.name, messages=produce())
+    with pytest.raises(PublishStoppedError, match="reading stopped after message 2: the line dropped"):
+        operator.execute({})
+
+    with pytest.raises(ConfigurationError, match="give the function that makes it"):
+        operator.execute({})
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue, orders: Orders) -> None:
+    path = orders(2500, broken=1501)
+    error = stopped(queue, path=path, deduplication_key="{tenant}:{order_id}")
+
+    text = str(error)
+    assert text.startswith(f"{path}, line 1501: not JSON")
+    assert "the 1 batches before it stay published: 1000 messages, and 0 refused as duplicates" in text
+    assert "trying again is safe: what was published is refused as a duplicate for 3600 s" in text
+    assert (error.published, error.duplicates, error.batches) == (1000, 0, 1)
+    assert queue.depth().pending == 1000
+
+    # Once the file is put right, a retry publishes what is missing and nothing twice.
+    report = publish(queue, path=orders(2500), deduplication_key="{tenant}:{order_id}")
+    assert (report["published"], report["duplicates"]) == (1500, 1000)
+
+
+def test_without_a_key_the_error_warns_of_a_retry(queue: RedisMessageQueue, orders: Orders) -> None:
+    text = str(stopped(queue, path=orders(10, broken=6), batch_size=5))
+
+    assert "without a deduplication_key, trying again publishes again what was published" in text
+    assert queue.depth().pending == 5
+
+
+def test_a_malformed_first_line_publishes_nothing(queue: RedisMessageQueue, orders: Orders) -> None:
+    error = stopped(queue, path=orders(10, broken=1))
+
+    assert "line 1: not JSON" in str(error)
+    assert "no batch was published before it" in str(error)
+    assert queue.depth().published_total == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "reason"),
+    [
+        ("order_id", {"order_id": None}, "deduplication field 'order_id' is null in the payload"),
+        ("{tenant}:{order_id}", {"order_id": 1.5}, "deduplication field 'order_id' must be a str or an int, not float"),
+        (["tenant", "address.city"], {"address": "CANARY"}, "needs a dict at address, found str"),
+        (lambda order: order["key"], {"key": ""}, "ConfigurationError"),
+        (lambda order: order["key"], {"missing": "CANARY"}, "KeyError"),
+        (None, {"when": datetime.date(2013, 1, 1)}, "payload has a date at $.when"),
+        (None, {"price": float("nan")}, "payload has nan at $.price"),
+    ],
+)
+def test_a_message_that_cannot_be_published_is_named(
+    queue: RedisMessageQueue, key: Any, change: dict[str, Any], reason: str
+) -> None:
+    good = {"tenant": "acme", "order_id": 1, "address": {"city": "Ulm"}, "key": "k"}
+    messages = [good] * 25
+    messages[16] = {**good, **change}
+    if "missing" in change:
+        del messages[16]["key"]
+
+    error = stopped(queue, messages=messages, deduplication_key=key, batch_size=10)
+
+    assert str(error).startswith("message 17: ")
+    assert reason in str(error)
+    assert error.batches == 1
+
+
+def test_a_row_without_its_key_is_named_by_its_line(queue: RedisMessageQueue, tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text('id,note\n1,"two\nlines"\n,CANARY\n')
+
+    assert str(stopped(queue, path=path, deduplication_key="id")).startswith(
+        f"{path}, line 4: deduplication field 'id' is null in the payload"
+    )
+
+
+def test_a_transform_that_raises_is_named_by_its_line(queue: RedisMessageQueue, tmp_path: Path) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_text("id\n1\nCANARY\n")
+
+    error = stopped(queue, path=path, transform=lambda row: {"id": int(row["id"])})
+
+    assert str(error).startswith(f"{path}, line 3: transform raised ValueError; ")
+
+
+def test_a_generator_that_raises_tells_how_far_it_came(queue: RedisMessageQueue) -> None:
+    def produce() -> Iterator[dict[str, int]]:
+        yield from numbers(12)
+        raise ValueError("CANARY")
+
+    error = stopped(queue, messages=produce, batch_size=5)
+
+    assert str(error).startswith("reading stopped after message 12: ValueError; the 2 batches before it")
+    assert isinstance(error.__cause__, ValueError)
+
+
+async def _asynchronous() -> list[Any]:
+    return []
+
+
+async def _asynchronous_generator() -> Any:
+    yield {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "exactly one of messages and path"),
+        ({"messages": [], "path": "a.csv"}, "exactly one of messages and path"),
+        ({"messages": {"id": 1}}, "a dict (wrap a single message in a list)"),
+        ({"messages": "{{ params.messages }}"}, "not a str"),
+        ({"messages": b"bytes"}, "not a bytes"),
+        ({"messages": 7}, "not a int"),
+        ({"messages": lambda: None}, "not None"),
+        ({"messages": _asynchronous}, "messages is asynchronous"),
+        ({"messages": _asynchronous_generator}, "messages is asynchronous"),
+        ({"path": "a.txt"}, "does not exist"),
+        ({"messages": [], "queue_options": {"get_deduplication_key": "id"}}, "give deduplication_key instead"),
+        ({"messages": [], "queue_options": {"url": "redis://x"}}, "url is not an option here"),
+        ({"messages": [], "queue_options": {"max_delivery_count": 0}}, "max_delivery_count must be"),
+        ({"messages": [], "deduplication_key": "{order_id"}, "unpaired '{'"),
+        ({"messages": [], "deduplication_key": "{o.__class__!r}"}, "not a dotted path"),
+    ],
+)
+def test_arguments_that_cannot_work_are_refused_at_execution(
+    queue: RedisMessageQueue, arguments: dict[str, Any], reason: str
+) -> None:
+    operator = RedisQueuePublishOperator(task_id="publish", queue_name=queue.name, **arguments)
+
+    with pytest.raises((ConfigurationError, FileNotFoundError)) as refused:
+        operator.execute({})
+
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("batch_size", [0, 1001])
+def test_a_batch_size_that_cannot_work_publishes_nothing(queue: RedisMessageQueue, batch_size: int) -> None:
+    error = stopped(queue, messages=numbers(3), batch_size=batch_size)
+
+    assert "batch_size must be from 1 to 1000" in str(error)
+    assert queue.depth().published_total == 0
+
+
+# ---------------------------------------------------------------------- Redis goes away
+
+
+def test_redis_not_running_is_said_at_once_without_the_password(connect: Connect) -> None:
+    port = free_port()
+    connect(host="localhost", port=port, password=PASSWORD)
+
+    error = stopped("orders", messages=numbers(3))
+
+    assert f"Redis at localhost:{port} cannot be reached" in str(error)
+    assert "no batch was published before it" in str(error)
+    assert PASSWORD not in str(error)
+    assert isinstance(error.__cause__, RedisUnavailableError)
+
+
+def test_redis_going_away_midway_leaves_the_batch_in_hand_unknown(connect: Connect) -> None:
+    server = PasswordServer(PASSWORD).start()
+    connect(host="localhost", port=server.port, password=PASSWORD)
+
+    def produce() -> Iterator[dict[str, int]]:
+        yield from numbers(15)
+        server.stop()
+        yield from numbers(15)
+
+    options = {"retry_budget_seconds": 0.1, "retry_max_delay_seconds": 0.01}
+    try:
+        error = stopped("orders", messages=produce, batch_size=10, deduplication_key="id", queue_options=options)
+    finally:
+        server.remove()
+
+    assert (error.published, error.batches) == (10, 1)
+    assert str(error).startswith(f"Redis at localhost:{server.port} cannot be reached")
+    assert "whether the batch in hand was published is not known" in str(error)
+    assert "trying again is safe" in str(error)
+    assert PASSWORD not in str(error)
+    assert isinstance(error.__cause__, PublishUnknownError)
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, event: str, *args: Any) -> None:
+        self.lines.append(event % args)
+
+
+def publisher(queue: RedisMessageQueue, log: Lines, progress_interval_seconds: float) -> Publisher:
+    reader = Reader(enumerate([{"note": "CANARY"}] * 25, start=1), str, None, 10)
+    return Publisher(queue, reader, None, 3600, log, progress_interval_seconds)
+
+
+def test_progress_is_told_in_counts(queue: RedisMessageQueue) -> None:
+    every, rare = Lines(), Lines()
+    publisher(queue, every, 0).run(batch_size=10, headers=None)
+    publisher(queue, rare, 3600).run(batch_size=10, headers=None)
+
+    told = [line.split(", in ")[0] for line in every.lines]
+    assert told == [
+        f"queue {queue.name!r}, so far: 10 published, 0 duplicates refused, 0 dropped",
+        f"queue {queue.name!r}, so far: 20 published, 0 duplicates refused, 0 dropped",
+        f"queue {queue.name!r}, so far: 25 published, 0 duplicates refused, 0 dropped",
+        f"queue {queue.name!r}, done: 25 published, 0 duplicates refused, 0 dropped",
+    ]
+    assert len(rare.lines) == 1
+
+
+def test_the_operator_logs_neither_payload_nor_password(
+    password_server: PasswordServer,
+    connect: Connect,
+    queue_name: str,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    connect(host="localhost", port=password_server.port, password=PASSWORD)
+
+    with caplog.at_level(logging.DEBUG):
+        report = publish(queue_name, messages=[{"note": "CANARY"}], progress_interval_seconds=0)
+
+    shown = "".join([json.dumps(report), caplog.text, *capfd.readouterr()])
+    assert "1 published" in shown
+    assert "CANARY" not in shown
+    assert PASSWORD not in shown

@@ -1,0 +1,199 @@
+"""Heartbeats on real leases: a block keeps what it works on, and nothing is extended once it is left."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from sluicegate import Lease, RedisMessageQueue, lease as lease_module
+from sluicegate.heartbeat import HeartbeatScheduler, scheduler
+from tests.conformance import state
+
+MakeQueue = Callable[..., RedisMessageQueue]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def beats(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> HeartbeatScheduler:
+    """The scheduler of all leases, which beats when the test says so."""
+    made = HeartbeatScheduler(clock)
+    monkeypatch.setattr(made, "_start", lambda: None)
+    monkeypatch.setattr(lease_module, "scheduler", lambda: made)
+    return made
+
+
+def deadline(client: redis.Redis, lease: Lease) -> float:
+    return float(client.zscore(lease._keys.leases, lease._request.name))
+
+
+def test_a_block_beats_every_third_of_the_lease(
+    queue: RedisMessageQueue, client: redis.Redis, clock: Clock, beats: HeartbeatScheduler
+) -> None:
+    queue.publish("a")
+    with queue.claim(lease_seconds=60) as lease:
+        for _ in range(4):
+            assert beats.run_once() == 20
+            client.zincrby(lease._keys.leases, -20_000, lease._request.name)  # 20 s pass at the server
+            before = deadline(client, lease)
+            clock.now += 20
+            beats.run_once()
+            assert deadline(client, lease) >= before + 19_900
+    clock.now += 1000
+    assert beats.run_once() is None, "no renewal after a block"
+    assert not lease.lost
+
+
+@pytest.mark.parametrize(
+    ("interval", "lease_seconds", "first"), [(None, 300, 100), (30, 300, 30), (30, 60, 20), (100, 300, 100)]
+)
+def test_the_interval(
+    make_queue: MakeQueue, beats: HeartbeatScheduler, interval: float | None, lease_seconds: float, first: float
+) -> None:
+    queue = make_queue(heartbeat_interval_seconds=interval)
+    queue.publish("a")
+    with queue.claim(lease_seconds=lease_seconds):
+        assert beats.run_once() == pytest.approx(first)
+
+
+def test_process_message_beats_only_when_told(make_queue: MakeQueue, beats: HeartbeatScheduler) -> None:
+    quiet, beating = make_queue("quiet"), make_queue("beating", heartbeat_interval_seconds=7)
+    quiet.publish("a")
+    beating.publish("a")
+    with quiet.process_message():
+        assert beats.run_once() is None
+    with beating.process_message():
+        assert beats.run_once() == 7
+    assert beats.run_once() is None
+
+
+def test_a_heartbeat_can_be_refused(queue: RedisMessageQueue, beats: HeartbeatScheduler) -> None:
+    queue.publish("a")
+    with queue.claim(heartbeat=False):
+        assert beats.run_once() is None
+
+
+def test_a_block_longer_than_its_lease_keeps_it(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    queue.publish_many("ab")
+    begun = time.monotonic()
+    with queue.claim(2, lease_seconds=0.4) as lease:
+        while time.monotonic() < begun + 1.2:
+            assert other.claim().state.value == "empty"
+            assert not lease.lost
+    assert lease.counts.acked == 2
+
+
+def test_without_a_heartbeat_it_loses_it(make_queue: MakeQueue) -> None:
+    queue, other = make_queue(), make_queue()
+    queue.publish("a")
+    lease = queue.claim(lease_seconds=0.2)
+    assert other.claim(wait_seconds=20).messages[0].text() == "a"
+    assert lease.lost
+
+
+def test_by_hand(queue: RedisMessageQueue, client: redis.Redis, clock: Clock, beats: HeartbeatScheduler) -> None:
+    queue.publish("a")
+    lease = queue.claim(lease_seconds=60)
+    lease.start_heartbeat(5)
+    assert beats.run_once() == 5
+    lease.start_heartbeat()
+    assert beats.run_once() == 5
+    lease.stop_heartbeat()
+    clock.now += 100
+    assert beats.run_once() is None
+    queue.claim().start_heartbeat()
+    assert beats.run_once() is None, "an empty lease has nothing to extend"
+
+
+def test_a_lost_lease_is_told_by_its_next_beat(
+    queue: RedisMessageQueue,
+    client: redis.Redis,
+    clock: Clock,
+    beats: HeartbeatScheduler,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue.publish("a")
+    lease = queue.claim(lease_seconds=60)
+    lease.start_heartbeat()
+    state.expire(client, "orders")
+    queue.claim()
+    assert not lease.lost
+    clock.now += 20
+    with caplog.at_level(logging.WARNING, "sluicegate"):
+        assert beats.run_once() is None
+    assert lease.lost
+    assert "is lost" in caplog.text
+
+
+def test_what_its_holder_settled_is_not_lost(
+    queue: RedisMessageQueue,
+    client: redis.Redis,
+    clock: Clock,
+    beats: HeartbeatScheduler,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue.publish_many("ab")
+    with caplog.at_level(logging.WARNING, "sluicegate"), queue.claim(2, lease_seconds=60) as lease:
+        lease.ack(lease.messages[0])
+        clock.now += 20
+        assert beats.run_once() == 20
+        lease.ack()
+        client.config_resetstat()
+        clock.now += 20
+        assert beats.run_once() is None
+        assert "cmdstat_evalsha" not in client.info("commandstats"), "nothing is left to extend"
+        assert not lease.lost
+    assert caplog.text == ""
+
+
+def test_a_beat_that_fails_is_tried_again(
+    queue: RedisMessageQueue,
+    clock: Clock,
+    beats: HeartbeatScheduler,
+    monkeypatch: pytest.MonkeyPatch,
+    client: redis.Redis,
+) -> None:
+    queue.publish("a")
+    lease = queue.claim(lease_seconds=60)
+    lease.start_heartbeat()
+    clock.now += 20
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "execute_command", _away)
+        assert beats.run_once() == 1
+        clock.now += 1
+        assert beats.run_once() == 1
+    before = deadline(client, lease)
+    clock.now += 1
+    assert beats.run_once() == 20
+    assert deadline(client, lease) > before
+    assert not lease.lost
+
+
+def test_a_whole_process_has_one_thread_for_all(queue: RedisMessageQueue) -> None:
+    queue.publish_many("abc")
+    leases = [queue.claim(lease_seconds=60) for _ in range(3)]
+    for lease in leases:
+        lease.start_heartbeat()
+    watched = scheduler()._watched
+    assert {id(lease) for lease in leases} <= watched.keys()
+    queue.close()
+    assert not {id(lease) for lease in leases} & watched.keys(), "a closed queue beats no more"
+
+
+def _away(*_: object, **__: object) -> None:
+    raise redis.exceptions.ConnectionError("away")

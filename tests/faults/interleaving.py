@@ -1,0 +1,331 @@
+"""Random interleavings over the real scripts: several holders, lost replies, repeated and late executions, crashes,
+takeovers and stepped reaping. Every answer to a settle is compared with what really happened.
+
+Time is the test's: one unit is one second of the calls' arguments, a lease runs out when its deadline is moved into the
+past, the record of an end when it is deleted. Nothing takes long enough for Redis's own clock to matter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+
+from sluicegate.core import calls, operations, replies
+from sluicegate.core.call import Call, Operation
+from sluicegate.core.ranges import format_ranges, parse_ranges
+from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
+from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
+from tests.conformance import state
+from tests.conformance.core import Core
+
+LEASE_SECONDS, KEEP_SECONDS, MESSAGES, STEP = 10, 40, 12, 2
+VERBS: list[Verb] = ["ack", "ack", "ack", "ack", "nack", "release", "bury"]
+Steps = Generator[None, None, Any]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the holders of one play behave."""
+
+    chosen: bool  # lease ids that a retry uses again, or such as the library makes
+    limit: int
+    whole: bool  # a lease is settled in one call
+
+
+MANNERS = [
+    Manner(chosen=True, limit=4, whole=True),
+    Manner(chosen=True, limit=4, whole=False),
+    Manner(chosen=True, limit=1, whole=True),
+    Manner(chosen=False, limit=4, whole=False),
+    Manner(chosen=False, limit=1, whole=True),
+]
+
+
+@dataclass
+class World:
+    """The queue as the test sees it: its own clock, the network, and what each execution really did."""
+
+    core: Core
+    rnd: random.Random
+    now: float = 0
+    deadlines: dict[bytes, float] = field(default_factory=dict)
+    scores: dict[bytes, float | None] = field(default_factory=dict)
+    ends: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
+    done: dict[tuple[bytes, int], tuple[str, str]] = field(default_factory=dict)  # token, slot -> message, verb
+    late: list[Call[Any]] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ executing
+
+    def execute(self, call: Call[Any]) -> Any:
+        name = bytes(call.args[0]) if call.script.name in ("claim", "settle", "extend", "reap") else None
+        before = self._slots(name) if call.script.name == "settle" and name is not None else {}
+        reply = self.core.do(call)
+        if before:
+            self._note_effect(call, before, self._slots(name))
+        if name is not None:
+            self._note_times(name)
+        return reply
+
+    def _slots(self, name: bytes | None) -> dict[bytes, bytes]:
+        assert name is not None
+        return self.core.client.hgetall(self.core.keys.lease(name))
+
+    def holds(self, name: bytes, token: bytes) -> bool:
+        return bytes(self._slots(name).get(b"m", b"")).startswith(token + b" ")
+
+    def _note_effect(self, call: Call[Any], before: dict[bytes, bytes], after: dict[bytes, bytes]) -> None:
+        token, groups = bytes(call.args[1]), call.args[6:]
+        for verb, slots in zip(groups[::5], groups[1::5], strict=True):
+            for slot in parse_ranges(bytes(slots).decode()):
+                entry = before.get(b"%d" % slot)
+                if entry is not None and b"%d" % slot not in after:
+                    self.done[token, slot] = (_name(entry), bytes(verb).decode())
+
+    def _note_times(self, name: bytes) -> None:
+        with self.core.client.pipeline(transaction=False) as pipe:
+            pipe.zscore(self.core.keys.leases, name)
+            pipe.get(self.core.keys.closed(name))
+            score, end = pipe.execute()
+        if score is None:
+            self.deadlines.pop(name, None)
+        elif score != self.scores.get(name):
+            self.deadlines[name] = self.now + LEASE_SECONDS
+        self.scores[name] = score
+        if end is None:
+            self.ends.pop(name, None)
+        elif end != self.ends.get(name, (None, 0))[0]:
+            self.ends[name] = (end, self.now + KEEP_SECONDS)
+
+    # ------------------------------------------------------------------ time
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        for name in [name for name, deadline in self.deadlines.items() if deadline <= self.now]:
+            if self.scores[name] != 1:
+                self.core.client.zadd(self.core.keys.leases, {name: 1}, xx=True)
+                self.scores[name] = 1
+        for name in [name for name, (_, until) in self.ends.items() if until <= self.now]:
+            self.core.client.delete(self.core.keys.closed(name))
+            del self.ends[name]
+
+    def expired(self) -> list[bytes]:
+        return [name for name, deadline in self.deadlines.items() if deadline <= self.now]
+
+    # ------------------------------------------------------------------ the network
+
+    def send(self, call: Call[Any], born: float | None = None) -> Any:
+        """As a gateway sends it: retried while replies get lost, given up after four attempts."""
+        born = self.now if born is None else born
+        for _ in range(4):
+            attempt, luck = call.later(self.now - born), self.rnd.random()
+            if luck < 0.60:
+                return self.execute(attempt)
+            if luck < 0.75:
+                self.execute(attempt)  # the reply is lost
+            elif luck < 0.85:
+                self.late.append(attempt)  # somebody will execute it later
+            self.pass_time(self.rnd.choice([0, 0, 1, 6]))
+        raise RetryBudgetExhaustedError("given up")
+
+    def drive(self, operation: Operation[Any]) -> Steps:
+        """An operation, with a chance for others between any two of its calls."""
+        try:
+            call = next(operation)
+            while True:
+                born = self.now
+                yield
+                try:
+                    reply = self.send(call, born)
+                except RetryBudgetExhaustedError as error:
+                    call = operation.throw(error)
+                else:
+                    call = operation.send(reply)
+        except StopIteration as stop:
+            return stop.value
+
+
+class Play:
+    """One seed: three holders who claim, work and settle until they are through with their lease ids."""
+
+    def __init__(self, client: redis.Redis, seed: int) -> None:
+        self.rnd = random.Random(seed)
+        self.manner = MANNERS[seed % len(MANNERS)]
+        self.core = Core(client, most=self.rnd.choice([0, 3]))
+        self.world = World(self.core, self.rnd)
+        self.nonces = itertools.count()
+        self.worked_on: set[str] = set()
+        self.sink: dict[tuple[str, bytes], set[str]] = defaultdict(set)
+        self.faults: list[str] = []
+
+    def run(self) -> list[str]:
+        """The violations found, none when all is well."""
+        names = [str(number) for number in range(MESSAGES)]
+        self.core.do(self.core.publish("b", *names))
+        holders = self._holders()
+        while holders:
+            self._something_happens(holders)
+        self._settle_down()
+        self._judge()
+        return self.faults
+
+    def _holders(self) -> list[Iterator[None]]:
+        if self.manner.chosen:
+            return [self._holder([f"L{at}" for at in range(5)]) for _ in range(3)]
+        return [self._holder([f"{who}L{at}" for at in range(5)]) for who in range(3)]
+
+    def _something_happens(self, holders: list[Iterator[None]]) -> None:
+        world, rnd, luck = self.world, self.rnd, self.rnd.random()
+        if luck < 0.2 and world.expired():
+            world.execute(calls.reap(self.core.keys, self.core.terms, rnd.choice(world.expired()), step=STEP))
+        elif luck < 0.3 and world.late:
+            world.execute(world.late.pop(rnd.randrange(len(world.late))))
+        elif luck < 0.33:
+            state.fall_due(self.core.client, self.core.queue)
+            world.execute(self.core.promote(STEP))
+        elif luck < 0.5:
+            world.pass_time(rnd.choice([1, 3, 12, 60]) if rnd.random() < 0.3 else 1)
+        else:
+            holder = rnd.choice(holders)
+            if next(holder, "through") == "through":
+                holders.remove(holder)
+
+    # ------------------------------------------------------------------ holders
+
+    def _holder(self, lease_ids: list[str]) -> Iterator[None]:
+        for lease_id in lease_ids:
+            nonce, asked_at = f"n{next(self.nonces)}".encode(), self.world.now
+            request = ClaimRequest(
+                self.core.keys.lease_name(lease_id), nonce, self.manner.limit, LEASE_SECONDS, KEEP_SECONDS
+            )
+            take_over = 0 if self.manner.chosen and self.rnd.random() < 0.7 else None
+            try:
+                opened = yield from self.world.drive(
+                    operations.claim(
+                        self.core.keys,
+                        self.core.terms,
+                        request,
+                        clock=lambda: self.world.now,
+                        take_over_after_seconds=take_over,
+                    )
+                )
+            except RetryBudgetExhaustedError:
+                continue
+            if isinstance(opened, replies.Opened):
+                yield from self._work(lease_id, request, opened, asked_at)
+
+    def _work(self, lease_id: str, request: ClaimRequest, opened: replies.Opened, asked_at: float) -> Iterator[None]:
+        world, token = self.world, request.nonce + b":" + opened.opening
+        slots = opened.slots or range(1, len(opened.entries) + 1)
+        messages = {slot: _name(entry) for slot, entry in zip(slots, opened.entries, strict=True)}
+        self.worked_on |= set(messages.values())
+        for _ in range(self.rnd.randint(0, 3)):
+            yield
+        if self.rnd.random() < 0.2:
+            beat_at = world.now
+            extend = calls.extend(self.core.keys, request.name, token, lease_seconds=LEASE_SECONDS)
+            try:
+                if world.send(extend) is not replies.Extended.OK:
+                    return
+                if not world.holds(request.name, token):
+                    self.faults.append(f"false extension of {lease_id} by {token!r}")
+                asked_at = beat_at
+            except RetryBudgetExhaustedError:
+                pass
+            yield
+        self.sink[lease_id, opened.opening] = set(messages.values())
+        if self.rnd.random() < 0.15:
+            return  # a crash: this holder never settles
+        for part in self._parts(list(messages)):
+            settled = yield from self._settle(lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at)
+            if settled is None:
+                return
+            asked_at = settled
+
+    def _parts(self, slots: list[int]) -> list[list[int]]:
+        half = 0 if self.manner.whole or self.rnd.random() < 0.5 else len(slots) // 2
+        return [part for part in (slots[:half], slots[half:]) if part]
+
+    def _settle(
+        self, lease_id: str, request: ClaimRequest, token: bytes, messages: dict[int, str], asked_at: float
+    ) -> Generator[None, None, float | None]:
+        """Settles, compares the answer with what happened, and gives the time of the question when all went well."""
+        world, verbs = self.world, {slot: self.rnd.choice(VERBS) for slot in messages}
+        recorded = self.manner.chosen or self.manner.limit != 1
+        asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs))
+        sent_at = world.now
+        settling = operations.settle(
+            self.core.keys,
+            self.core.terms,
+            asked,
+            clock=lambda: world.now,
+            confirmed_at=asked_at,
+            lease_seconds=LEASE_SECONDS,
+            lease_id=lease_id,
+        )
+        try:
+            lost = (yield from world.drive(settling)).lost
+        except LeaseLostError as error:
+            lost = error.lost
+        except RetryBudgetExhaustedError:
+            return None
+        for slot, message in messages.items():
+            really = world.done.get((token, slot)) == (message, verbs[slot])
+            if really and slot in lost:
+                self.faults.append(f"wrong refusal: {verbs[slot]} of {message} by {token!r}")
+            if not really and slot not in lost:
+                self.faults.append(f"false done: {verbs[slot]} of {message} by {token!r}")
+        return None if lost else sent_at
+
+    def _groups(self, verbs: dict[int, Verb]) -> tuple[VerdictGroup, ...]:
+        groups = []
+        for verb in sorted(set(verbs.values())):
+            slots = format_ranges(slot for slot, given in verbs.items() if given == verb)
+            delay = 1000 if verb == "nack" and self.rnd.random() < 0.3 else 0
+            groups.append(VerdictGroup(verb, slots, delay, named=self.rnd.random() < 0.5))
+        return tuple(groups)
+
+    # ------------------------------------------------------------------ the end
+
+    def _settle_down(self) -> None:
+        """Everybody is gone: whatever is still leased runs out and comes back."""
+        world = self.world
+        for call in world.late:
+            world.execute(call)
+        world.pass_time(1000)
+        while world.expired():
+            world.execute(calls.reap(self.core.keys, self.core.terms, world.expired()[0], step=STEP))
+        state.fall_due(self.core.client, self.core.queue)
+        self.core.do(self.core.promote())
+
+    def _judge(self) -> None:
+        acked = Counter(message for message, verb in self.world.done.values() if verb == "ack")
+        places = state.contents(self.core.client, self.core.queue).ids()
+        alive = Counter(name.removeprefix("b-") for where in ("pending", "returned") for name in places[where])
+        dead = Counter(name.removeprefix("b-") for name in places["dead"])
+        for number in range(MESSAGES):
+            name = str(number)
+            if acked[name] + alive[name] + dead[name] != 1:
+                self.faults.append(f"{name} is acked {acked[name]}, alive {alive[name]} and dead {dead[name]} times")
+            if acked[name] and name not in self.worked_on:
+                self.faults.append(f"loss: {name} was acked and nobody worked on it")
+            if acked[name] and self.manner.whole and not any(name in batch for batch in self.sink.values()):
+                self.faults.append(f"loss: {name} was acked and is in no output")
+        try:
+            state.check(self.core.client)
+        except AssertionError as error:
+            self.faults.append(f"stored: {str(error).splitlines()[0]}")
+
+
+def _name(entry: bytes) -> str:
+    return entry.rsplit(b"\x1f", 1)[1].decode()
+
+
+def play(client: redis.Redis, seed: int) -> list[str]:
+    client.flushall()
+    return Play(client, seed).run()

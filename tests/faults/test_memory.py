@@ -1,0 +1,94 @@
+"""Redis at `maxmemory`: a publish is refused whole, and everything that drains or keeps goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from sluicegate import LeaseState, RedisMessageQueue, Verdict
+from sluicegate.errors import RedisMemoryError
+from tests.conformance import state
+
+MakeQueue = Callable[..., RedisMessageQueue]
+
+
+@pytest.fixture
+def full(make_queue: MakeQueue, client: redis.Redis) -> RedisMessageQueue:
+    """A queue with twelve messages, two of them leased and expired, one due, on a server that has no memory left."""
+    queue = make_queue(get_deduplication_key="id")
+    queue.publish_many({"id": number} for number in range(12))
+    queue.claim(2)
+    queue.claim(1).nack(delay_seconds=1000)
+    state.expire(client, "orders")
+    state.fall_due(client, "orders")
+    client.config_set("maxmemory", "1")
+    with pytest.raises(redis.exceptions.RedisError):
+        client.set("other", "x")
+    return queue
+
+
+@pytest.mark.parametrize("ids", [[100], [0, 100], [0, 1]], ids=["fresh", "with a duplicate", "duplicates only"])
+def test_a_publish_is_refused_whole(full: RedisMessageQueue, client: redis.Redis, ids: list[int]) -> None:
+    before = state.dumps(client)
+    with pytest.raises(RedisMemoryError, match="maxmemory"):
+        full.publish_many({"id": number} for number in ids)
+    assert state.dumps(client) == before
+
+
+def test_a_publish_without_keys_is_refused_whole(make_queue: MakeQueue, full: RedisMessageQueue, client: redis.Redis) -> None:
+    before = state.dumps(client)
+    with pytest.raises(RedisMemoryError):
+        make_queue("other").publish_many(["x"] * 3)
+    assert state.dumps(client) == before
+
+
+def test_claims_bring_back_what_expired_and_is_due(full: RedisMessageQueue) -> None:
+    assert [message.json()["id"] for message in full.claim(1).messages] == [0]
+    assert [message.json()["id"] for message in full.claim(1).messages] == [1]
+    assert [message.json()["id"] for message in full.claim(1).messages] == [2]
+    assert len(full.claim(100)) == 9
+    assert full.claim(1, lease_id="run-1", remember_empty=True).state is LeaseState.EMPTY
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "release", "bury"])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "slots"])
+def test_settling_goes_on(full: RedisMessageQueue, verb: str, whole: bool) -> None:
+    for _ in range(3):
+        full.claim(1).ack()
+    lease = full.claim(100)
+    lease.settle(Verdict(verb, None if whole else lease.messages[2:5]))  # type: ignore[arg-type]
+    counts = lease.counts
+    assert counts.acked + counts.returned + counts.buried == (9 if whole else 3)
+
+
+def test_a_delayed_nack_goes_on(full: RedisMessageQueue) -> None:
+    full.claim(1).nack(delay_seconds=5)
+    assert full.depth().delayed == 1
+
+
+def test_heartbeats_and_takeovers_go_on(full: RedisMessageQueue, client: redis.Redis) -> None:
+    lease = full.claim(1, lease_id="run-1")
+    before = client.zscore(lease._keys.leases, "run-1")
+    lease.extend()
+    lease.extend(600)
+    assert client.zscore(lease._keys.leases, "run-1") >= before + 300_000
+    heir = full.claim(1, lease_id="run-1", take_over_after_seconds=0)
+    assert heir.state is LeaseState.OPEN
+    heir.ack()
+
+
+def test_looking_goes_on(full: RedisMessageQueue) -> None:
+    assert full.depth().ready == 12
+    assert len(full.peek()) == 9
+
+
+def test_a_full_redis_is_drained_to_the_end(full: RedisMessageQueue, client: redis.Redis) -> None:
+    drained = 0
+    while lease := full.claim(5):
+        lease.ack()
+        drained += lease.counts.acked
+    assert drained == 12
+    client.config_set("maxmemory", "0")
+    assert full.publish({"id": 100}) is True

@@ -1,0 +1,65 @@
+"""The protocol under random interleavings; and proof that the interleavings find what each rule is for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import redis
+
+from sluicegate.core import calls, scripts
+from tests.conftest import PROGRAMS, THOROUGH
+from tests.faults.interleaving import STEP, play
+
+SEEDS = 300 * (1 + THOROUGH)
+
+
+@pytest.fixture(autouse=True)
+def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that lets a lease come back does so in small steps too."""
+    monkeypatch.setattr(calls, "reap", partial(calls.reap, step=STEP))
+
+
+@pytest.mark.timeout(120 * (1 + THOROUGH))
+def test_no_answer_is_ever_wrong(bare_client: redis.Redis, request: pytest.FixtureRequest) -> None:
+    which = PROGRAMS.index(request.node.callspec.params["server"])
+    found = {seed: faults for seed in range(which, SEEDS, len(PROGRAMS)) if (faults := play(bare_client, seed))}
+    assert found == {}
+
+
+# What each rule is for: without it some seed must go wrong.
+BROKEN = {
+    "a settle does not look at the token": ("settle", "if not lease or lease.token ~= token then", "if not lease then"),
+    "a missing lease counts as done": ("settle", "return {asked_slots(ARGV), 0, ''}", "return {'', 0, ''}"),
+    "a record is judged without its token": ("settle", "elseif record and record.token == token then", "elseif record then"),
+    "a token has no opening": ("claim", "string.format('%.0f-%.0f', us, ", "string.format('1', "),
+    "a reap does not fence": ("reap", "  lease.token = '-'\n", ""),
+    "a record does not say what was left": ("reap", "gone or '', left)", "gone or '', '')"),
+    "a lost lease can be extended": ("extend", "if not lease or lease.token ~= ARGV[2] then", "if not lease then"),
+    "a reap does not count what came back": ("reap", "redis.call('HINCRBY', counters, 'in_flight', -#slots)", ""),
+}  # fmt: skip
+
+
+@pytest.fixture
+def break_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
+    load = scripts.load
+
+    def broken(name: str, old: str, new: str) -> None:
+        text = load(name).text.decode()
+        assert text.count(old) == 1, f"{name}.lua has changed: {old!r} is in it {text.count(old)} times"
+        changed = text.replace(old, new).encode()
+        script = replace(load(name), text=changed, sha=hashlib.sha1(changed).hexdigest().encode())  # noqa: S324
+        monkeypatch.setattr(scripts, "load", lambda wanted: script if wanted == name else load(wanted))
+
+    return broken
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_noticed(
+    bare_client: redis.Redis, break_script: Callable[[str, str, str], None], rule: str
+) -> None:
+    break_script(*BROKEN[rule])
+    assert any(play(bare_client, seed) for seed in range(60)), "no seed went wrong"

@@ -1,0 +1,341 @@
+"""Every call may be executed twice, or between two script flushes, without a second effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate import RedisMessageQueue
+from sluicegate.core import calls, replies, scripts
+from sluicegate.core.call import Call
+from tests.conformance import state
+from tests.conformance.core import Core, verdict
+
+MakeQueue = Callable[..., RedisMessageQueue]
+Prepare = Callable[[Core], Call[Any]]
+
+
+@pytest.fixture
+def core(client: redis.Redis) -> Core:
+    return Core(client)
+
+
+def lease(core: Core, letters: str = "abcdef") -> bytes:
+    core.do(core.publish("b", *letters))
+    return core.opened("l", "n", len(letters))[0]
+
+
+def publish_without_keys(core: Core) -> Call[Any]:
+    return core.publish("b", "a", "b", "a")
+
+
+def publish_with_keys(core: Core) -> Call[Any]:
+    return core.publish("b", "a", "b", "c", keyed=True)
+
+
+def publish_with_keys_and_receipt(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "b", keyed=True))
+    call = core.publish("b", "a", "b", "a", keyed=True)
+    args = [*call.args[:4], 600_000, *call.args[5:]]
+    return Call(call.script, call.keys, args, call.decode, call.elapsed_arg)
+
+
+def publish_nothing_but_duplicates(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "a", "b", keyed=True))
+    return core.publish("b", "b", "a", keyed=True)
+
+
+def publish_too_late(core: Core) -> Call[Any]:
+    return core.publish("b", "a", age=501)
+
+
+def claim(core: Core) -> Call[Any]:
+    core.do(core.publish("b", *"abc"))
+    return core.claim("l", "n", 2)
+
+
+def claim_with_foreign_values(core: Core) -> Call[Any]:
+    core.client.rpush(core.keys.pending, b"junk", b"more")
+    core.do(core.publish("b", *"abc"))
+    return core.claim("l", "n", 2)
+
+
+def claim_nothing(core: Core) -> Call[Any]:
+    return core.claim("l", "n")
+
+
+def claim_nothing_and_remember(core: Core) -> Call[Any]:
+    return core.claim("l", "n", remember_empty=True)
+
+
+def take_over(core: Core) -> Call[Any]:
+    return core.claim("l", "heir", takeover=lease(core))
+
+
+def ask_who_holds(core: Core) -> Call[Any]:
+    lease(core)
+    return core.claim("l", "heir", takeover=b"?")
+
+
+def claim_what_was_acked(core: Core) -> Call[Any]:
+    core.do(core.settle("l", lease(core), verdict("ack", "1-6")))
+    return core.claim("l", "n2")
+
+
+def ack_all(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core), verdict("ack", "1-6"))
+
+
+def ack_some(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core), verdict("ack", "2,4-5"))
+
+
+def settle_a_mixture(core: Core) -> Call[Any]:
+    return core.settle(
+        "l",
+        lease(core),
+        verdict("ack", "1"),
+        verdict("nack", "2"),
+        verdict("nack", "3", delay_seconds=1000),
+        verdict("release", "4"),
+        verdict("bury", "5", why=b"r\x1fE\x1ft"),
+    )
+
+
+def settle_a_mixture_to_the_end(core: Core) -> Call[Any]:
+    token = lease(core)
+    return core.settle("l", token, verdict("ack", "1-3"), verdict("release", "4"), verdict("bury", "5-6"))
+
+
+def nack_to_death(core: Core) -> Call[Any]:
+    core.terms = type(core.terms)(most_deliveries=1)
+    return core.settle("l", lease(core, "ab"), verdict("nack", "1-2"))
+
+
+def ack_one_without_record(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core, "a"), verdict("ack", "1"), recorded=False)
+
+
+def nack_one_without_record(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core, "a"), verdict("nack", "1"), recorded=False)
+
+
+def settle_with_a_wrong_token(core: Core) -> Call[Any]:
+    lease(core)
+    return core.settle("l", b"n:1-1", verdict("ack", "1-6"))
+
+
+def extend(core: Core) -> Call[Any]:
+    return core.extend("l", lease(core), 90)
+
+
+def extend_what_is_lost(core: Core) -> Call[Any]:
+    lease(core)
+    return core.extend("l", b"n:1-1")
+
+
+def reap(core: Core) -> Call[Any]:
+    core.do(core.settle("l", lease(core), verdict("ack", "2")))
+    state.expire(core.client, core.queue)
+    return core.reap("l")
+
+
+def promote(core: Core) -> Call[Any]:
+    core.do(core.settle("l", lease(core), verdict("nack", "1-4", delay_seconds=1000)))
+    state.fall_due(core.client, core.queue)
+    return core.promote()
+
+
+def depth(core: Core) -> Call[Any]:
+    lease(core)
+    return core.depth()
+
+
+def peek(core: Core) -> Call[Any]:
+    lease(core)
+    return calls.peek(core.keys, "pending", 5)
+
+
+# What maintenance answers is what it did: nothing is left to do for its repeat.
+ANSWERS_WHAT_IT_DID = (reap, promote)
+CASES: list[Prepare] = [
+    publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
+    publish_too_late, claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
+    ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
+    nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
+    extend_what_is_lost, reap, promote, depth, peek,
+]  # fmt: skip
+
+
+def effect(core: Core) -> dict[bytes, Any]:
+    """What is stored, but for what may differ: deadlines move, and attempts that repeat a duplicate are counted."""
+    stored: dict[bytes, Any] = dict(state.dumps(core.client))
+    stored[core.keys.leases] = [name for name, _ in stored.get(core.keys.leases, [])]
+    stored.get(core.keys.counters, {}).pop(b"duplicates", None)
+    return stored
+
+
+@pytest.mark.parametrize("prepare", CASES, ids=lambda prepare: prepare.__name__)
+def test_executed_twice(core: Core, prepare: Prepare) -> None:
+    call = prepare(core)
+    first = core.do(call)
+    once = effect(core)
+    second = core.do(call)
+    assert effect(core) == once
+    match first:
+        case replies.Held():
+            assert isinstance(second, replies.Held)
+            assert second.token == first.token
+        case replies.Opened():
+            assert second == replies.Opened(first.opening, first.takeovers, list(range(1, len(first.entries) + 1)), first.entries)
+        case replies.Empty():
+            assert isinstance(second, replies.Empty)
+        case _ if prepare not in ANSWERS_WHAT_IT_DID:
+            assert second == first
+
+
+def test_every_script_is_among_them(core: Core, client: redis.Redis) -> None:
+    executed = set()
+    for prepare in CASES:
+        client.flushall()
+        executed.add(prepare(core).script.name)
+    assert executed == set(scripts.NAMES)
+
+
+def test_a_repeat_counts_the_messages_once(core: Core) -> None:
+    for _ in range(3):
+        core.do(settle_a_mixture_to_the_end(core) if not core.client.exists(core.keys.counters) else core.depth())
+    totals = state.counters(core.client, "orders")
+    assert totals == {"published": 6, "claimed": 6, "acked": 3, "released": 1, "buried": 2, "in_flight": 0}
+
+
+@pytest.mark.parametrize("prepare", [reap, promote], ids=lambda prepare: prepare.__name__)
+def test_maintenance_in_steps_moves_each_message_once(core: Core, prepare: Prepare) -> None:
+    call = prepare(core)
+    step = {"reap": 1, "promote": 0}[call.script.name]
+    args = [2 if at == step else arg for at, arg in enumerate(call.args)]
+    small = Call(call.script, call.keys, args, call.decode)
+    for _ in range(6):
+        core.do(small)
+        state.check(core.client)
+    back = state.contents(core.client, core.queue).ids()["returned"]
+    assert sorted(back) == [f"b-{at}" for at in ((0, 2, 3, 4, 5) if prepare is reap else (0, 1, 2, 3))]
+
+
+def test_thousands_in_one_step(core: Core) -> None:
+    """More than Lua can unpack at once, in every script that moves messages."""
+    for batch in range(10):
+        core.do(core.publish(f"b{batch}", *(str(number) for number in range(1000))))
+    token, _ = core.opened("l", "n", 10_000)
+    core.do(core.settle("l", token, verdict("nack", "1-10000", delay_seconds=1000, named=False)))
+    state.fall_due(core.client, core.queue)
+    assert core.do(core.promote(10_000)) == 10_000
+    core.client.delete(core.keys.returned)
+    core.do(core.settle("l", token, verdict("nack", "1-10000")))
+    for batch in range(10):
+        core.do(core.publish(f"c{batch}", *(str(number) for number in range(1000))))
+    core.opened("m", "n", 10_000)
+    state.expire(core.client, core.queue)
+    assert core.do(core.reap("m", 10_000)) == replies.Reaped(finished=True, moved=10_000, buried=0)
+
+
+# ---------------------------------------------------------------------- late
+
+
+def test_a_claim_executed_late_takes_no_second_batch_while_its_end_is_remembered(core: Core) -> None:
+    core.do(core.publish("b", *"abcd"))
+    call = core.claim("l", "n", 2)
+    reply = core.do(call)
+    assert isinstance(reply, replies.Opened)
+    core.do(core.settle("l", b"n:" + reply.opening, verdict("ack", "1-2")))
+    assert core.do(call) == replies.Acked(2, 0, 0)
+    assert core.do(core.depth()).pending == 2
+
+
+def test_a_claim_executed_late_opens_under_a_token_of_its_own(core: Core) -> None:
+    core.do(core.publish("b", *"ab"))
+    call = core.claim("l", "n", 1)
+    first = core.do(call)
+    assert isinstance(first, replies.Opened)
+    old = b"n:" + first.opening
+    core.do(core.settle("l", old, verdict("ack", "1"), recorded=False))
+    ghost = core.do(call)
+    assert isinstance(ghost, replies.Opened)
+    assert ghost.opening != first.opening
+    assert core.do(core.settle("l", old, verdict("ack", "1"))).lost == [1], "nobody has worked on this message"
+
+
+def test_a_takeover_executed_late_does_not_take_from_the_next(core: Core) -> None:
+    core.do(core.publish("b", "a"))
+    first, _ = core.opened("l", "n1")
+    late = core.claim("l", "n2", takeover=first)
+    core.do(late)
+    held = core.do(core.claim("l", "n3", takeover=b"?"))
+    assert isinstance(held, replies.Held)
+    third, _ = core.opened("l", "n3", takeover=held.token)
+    again = core.do(late)
+    assert isinstance(again, replies.Held)
+    assert again.token == third
+    assert core.do(core.settle("l", third, verdict("ack", "1"))).lost == []
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_publish_executed_late_is_found_done(core: Core, keyed: bool) -> None:
+    call = core.publish("b", "a", "b", keyed=keyed)
+    first = core.do(call)
+    token, _ = core.opened("l", "n")
+    core.do(core.settle("l", token, verdict("ack", "1-2")))
+    assert core.do(call.later(499)) == first
+    assert core.do(core.depth()).pending == 0
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_a_publish_too_late_to_be_judged_is_refused(core: Core, keyed: bool) -> None:
+    call = core.publish("b", "a", "b", keyed=keyed)
+    assert core.do(call.later(501)) == replies.Published(-1, {})
+    assert core.do(core.depth()).pending == 0
+
+
+def test_a_receipt_tells_a_late_repeat_the_outcome_whatever_its_age(core: Core) -> None:
+    call = core.publish("b", "a")
+    core.do(call)
+    assert core.do(call.later(10_000)) == replies.Published(1, {})
+
+
+# ---------------------------------------------------------------------- script flush
+
+
+def test_scripts_flushed_between_any_two_calls(
+    make_queue: MakeQueue, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue(get_deduplication_key="id", max_delivery_count=2)
+    execute, sent = queue._gateway.execute, []
+
+    def flushing(call: Call[Any], **options: Any) -> Any:
+        client.script_flush()
+        sent.append(call.script.name)
+        return execute(call, **options)
+
+    monkeypatch.setattr(queue._gateway, "execute", flushing)
+    report = queue.publish_many({"id": number % 5} for number in range(7))
+    assert (report.accepted, report.duplicates) == (5, 2)
+    lease = queue.claim(5)
+    a, b, c, d, e = lease.messages
+    lease.extend()
+    lease.ack(a)
+    lease.nack(b)
+    lease.nack(c, delay_seconds=1000)
+    lease.bury(d)
+    state.expire(client, "orders")
+    state.fall_due(client, "orders")
+    assert queue.depth().ready == 3
+    for expected in (b, c, e):
+        with queue.claim(1) as one:
+            assert [message.id for message in one.messages] == [expected.id]
+    assert len(queue.peek(state="dead")) == 1
+    assert queue.depth().ready == queue.depth().in_flight == 0
+    assert set(sent) == set(scripts.NAMES)
+    assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

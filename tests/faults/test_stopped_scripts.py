@@ -1,0 +1,84 @@
+"""A script that Redis stops in the middle loses nothing: what keeps a message is written before what drops one, and a
+message before its marker. Here the script's user may not use one of its commands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate.core import scripts
+from sluicegate.core.call import Call
+from tests.conformance import state
+from tests.conformance.core import Core, verdict
+from tests.conformance.servers import RedisServer
+from tests.faults.test_repeats import Prepare, claim_with_foreign_values, lease, promote, publish_with_keys, reap, take_over
+
+READS = set(
+    "TIME LLEN HLEN GET MGET HGET HMGET HKEYS STRLEN EXISTS TYPE LRANGE LINDEX ZRANGE ZRANGEBYSCORE ZSCORE ZCARD ZCOUNT PTTL".split()
+)
+
+
+def settle(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core), verdict("nack", "1"), verdict("release", "2-3"), verdict("bury", "4"))
+
+
+def settle_whole(core: Core) -> Call[Any]:
+    return core.settle("l", lease(core), verdict("nack", "1", delay_seconds=9), verdict("release", "2-5"), verdict("bury", "6"))
+
+
+CASES: list[Prepare] = [publish_with_keys, claim_with_foreign_values, take_over, settle, settle_whole, reap, promote]
+
+
+@contextmanager
+def without(server: RedisServer, client: redis.Redis, command: str) -> Iterator[redis.Redis]:
+    client.acl_setuser("limited", enabled=True, nopass=True, keys=["*"], commands=["+@all", f"-{command}"])
+    with server.client(username="limited", password="any") as limited:
+        yield limited
+    client.acl_deluser("limited")
+
+
+def values(client: redis.Redis) -> set[bytes]:
+    """What identifies everything that is stored: ids of messages, and foreign values as they are."""
+    found = state.contents(client, "orders")
+    every = [value for place in vars(found).values() for value in place]
+    return {re.sub(rb"^1[0-9a-f]{28}([^\x1f]+)\x1f.*$", rb"\1", value, flags=re.DOTALL) for value in every}
+
+
+@pytest.mark.parametrize("prepare", CASES, ids=lambda prepare: prepare.__name__)
+def test_a_script_that_is_stopped_loses_nothing(server: RedisServer, bare_client: redis.Redis, prepare: Prepare) -> None:
+    stopped = []
+    for command in writes_of(prepare, bare_client):
+        bare_client.flushall()
+        core = Core(bare_client)
+        call = prepare(core)
+        before = values(bare_client)
+        with without(server, bare_client, command) as limited:
+            try:
+                Core(limited).do(call)
+            except redis.exceptions.ResponseError as error:
+                assert "permission" in str(error) or "can't run this command" in str(error)
+                stopped.append(command)
+        assert before <= values(bare_client), f"without {command.upper()} a message is gone"
+        markers = bare_client.mget([key for key in call.keys if b":dedup:" in key] or ["none"])
+        assert {owner for owner in markers if owner} <= values(bare_client), f"without {command.upper()} a key is orphaned"
+    assert len(stopped) >= 2
+
+
+def writes_of(prepare: Prepare, client: redis.Redis) -> list[str]:
+    client.flushall()
+    text = prepare(Core(client)).script.text.decode()
+    return sorted({name.lower() for name in re.findall(r"redis\.call\('(\w+)'", text) if name not in READS})
+
+
+def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redis) -> None:
+    stopped = set()
+    for prepare in CASES:
+        bare_client.flushall()
+        stopped.add(prepare(Core(bare_client)).script.name)
+    assert stopped == set(scripts.NAMES) - {"depth", "peek", "extend"}

@@ -1,0 +1,141 @@
+"""Something else under one of our keys: the call is refused whole, and the error names the key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate.core import calls, scripts
+from sluicegate.core.call import Call
+from sluicegate.errors import WrongKeyTypeError
+from sluicegate.faults import EXPECTED_TYPES
+from tests.conformance import state
+from tests.conformance.core import Core, verdict
+
+Prepare = Callable[[Core], Call[Any]]
+# Read by EXISTS alone: whatever is there means that the queue is paused.
+ANY_TYPE = {"paused"}
+
+
+def busy(core: Core) -> bytes:
+    """Messages in every state; returns the token of the lease `l` over a to f."""
+    core.do(core.publish("b", *"abcdefgh"))
+    token, _ = core.opened("l", "n", 6)
+    core.do(core.settle("l", token, verdict("nack", "1"), verdict("nack", "2", delay_seconds=1000), verdict("bury", "3")))
+    return token
+
+
+def publish_keyed(core: Core) -> Call[Any]:
+    return core.publish("c", "x", "y", keyed=True)
+
+
+def publish_with_receipt(core: Core) -> Call[Any]:
+    return core.publish("c", "x", "y")
+
+
+def claim_anew(core: Core) -> Call[Any]:
+    core.client.zremrangebyrank(core.keys.returned, 0, -1)  # so that the claim looks at what is pending
+    core.client.rpush(core.keys.pending, b"junk")
+    return core.claim("m", "n2", 3, tidy=False)
+
+
+def adopt(core: Core) -> Call[Any]:
+    return core.claim("l", "n")
+
+
+def settle(core: Core, token: bytes) -> Call[Any]:
+    return core.settle(
+        "l", token, verdict("ack", "4"), verdict("release", "5"), verdict("nack", "6", delay_seconds=5), verdict("bury", "6")
+    )
+
+
+def reap(core: Core) -> Call[Any]:
+    state.expire(core.client, core.queue, "l")
+    return core.reap("l")
+
+
+def promote(core: Core) -> Call[Any]:
+    state.fall_due(core.client, core.queue)
+    return core.promote()
+
+
+def depth(core: Core) -> Call[Any]:
+    state.expire(core.client, core.queue, "l")
+    return core.depth([core.keys.lease_name("l")])
+
+
+def peek(where: str) -> Callable[[Core, bytes], Call[Any]]:
+    return lambda core, _: calls.peek(core.keys, where, 5)
+
+
+def without_token(prepare: Prepare) -> Callable[[Core, bytes], Call[Any]]:
+    return lambda core, _: prepare(core)
+
+
+CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
+    "publish with keys": (without_token(publish_keyed), "pending counters bell markers"),
+    "publish with a receipt": (without_token(publish_with_receipt), "pending counters bell receipt"),
+    "claim": (
+        without_token(claim_anew),
+        "lease leases closed pending returned delayed counters bell dead dead_records",
+    ),
+    "adopt": (without_token(adopt), "lease leases counters bell"),
+    "settle": (settle, "lease leases closed returned delayed dead dead_records counters bell"),
+    "extend": (lambda core, token: core.extend("l", token), "lease leases"),
+    "reap": (without_token(reap), "lease leases closed returned dead dead_records counters bell"),
+    "promote": (without_token(promote), "delayed pending returned bell"),
+    "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
+    "peek pending": (peek("pending"), "source"),
+    "peek returned": (peek("returned"), "source"),
+    "peek delayed": (peek("delayed"), "source"),
+    "peek dead": (peek("dead"), "source dead_records"),
+}
+EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
+
+
+def everything(client: redis.Redis) -> dict[bytes, bytes]:
+    return {key: client.dump(key) for key in client.keys()}
+
+
+@pytest.mark.parametrize(("name", "role"), EACH, ids=lambda value: str(value).replace(" ", "-"))
+def test_a_key_of_another_type(bare_client: redis.Redis, name: str, role: str) -> None:
+    core = Core(bare_client)
+    call = CASES[name][0](core, busy(core))
+    position = call.script.header.keys.index(role)
+    for key in call.keys[position:] if role == call.script.header.keys[-1] else call.keys[position : position + 1]:
+        kept = bare_client.dump(key)
+        bare_client.delete(key)
+        expected = EXPECTED_TYPES.get(role, "list")
+        if expected == "string":
+            bare_client.rpush(key, "not ours")
+        else:
+            bare_client.set(key, "not ours")
+        before = everything(bare_client)
+        with pytest.raises(WrongKeyTypeError) as caught:
+            core.do(call)
+        assert key.decode() in str(caught.value)
+        assert everything(bare_client) == before, "nothing was changed"
+        bare_client.delete(key)
+        if kept is not None:
+            bare_client.restore(key, 0, kept)
+
+
+def test_every_key_of_every_script_is_among_them() -> None:
+    tried: dict[str, set[str]] = {}
+    for name, (_, roles) in CASES.items():
+        script = {"adopt": "claim"}.get(name, name.split()[0])
+        tried.setdefault(script, set()).update(roles.split())
+    assert {name: set(script.header.keys) - ANY_TYPE for name, script in scripts.load_all().items()} == tried
+
+
+def test_the_error_says_what_was_found(bare_client: redis.Redis) -> None:
+    core = Core(bare_client, "a:b")
+    bare_client.set(core.keys.pending, "not ours")
+    with pytest.raises(WrongKeyTypeError) as caught:
+        core.do(core.publish("b", "x"))
+    text = str(caught.value)
+    assert "sluicegate:{a%3Ab}:pending holds a string where the queue keeps a list" in text
+    assert "not ours" not in text

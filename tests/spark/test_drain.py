@@ -1,0 +1,280 @@
+"""The drain as its user sees it, on real Spark and a real Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+import redis
+from pyarrow import feather
+
+from sluicegate import RedisMessageQueue
+from sluicegate.errors import ConfigurationError, DrainFailedError
+from sluicegate.spark import DrainContext, DrainSummary, drain
+from tests.conformance import state
+from tests.conformance.servers import RedisServer
+from tests.conftest import MakeQueue
+from tests.embedded.helpers import wait_until
+from tests.spark.helpers import Numbers, Output, failing_on, what_was_done
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+
+
+def check_all_acked_once(queue: RedisMessageQueue, client: redis.Redis, count: int) -> None:
+    counters = state.counters(client, queue.name)
+    assert (counters["published"], counters["acked"]) == (count, count)
+    depth = queue.depth()
+    assert (depth.ready, depth.delayed, depth.in_flight, depth.leases, depth.dead) == (0, 0, 0, 0, 0)
+
+
+def test_a_drain_of_messages_acks_per_partition_and_leaves_no_lease(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(2000)
+
+    summary = drain(spark, queue, output.writer(), partitions=3, batch_size=100)
+
+    assert isinstance(summary, DrainSummary)
+    assert (summary.queue, summary.claimed, summary.acked, summary.returned, summary.buried) == (
+        "orders",
+        2000,
+        2000,
+        0,
+        0,
+    )
+    assert [(part.partition, part.ended) for part in summary.partitions] == [(0, "empty"), (1, "empty"), (2, "empty")]
+    assert sum(part.chunks for part in summary.partitions) == len(output.lease_keys()) == 20
+    assert output.numbers() == expected
+    for part in summary.partitions:
+        done = [n for call in output.calls() if call["partition"] == part.partition for n in call["numbers"]]
+        assert (len(done), part.claimed) == (part.acked, part.acked)
+    assert json.loads(json.dumps(summary.to_dict()))["acked"] == 2000
+    check_all_acked_once(queue, client, 2000)
+
+
+def test_a_handler_annotated_with_a_table_gets_tables(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path, client: redis.Redis
+) -> None:
+    expected = numbers(500)
+
+    def process(batch: pa.Table, ctx: DrainContext) -> None:
+        feather.write_feather(batch, tmp_path / f"{ctx.lease_key}.feather")
+
+    summary = drain(spark, queue, process, partitions=2, batch_size=100)
+
+    written = pa.concat_tables(feather.read_table(file) for file in tmp_path.glob("*.feather"))
+    assert sorted(json.loads(payload)["n"] for payload in written.column("payload").to_pylist()) == expected
+    assert (summary.acked, sum(part.chunks for part in summary.partitions)) == (500, 5)
+    check_all_acked_once(queue, client, 500)
+
+
+def test_without_a_number_there_are_as_many_partitions_as_spark_makes(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    numbers(10)
+
+    summary = drain(spark, queue, lambda batch: None)
+
+    assert [part.partition for part in summary.partitions] == [0, 1]  # of local[2]
+    assert summary.acked == 10
+    assert len(summary.run_id) == 32
+
+
+def test_a_handler_that_fails_in_one_partition_gives_its_messages_back_and_the_others_stay_acked(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    expected = numbers(3000)
+    has_failed = output.folder / "has_failed"
+
+    def fail_in_partition_one(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.partition == 1:
+            has_failed.touch()
+            raise ConnectionError("the database is away")
+        deadline = time.monotonic() + 60  # both partitions must get a chunk
+        while not has_failed.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    with pytest.raises(DrainFailedError, match="1 of 2 partitions") as failed:
+        drain(spark, queue, output.writer(fail_in_partition_one), partitions=2, batch_size=500, run_id="r")
+
+    summary = failed.value.summary
+    assert isinstance(summary, DrainSummary)
+    assert [(part.acked, part.returned, part.ended) for part in summary.partitions] == [
+        (2500, 0, "empty"),
+        (0, 500, "failing"),
+    ]
+    assert {(failure.partition, failure.chunk, failure.error_type) for failure in summary.failures} == {
+        (1, 0, "ConnectionError")
+    }
+    assert "away" not in str(failed.value)
+    depth = queue.depth()
+    assert (depth.delayed, depth.pending, depth.in_flight, depth.leases) == (500, 0, 0, 0)
+    assert len(output.numbers()) == 2500
+    back = [message.json()["n"] for message in queue.peek(500, state="delayed")]
+    assert sorted(output.numbers() + back) == expected
+
+
+def test_one_poisoned_message_among_a_thousand_is_found_and_all_others_are_acked(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    everything = numbers(1000)
+
+    with pytest.raises(DrainFailedError) as failed:
+        drain(spark, queue, output.writer(failing_on(417)), partitions=2)
+
+    summary = failed.value.summary
+    assert isinstance(summary, DrainSummary)
+    assert (summary.acked, summary.returned) == (999, 1)
+    (culprit,) = queue.peek(state="delayed")
+    assert culprit.json() == {"n": 417}
+    assert [failure.message_ids for failure in summary.failures] == [(culprit.id,)]
+    assert output.numbers() == [n for n in everything if n != 417]
+
+
+def test_a_rerun_under_the_same_id_works_on_nothing_and_tells_the_same(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(500)
+    first = drain(spark, queue, output.writer(), partitions=2, batch_size=100, run_id="dag/task/2013-01-01")
+    calls = output.calls()
+
+    second = drain(spark, queue, output.writer(), partitions=2, batch_size=100, run_id="dag/task/2013-01-01")
+
+    assert output.calls() == calls
+    assert [what_was_done(part) for part in second.partitions] == [what_was_done(part) for part in first.partitions]
+    assert (second.claimed, second.acked) == (500, 500)
+    assert sum(part.replayed for part in second.partitions) == 5
+
+
+def test_leases_of_a_dead_drain_run_out_and_the_next_drain_gets_them_in_order(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(600)
+    for chunk in range(4):
+        queue.claim(100, lease_id=f"dead/0/{chunk}", lease_seconds=0.05)
+    wait_until(lambda: queue.depth().expired == 400, "the leases of the dead drain run out")
+    assert queue.depth().ready == 600
+
+    summary = drain(spark, queue, output.writer(), partitions=1, batch_size=100)
+
+    assert [n for call in output.calls() for n in call["numbers"]] == expected
+    assert summary.acked == 600
+    check_all_acked_once(queue, client, 600)
+
+
+# ------------------------------------------------------------------ faults that Spark's retries repair
+
+
+def test_a_killed_worker_loses_nothing_and_its_retry_acks_nothing_twice(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(2000)
+    killed = output.folder / "killed"
+
+    def kill_once(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.chunk == 2 and not killed.exists():
+            (output.folder / f"{ctx.lease_key}.json").write_text(json.dumps([*batch, "a torn file of a dead worker"]))
+            killed.write_text(ctx.lease_key)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    summary = drain(spark, queue, output.writer(kill_once), partitions=2, batch_size=100, lease_seconds=600)
+
+    assert output.numbers() == expected
+    check_all_acked_once(queue, client, 2000)
+    assert state.counters(client, "orders")["taken_over"] == 1
+    attempts = [call for call in output.calls() if call["key"] == killed.read_text()]
+    assert [call["attempt"] for call in attempts] == [0, 1]
+    assert attempts[0]["numbers"] == attempts[1]["numbers"]
+    assert (summary.claimed, summary.acked, sum(part.taken_over for part in summary.partitions)) == (2000, 2000, 1)
+    assert sum(part.replayed for part in summary.partitions) == 2
+
+
+def test_a_lease_that_was_lost_fails_the_task_and_spark_tries_again(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(300)
+    spec = queue.spec().to_json()
+
+    def lose_it_once(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0:
+            from sluicegate import QueueSpec
+
+            here = RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
+            for name in here._gateway.client.zrange(here.key.leases, 0, -1):
+                here._gateway.client.zadd(here.key.leases, {name: 1})
+            here.claim(1, lease_id="another").release()
+            here.close()
+
+    summary = drain(spark, queue, output.writer(lose_it_once), partitions=1, batch_size=400)
+
+    assert summary.acked == 300
+    check_all_acked_once(queue, client, 300)
+    calls = output.calls()
+    assert sorted(n for call in calls if call["attempt"] == 1 for n in call["numbers"]) == expected
+    assert len({call["key"] for call in calls}) == len(calls)  # opened anew: no output is overwritten
+
+
+# ------------------------------------------------------------------ refused before any job
+
+
+def test_speculation_is_refused_with_a_reason(spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(1)
+    session = spark.newSession()
+    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    session.conf.set("spark.speculation", "TRUE")
+
+    with pytest.raises(ConfigurationError, match="speculative copy of a task"):
+        drain(session, queue, lambda batch: None)
+    assert queue.depth().pending == 1
+
+
+class NoSpark:
+    """Fails the test when anything of a session is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"spark.{name} was used")
+
+
+def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(
+    client: redis.Redis, make_queue: MakeQueue
+) -> None:
+    with pytest.raises(ConfigurationError, match="made from a client"):
+        drain(NoSpark(), make_queue(client=client), lambda batch: None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="password_env") as refused:
+        drain(NoSpark(), make_queue(url="redis://:hunter2@localhost:1/0"), lambda batch: None)  # type: ignore[arg-type]
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"partitions": 0}, "partitions must be an int from 1"),
+        ({"partitions": True}, "partitions"),
+        ({"batch_size": 10_001}, "batch_size must be an int from 1 to 10000"),
+        ({"batch_size": 1.5}, "batch_size"),
+        ({"lease_seconds": 0}, "lease_seconds must be a number above 0"),
+        ({"lease_seconds": float("inf")}, "lease_seconds"),
+        ({"run_id": " "}, "run_id"),
+        ({"run_id": 7}, "run_id"),
+        ({"batch_format": "pandas"}, "batch_format"),
+    ],
+)
+def test_an_argument_that_cannot_work_is_refused_before_spark_is_touched(
+    server: RedisServer, make_queue: MakeQueue, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        drain(NoSpark(), make_queue(url=server.url), lambda batch: None, **options)  # type: ignore[arg-type]
+
+
+def test_something_else_than_a_queue_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="not a str"):
+        drain(NoSpark(), "orders", lambda batch: None)  # type: ignore[arg-type]
