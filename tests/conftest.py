@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,11 @@ MakeQueue = Callable[..., RedisMessageQueue]
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """Each server program in turn, shared by all tests; nothing is kept on disk."""
-    running = RedisServer(request.param).start()
-    yield running
-    running.remove()
+    running = RedisServer(request.param)
+    try:
+        yield running.start()
+    finally:
+        running.remove()
 
 
 @pytest.fixture
@@ -77,12 +81,15 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server on a TCP port for one test, which may stop it and start it again: what was confirmed is kept."""
     program: Path = request.param
     running = RedisServer(program, "--appendonly", "yes", "--appendfsync", "always", port=free_port())
-    yield running.start()
-    running.remove()
+    try:
+        yield running.start()
+    finally:
+        running.remove()
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on, below those that outgoing connections get: one to itself would be no outage."""
+    while True:
+        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(15_000, 32_000))) as probe:
+            port: int = probe.getsockname()[1]
+            return port

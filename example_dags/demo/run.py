@@ -198,8 +198,9 @@ class _Runner:
             task, step = tasks.get(name, _NOT_YET), self._board.steps[name]
             if task.state not in _STATES:
                 continue
-            # Airflow's own time is that of its decision; the first task then waits for Airflow's inner API.
-            step.started = step.started or (time.time() if task.state == "running" else task.started)
+            # Airflow's time is that of its decision, after which the first task still waits for Airflow's inner API.
+            waited = name == TASKS[0] and task.state == "running"
+            step.started = step.started or (time.time() if waited else task.started)
             # Shown as done once the counts beside it are of a later time.
             if task.ended is None or self._board.sample.at > task.ended or task.state != "success":
                 step.ended = task.ended

@@ -46,7 +46,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
     if isinstance(error, _FINAL):
         return False
-    text = str(error)  # Redis 6.2 wraps the refusal of a command inside a script: "Error running script ... -READONLY ..."
+    text = str(error)  # Redis 6.2 wraps the refusal of a command in a script: "Error running script … -READONLY …"
     return isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES) or "-READONLY" in text
 
 

@@ -66,6 +66,15 @@ class Deployment:
             for target in targets:
                 target.unlink()
 
+    def rendered(self, run: DagRun, task_id: str) -> dict[str, Any]:
+        """The rendered fields of a task, as the database keeps them."""
+        from airflow.models.renderedtifields import RenderedTaskInstanceFields
+
+        (instance,) = [instance for instance in run.get_task_instances() if instance.task_id == task_id]
+        fields = RenderedTaskInstanceFields.get_templated_fields(instance)
+        assert fields is not None
+        return fields
+
     def stored(self) -> bytes:
         """Everything Airflow has written: its database and its logs."""
         files = [*self.home.glob("airflow.db*"), *(self.home / "logs").rglob("*")]

@@ -62,6 +62,11 @@ def test_publish_gate_drain(
     expected = [f"acme:{number}" for number in range(1, 26)] + [f"made:{number}" for number in range(3)]
     assert sorted(found["drain"]) == sorted(expected)
 
+    # A field of a task is stored as it was rendered, but of messages only their number.
+    rendered = airflow_deployment.rendered(done, "publish_made")
+    assert rendered["messages"] == "list of 3"
+    assert rendered["queue_name"] == queue_name
+
     # What the file held, and the password, are in nothing that Airflow keeps or shows.
     shown = airflow_deployment.stored() + "".join(capfd.readouterr()).encode() + json.dumps(found).encode()
     assert queue_name.encode() in shown

@@ -128,6 +128,7 @@ def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
     operator = RedisQueuePublishOperator(
         task_id="publish",
         queue_name="orders-{{ params.tenant }}",
+        messages=[{"note": "{{ params.tenant }}"}],
         path="/data/{{ params.tenant }}.csv",
         deduplication_key="{tenant}:{order_id}:{{ params.tenant }}",
         headers={"tenant": "{{ params.tenant }}"},
@@ -138,11 +139,14 @@ def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
 
     assert [getattr(operator, field) for field in operator.template_fields] == [
         "orders-acme",
+        operator.messages,
         "/data/acme.csv",
         "{tenant}:{order_id}:acme",
         {"tenant": "acme"},
         "acme_redis",
     ]
+    # They are data; one that holds braces is not a template.
+    assert operator.messages.value == [{"note": "{{ params.tenant }}"}]
 
 
 @pytest.mark.parametrize("key", [["tenant", "order_id"], None])
@@ -166,6 +170,18 @@ def test_a_key_function_is_not_called_by_rendering_and_is_shown_by_its_name(queu
     assert (report["published"], report["duplicates"]) == (1, 1)
 
 
+def test_of_messages_only_their_number_is_shown() -> None:
+    for messages, shown in [
+        ([{"note": "CANARY"}] * 3, "list of 3"),
+        (key_of, "key_of"),
+        (iter(["CANARY"]), "OnlyOnce"),
+        ("{{ CANARY }}", "str of 12"),
+    ]:
+        operator = RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=messages)
+        operator.render_template_fields({})
+        assert repr(operator.messages) == shown
+
+
 def key_of(order: dict[str, str]) -> str:
     return order["id"]
 
@@ -177,4 +193,12 @@ def test_docstrings_state_what_is_delivered() -> None:
 
 def test_dags_are_read_with_redis_down_and_no_connection(airflow_deployment: Deployment) -> None:
     with airflow_deployment.dags([Path(__file__).parent / "dags" / "gate.py"]) as dags:
-        assert dags["gate"].task_ids == ["make", "publish_file", "publish_made", "publish_each", "gate", "drain"]
+        upstream = {task.task_id: task.upstream_task_ids for task in dags["gate"].tasks}
+    assert upstream == {
+        "make": set(),
+        "publish_file": set(),
+        "publish_made": {"make"},
+        "publish_each": {"make"},
+        "gate": {"publish_file", "publish_made", "publish_each"},
+        "drain": {"gate"},
+    }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import redis
 
-from sluicegate import RedisMessageQueue
+from sluicegate import Lease, RedisMessageQueue
 from tests.benchmarks.measure import counters, evalsha
 from tests.benchmarks.messages import BATCH, KEY_FIELD, QUEUE, orders
 
@@ -26,7 +26,7 @@ def run(client: redis.Redis, *, count: int) -> dict[str, dict[str, float]]:
         "publish": _cost(client, count, lambda: queue.publish_many(messages)),
         "publish, all duplicates": _cost(client, count, lambda: queue.publish_many(messages)),
     }
-    leases = []
+    leases: list[Lease] = []
     claim = lambda: leases.extend(queue.claim(BATCH) for _ in range(-(-count // BATCH)))  # noqa: E731
     figures["claim"] = _cost(client, count, claim)
     assert sum(len(lease) for lease in leases) == count

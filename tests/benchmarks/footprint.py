@@ -1,4 +1,4 @@
-"""Bytes per message in Redis: pending with its marker, in flight in batches of 1,000, and what is left after the ack."""
+"""Bytes per message in Redis: pending with its marker, in flight in batches of 1,000, and left after the ack."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tests.conformance.servers import RedisServer, programs
 __all__ = ["bars", "run"]
 
 
-def run(count: int) -> dict[str, float]:
+def run(count: int, *, still_seconds: float) -> dict[str, float]:
     """Fill a fresh server with `count` messages, lease them all, ack them all."""
     server = RedisServer(programs()[0]).start()
     try:
         with server.client() as client:
             queue = RedisMessageQueue(QUEUE, client=client, get_deduplication_key=KEY_FIELD)
             queue.depth()
-            empty = used_memory(client)
+            empty = used_memory(client, still_seconds)
             for first in range(0, count, 10 * BATCH):
                 queue.publish_many(orders(min(10 * BATCH, count - first), first))
-            pending = used_memory(client) - empty
+            pending = used_memory(client, still_seconds) - empty
             leases = [queue.claim(BATCH) for _ in range(-(-count // BATCH))]
             assert sum(len(lease) for lease in leases) == count
-            in_flight = used_memory(client) - empty
+            in_flight = used_memory(client, still_seconds) - empty
             for lease in leases:
                 lease.ack()
-            acked = used_memory(client) - empty
+            acked = used_memory(client, still_seconds) - empty
             queue.close()
     finally:
         server.remove()
@@ -46,7 +46,7 @@ def bars(sizes: dict[str, dict[str, float]]) -> list[Bar]:
     steepest = max(sizes.values(), key=lambda size: size["in flight / pending"])
     what = f"queue {QUEUE!r}, keys of {key_bytes()} bytes, payload {PAYLOAD_BYTES}"
     return [
-        Bar("memory in flight / pending", "fast", steepest["in flight / pending"], 1.3, False, "×",
+        Bar("memory in flight / pending", "fast", steepest["in flight / pending"], 1.3, False, "x",
             f"{steepest['messages']:,.0f} messages, {what}"),
         Bar("memory per pending message and marker", "fast", heaviest["pending bytes"], 450, False, "bytes",
             f"{heaviest['messages']:,.0f} messages, {what}"),

@@ -67,11 +67,11 @@ def evalsha(client: redis.Redis) -> tuple[int, float]:
     return stats["calls"], stats["usec"]
 
 
-def used_memory(client: redis.Redis) -> int:
-    """Bytes that the server uses once it has stood still for two seconds: a table that doubled has then moved."""
+def used_memory(client: redis.Redis, still_seconds: float) -> int:
+    """Bytes that the server uses once it has stood still for so long: a table that doubled moves in the meantime."""
     before, same = -1, 0
     while same < 10:
-        time.sleep(0.2)
+        time.sleep(still_seconds / 10)
         now: int = client.info("memory")["used_memory"]
         same = same + 1 if now == before else 0
         before = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import redis
@@ -24,7 +25,6 @@ Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes], Any]
 _RAW: dict[str, Any] = {NEVER_DECODE: True}
 _TERMS = Terms(most_deliveries=10)
-_SINGLES = 1000
 _HOUR_MS = 3_600_000
 
 
@@ -51,12 +51,28 @@ class Rates:
         rounds = len(self.samples["publish_many"])
         how = f"median of {rounds} rounds of {self.count:,}, {where}"
         return [
-            Bar("publish_many / bare SET NX PX + LPUSH", mode, self.ratio("publish_many", "bare pipeline"), 2, True, "×", how),
-            Bar("claim + JSON + ack / bare EVALSHA", mode, self.ratio("claim+json+ack", "bare evalsha"), 0.6, True, "×", how),
+            Bar(
+                "publish_many / bare SET NX PX + LPUSH",
+                mode,
+                self.ratio("publish_many", "bare pipeline"),
+                2,
+                True,
+                "x",
+                how,
+            ),
+            Bar(
+                "claim + JSON + ack / bare EVALSHA",
+                mode,
+                self.ratio("claim+json+ack", "bare evalsha"),
+                0.6,
+                True,
+                "x",
+                how,
+            ),
         ]
 
     def _messages(self, name: str) -> int:
-        return min(self.count, _SINGLES) if name.startswith("single") else self.count
+        return _singles_of(self.count) if name.startswith("single") else self.count
 
     @staticmethod
     def _figures(samples: list[Sample], count: int) -> dict[str, float]:
@@ -73,10 +89,10 @@ def run(client: redis.Redis, *, rounds: int, count: int, encode: Encode, decode:
     queue = RedisMessageQueue(QUEUE, client=client, get_deduplication_key=KEY_FIELD)
     bare = _Bare(client, count, encode, decode)
     for number in range(rounds + 1):
-        sides = [lambda: _ours(rates, client, queue, messages), lambda: _bare(rates, client, queue, bare, messages)]
-        for side in sides if number % 2 else reversed(sides):
+        sides = [partial(_ours, rates, client, queue, messages), partial(_bare, rates, client, queue, bare, messages)]
+        for side in sides if number % 2 else sides[::-1]:
             side()
-        _singles(rates, client, queue, messages[:_SINGLES])
+        _singles(rates, client, queue, messages[: _singles_of(count)])
         if number == 0:  # the first round loads scripts and fills caches
             rates.samples.clear()
     queue.close()
@@ -120,6 +136,11 @@ def _singles(rates: Rates, client: redis.Redis, queue: RedisMessageQueue, messag
         drained = _drain(queue, limit=1)
     assert drained == len(messages)
     rates.add("single claim+json+ack", sample)
+
+
+def _singles_of(count: int) -> int:
+    """How many of the messages travel one by one."""
+    return max(1, count // 20)
 
 
 def _drain(queue: RedisMessageQueue, limit: int = BATCH) -> int:
@@ -176,6 +197,4 @@ class _Bare:
         return drained
 
     def _evalsha(self, call: Call[Any]) -> Any:
-        return self._client.execute_command(
-            "EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args, **_RAW
-        )
+        return self._client.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args, **_RAW)

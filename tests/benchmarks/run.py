@@ -1,6 +1,7 @@
 """Measure what the project promises about speed and size, and write build/bench/report.json.
 
-A benchmark, not a test: it exits 0 whatever it finds, unless it could not measure; `--strict` exits 1 when a bar is missed.
+A benchmark, not a test: it exits 0 whatever it finds, unless it could not measure; with `--strict` 1 when a bar is
+missed.
 
 Usage: python -m tests.benchmarks.run [--quick] [--rounds N] [--count N] [--only PART ...] [--strict] [--output FILE]
 """
@@ -64,7 +65,7 @@ def _rates(mode: str) -> Callable[[argparse.Namespace, Report], None]:
 
 
 def _memory(options: argparse.Namespace, report: Report) -> None:
-    sizes = {f"{count:,} messages": footprint.run(count) for count in options.memory}
+    sizes = {f"{count:,} messages": footprint.run(count, still_seconds=options.still) for count in options.memory}
     report["figures"]["Memory"] = sizes
     report["bars"] += [bar.to_dict() for bar in footprint.bars(sizes)]
 
@@ -75,11 +76,18 @@ def _steadiness(options: argparse.Namespace, report: Report) -> None:
     report["bars"] += [bar.to_dict() for bar in steadiness.bars(figures)]
 
 
+def _spark(options: argparse.Namespace, report: Report) -> None:
+    found = _in_process("tests.benchmarks.spark_drain", options.spark_rounds, options.flights)
+    report["bars"] += found["bars"]
+    report["figures"]["Draining the flights, every payload decoded"] = found["figures"]
+
+
 _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
     "fast": _rates("fast"),
     "plain": _rates("plain"),
     "memory": _memory,
     "steadiness": _steadiness,
+    "spark": _spark,
 }
 
 
@@ -87,7 +95,8 @@ def _in_process(module: str, *arguments: object) -> Any:
     """What a module writes into its last argument, run by a fresh interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "result.json")
-        subprocess.run([sys.executable, "-m", module, *map(str, arguments), output], cwd=ROOT, check=True)
+        command = [sys.executable, "-m", module, *map(str, arguments), str(output)]
+        subprocess.run(command, cwd=ROOT, check=True)
         return json.loads(output.read_text())
 
 
@@ -97,13 +106,17 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=20_000, help="messages per round")
     parser.add_argument("--memory", type=int, nargs="+", default=[100_000, 140_000], help="messages in memory")
     parser.add_argument("--sizes", type=int, nargs=2, default=[1_000, 1_000_000], help="small and large queue")
+    parser.add_argument("--flights", type=int, default=0, help="flights to drain with Spark, 0 for all")
+    parser.add_argument("--spark-rounds", type=int, default=5, help="interleaved rounds of the Spark drain")
+    parser.add_argument("--still", type=float, default=2, help="seconds that memory must stand still to be read")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "report.json")
     options = parser.parse_args(arguments)
     if options.quick:
-        options.rounds, options.count, options.memory, options.sizes = 1, 2_000, [5_000], [1_000, 10_000]
+        options.rounds, options.count, options.memory, options.sizes = 1, 1_000, [2_000], [1_000, 2_000]
+        options.flights, options.spark_rounds, options.still = 20_000, 1, 0.1
     return options
 
 

@@ -63,7 +63,7 @@ def bars(figures: Figures) -> list[Bar]:
         how = f"{small['Redis µs/call']:.0f} and {large['Redis µs/call']:.0f} µs in Redis at {sizes} messages"
         found += [
             Bar(f"{name}: Redis time, large / small", "fast", large["Redis µs/call"] / small["Redis µs/call"], _SAME,
-                False, "×", how),
+                False, "x", how),
             Bar(f"{name}: round trips", "fast", large["round trips"], 1, False, "calls", "counted by MONITOR"),
             Bar(f"{name}: sent", "fast", large["bytes to Redis"], _MOST_BYTES, False, "bytes", f"queue {QUEUE!r}"),
         ]  # fmt: skip

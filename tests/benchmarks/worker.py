@@ -28,7 +28,7 @@ def main(mode: Literal["fast", "plain"], rounds: int, count: int) -> dict[str, A
     from tests.benchmarks import anatomy, rates
     from tests.conformance.servers import RedisServer, programs
 
-    assert redis.utils.HIREDIS_AVAILABLE == (mode == "fast"), "the `fast` extra is what this mode says"
+    assert redis.utils.HIREDIS_AVAILABLE is (mode == "fast"), "the `fast` extra is what this mode says"
     encode, decode = _json(mode)
     result: dict[str, Any] = {"bars": [], "rates": {}, "versions": _versions(mode)}
     for place, port in (("unix socket", 0), ("loopback TCP", _free_port())):

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate import Lease, RedisMessageQueue, lease as lease_module
+from sluicegate import Lease, RedisMessageQueue
+from sluicegate import lease as lease_module
 from sluicegate.heartbeat import HeartbeatScheduler, scheduler
 from tests.conformance import state
 

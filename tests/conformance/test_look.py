@@ -13,8 +13,8 @@ from tests.conformance import state
 
 MakeQueue = Callable[..., RedisMessageQueue]
 EMPTY = {
-    "ready": 0, "pending": 0, "returned": 0, "delayed": 0, "due": 0, "in_flight": 0, "leases": 0, "expired": 0, "dead": 0,
-    "oldest_ready_age_seconds": None, "paused": False, "published_total": 0, "claimed_total": 0,
+    "ready": 0, "pending": 0, "returned": 0, "delayed": 0, "due": 0, "in_flight": 0, "leases": 0, "expired": 0,
+    "dead": 0, "oldest_ready_age_seconds": None, "paused": False, "published_total": 0, "claimed_total": 0,
 }  # fmt: skip
 
 

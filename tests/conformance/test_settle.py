@@ -342,7 +342,8 @@ def test_what_was_acked_before_the_loss_is_settled(letters: Callable[..., Lease]
     ("done", "asked", "lost"),
     [
         ("ack", "ack", ()), ("nack", "nack", ()), ("release", "release", ()), ("bury", "bury", ()),
-        ("nack", "ack", (1,)), ("release", "ack", (1,)), ("bury", "ack", (1,)), ("ack", "bury", (1,)), ("nack", "bury", (1,)),
+        ("nack", "ack", (1,)), ("release", "ack", (1,)), ("bury", "ack", (1,)), ("ack", "bury", (1,)),
+        ("nack", "bury", (1,)),
         ("ack", "nack", (1,)), ("ack", "release", (1,)), ("nack", "release", ()), ("bury", "nack", ()),
     ],
 )  # fmt: skip
@@ -427,6 +428,14 @@ def test_an_ack_that_leaves_no_record_writes_one_over_that_of_an_earlier_opening
     call = core.settle("l", token, verdict("ack", "1"), recorded=False)
     assert core.do(call).lost == []
     assert core.do(call).lost == []
+
+
+def test_an_ack_whose_repeat_may_come_late_leaves_a_record(core: Core) -> None:
+    core.do(core.publish("b", "a"))
+    token, _ = core.opened("l", "n", 1)
+    call = core.settle("l", token, verdict("ack", "1"), recorded=False, held_seconds=1801)
+    assert core.do(call).lost == []
+    assert core.do(call.later(3600)).lost == []
 
 
 def test_time_between_asking_and_settling_counts(core: Core) -> None:

@@ -10,7 +10,8 @@ import pytest
 from sluicegate import RedisMessageQueue
 from tests.dagster.helpers import SensorDaemon, closed_port, daemon, wait_until
 
-pytestmark = [pytest.mark.dagster, pytest.mark.slow]
+# An idle machine needs 16 s, of which most starts interpreters; a busy one needs several times that.
+pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def iterate(gates: SensorDaemon) -> None:

@@ -173,7 +173,7 @@ def test_a_long_batch_keeps_its_lease(
         wait_until(beaten, "three heartbeats")
 
     fill(queue, 3)
-    result = run(drain_asset(process, lease_seconds=1), resource)
+    result = run(drain_asset(process, lease_seconds=2), resource)
     assert metadata_of(result)["sluicegate/acked"] == 3
 
 

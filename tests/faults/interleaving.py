@@ -119,9 +119,9 @@ class World:
 
     # ------------------------------------------------------------------ the network
 
-    def send(self, call: Call[Any], born: float | None = None) -> Any:
+    def send(self, call: Call[Any]) -> Any:
         """As a gateway sends it: retried while replies get lost, given up after four attempts."""
-        born = self.now if born is None else born
+        born = self.now
         for _ in range(4):
             attempt, luck = call.later(self.now - born), self.rnd.random()
             if luck < 0.60:
@@ -138,13 +138,13 @@ class World:
         try:
             call = next(operation)
             while True:
-                born = self.now
-                yield
                 try:
-                    reply = self.send(call, born)
+                    reply = self.send(call)
                 except RetryBudgetExhaustedError as error:
+                    yield
                     call = operation.throw(error)
                 else:
+                    yield
                     call = operation.send(reply)
         except StopIteration as stop:
             return stop.value
@@ -242,7 +242,9 @@ class Play:
         if self.rnd.random() < 0.15:
             return  # a crash: this holder never settles
         for part in self._parts(list(messages)):
-            settled = yield from self._settle(lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at)
+            settled = yield from self._settle(
+                lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at
+            )
             if settled is None:
                 return
             asked_at = settled

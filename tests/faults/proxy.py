@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Forwards connections to a server; `lose(n)` cuts the next n connections that carry a script, after its execution."""
+    """Forwards connections to a server; `lose(n)` cuts the next n connections that carry a script, once it ran."""
 
     def __init__(self, target_port: int) -> None:
         self._target = ("127.0.0.1", target_port)

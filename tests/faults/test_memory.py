@@ -37,7 +37,9 @@ def test_a_publish_is_refused_whole(full: RedisMessageQueue, client: redis.Redis
     assert state.dumps(client) == before
 
 
-def test_a_publish_without_keys_is_refused_whole(make_queue: MakeQueue, full: RedisMessageQueue, client: redis.Redis) -> None:
+def test_a_publish_without_keys_is_refused_whole(
+    make_queue: MakeQueue, full: RedisMessageQueue, client: redis.Redis
+) -> None:
     before = state.dumps(client)
     with pytest.raises(RedisMemoryError):
         make_queue("other").publish_many(["x"] * 3)

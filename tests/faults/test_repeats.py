@@ -190,7 +190,9 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
             assert isinstance(second, replies.Held)
             assert second.token == first.token
         case replies.Opened():
-            assert second == replies.Opened(first.opening, first.takeovers, list(range(1, len(first.entries) + 1)), first.entries)
+            assert second == replies.Opened(
+                first.opening, first.takeovers, list(range(1, len(first.entries) + 1)), first.entries
+            )
         case replies.Empty():
             assert isinstance(second, replies.Empty)
         case _ if prepare not in ANSWERS_WHAT_IT_DID:

@@ -24,7 +24,9 @@ def busy(core: Core) -> bytes:
     """Messages in every state; returns the token of the lease `l` over a to f."""
     core.do(core.publish("b", *"abcdefgh"))
     token, _ = core.opened("l", "n", 6)
-    core.do(core.settle("l", token, verdict("nack", "1"), verdict("nack", "2", delay_seconds=1000), verdict("bury", "3")))
+    core.do(
+        core.settle("l", token, verdict("nack", "1"), verdict("nack", "2", delay_seconds=1000), verdict("bury", "3"))
+    )
     return token
 
 
@@ -48,7 +50,12 @@ def adopt(core: Core) -> Call[Any]:
 
 def settle(core: Core, token: bytes) -> Call[Any]:
     return core.settle(
-        "l", token, verdict("ack", "4"), verdict("release", "5"), verdict("nack", "6", delay_seconds=5), verdict("bury", "6")
+        "l",
+        token,
+        verdict("ack", "4"),
+        verdict("release", "5"),
+        verdict("nack", "6", delay_seconds=5),
+        verdict("bury", "6"),
     )
 
 
@@ -97,7 +104,7 @@ EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.spl
 
 
 def everything(client: redis.Redis) -> dict[bytes, bytes]:
-    return {key: client.dump(key) for key in client.keys()}
+    return {key: client.dump(key) for key in client.keys("*")}
 
 
 @pytest.mark.parametrize(("name", "role"), EACH, ids=lambda value: str(value).replace(" ", "-"))

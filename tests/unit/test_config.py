@@ -81,7 +81,7 @@ def test_exactly_one_place(places: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("unfit", "error", "text"),
     [
-        (lambda: redis.asyncio.Redis(), ConfigurationError, "asyncio"),
+        (redis.asyncio.Redis, ConfigurationError, "asyncio"),
         (lambda: redis.Redis().pipeline(), ConfigurationError, "pipeline"),
         (lambda: redis.Sentinel([("127.0.0.1", 1)]), ConfigurationError, "master_for"),
         (lambda: redis.RedisCluster.__new__(redis.RedisCluster), ConfigurationError, "cluster"),

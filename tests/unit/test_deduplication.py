@@ -82,8 +82,8 @@ def test_attributes_are_never_read(source: Any) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "{a!r}", "{a:>3}", "{a[0]}", "{}", "{a.}", "{.a}", "{a b}", "{a", "a}", "no field {{}}", "", "a..b", "a b", "a[0]",
-        [], ["a", ""], ["a", 1], 7, b"a", {"a"}, ["a!r"],
+        "{a!r}", "{a:>3}", "{a[0]}", "{}", "{a.}", "{.a}", "{a b}", "{a", "a}", "no field {{}}", "", "a..b", "a b",
+        "a[0]", [], ["a", ""], ["a", 1], 7, b"a", {"a"}, ["a!r"],
     ],
 )  # fmt: skip
 def test_refused_when_the_queue_is_made(source: Any) -> None:

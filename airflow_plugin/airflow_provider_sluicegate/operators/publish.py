@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,9 +39,8 @@ class RedisQueuePublishOperator(BaseOperator):
     than your retries take). Without one a retry publishes everything again. Consumers see each message at least once.
 
     **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers`` and ``redis_conn_id`` are
-    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields nor in XCom nor
-    in the log. For values of the run use a function, which gets the context. ``messages`` takes the output of another
-    task as well.
+    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields (which show how
+    many there are) nor in XCom nor in the log. For values of the run use a function, which gets the context.
 
     .. code-block:: python
 
@@ -71,7 +70,8 @@ class RedisQueuePublishOperator(BaseOperator):
     :param redis_conn_id: the connection. (templated)
     """
 
-    template_fields: Sequence[str] = ("queue_name", "path", "deduplication_key", "headers", "redis_conn_id")
+    # `messages` so that the output of a task makes that task an upstream one, also in `partial`; see the property.
+    template_fields: Sequence[str] = ("queue_name", "messages", "path", "deduplication_key", "headers", "redis_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
     ui_color = "#dcecf7"
 
@@ -93,9 +93,9 @@ class RedisQueuePublishOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
-        self.messages = _OnlyOnce(messages) if isinstance(messages, Iterator) else messages
+        self.messages = messages
         self.path = path
-        self.deduplication_key = _Function(deduplication_key) if callable(deduplication_key) else deduplication_key
+        self.deduplication_key = _Veiled(deduplication_key) if callable(deduplication_key) else deduplication_key
         self.batch_size = batch_size
         self.headers = headers
         self.transform = transform
@@ -103,9 +103,16 @@ class RedisQueuePublishOperator(BaseOperator):
         self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
         self.redis_conn_id = redis_conn_id
-        if isinstance(messages, XComArg):
-            # Not a template field, whose rendered value Airflow would store.
-            XComArg.apply_upstream_relationship(self, messages)
+
+    @property
+    def messages(self) -> Any:
+        """What to publish, veiled from Airflow, which renders a template field, calls it and stores it."""
+        return self._messages
+
+    @messages.setter
+    def messages(self, value: Any) -> None:
+        # Airflow comes back with the output of a task when it has resolved it.
+        self._messages = value if value is None or isinstance(value, (XComArg, _Veiled)) else _Veiled(value)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -132,7 +139,7 @@ class RedisQueuePublishOperator(BaseOperator):
     @property
     def _key_source(self) -> KeySource | None:
         key = self.deduplication_key
-        return key.function if isinstance(key, _Function) else key
+        return key.value if isinstance(key, _Veiled) else key
 
     def _queue_options(self) -> dict[str, Any]:
         options = dict(self.queue_options or {})
@@ -153,10 +160,8 @@ class RedisQueuePublishOperator(BaseOperator):
         return Reader(messages, lambda number: f"message {number}", self.transform, self.batch_size)
 
     def _iterable(self, context: Context) -> Iterable[Any]:
-        messages = self.messages
-        if isinstance(messages, XComArg):
-            messages = messages.resolve(context)
-        elif callable(messages):
+        messages = self.messages.value
+        if callable(messages):
             messages = messages(**KeywordParameters.determine(messages, (), context).unpacking())
         if inspect.isawaitable(messages) or hasattr(messages, "__aiter__"):
             if inspect.iscoroutine(messages):
@@ -169,15 +174,18 @@ class RedisQueuePublishOperator(BaseOperator):
         return messages
 
 
-class _Function:
-    """A function in a template field. Airflow would call a bare one when it renders the field."""
+class _Veiled:
+    """The value of a template field that is neither rendered nor called nor stored."""
 
-    def __init__(self, function: Callable[[Any], str]) -> None:
-        self.function = function
+    def __init__(self, value: Any) -> None:
+        self.value: Any = _OnlyOnce(value) if isinstance(value, Iterator) else value
 
     def __repr__(self) -> str:
-        # Stored with the DAG, so it must be the same each time the file is read.
-        return getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        # This is what is stored and shown, so it must be the same each time the file is read.
+        if callable(self.value):
+            return getattr(self.value, "__qualname__", type(self.value).__qualname__)
+        kind = type(self.value).__name__.strip("_")
+        return f"{kind} of {len(self.value)}" if isinstance(self.value, Sized) else kind
 
 
 class _OnlyOnce:

@@ -14,7 +14,7 @@
 --   1 name           the lease's member in `leases`
 --   2 token
 --   3 keep_ms        life of the record of the end
---   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record unless there is one already; else 1
+--   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record where its repeat needs none; else 1
 --   5 held_ms        time since the holder's last confirmed answer
 --   6 most           delivery cap, 0 for none
 --   7 verb           of a group
@@ -79,7 +79,8 @@ if lease.held > 0 then
 else
   redis.call('UNLINK', lease_key)
   redis.call('ZREM', leases, name)
-  if ARGV[4] == '1' or record or verdicts.returned ~= '' or verdicts.buried ~= '' then
+  -- Without a record a repeat counts as done only while it comes early and finds no record of another end.
+  if ARGV[4] == '1' or record or tonumber(ARGV[5]) * 2 > keep or verdicts.returned ~= '' or verdicts.buried ~= '' then
     local how = (lease.acked > 0 or verdicts.buried ~= '') and 'acked' or 'returned'
     redis.call('SET', closed_key, close_record(how, token, ms, lease, verdicts.returned, verdicts.buried, ''), 'PX', keep)
   end

@@ -47,4 +47,4 @@ with DAG("gate", schedule=None, default_args={"redis_conn_id": "orders_redis"}) 
         poke_interval=0.01,
         timeout=60,
     )
-    chain(made, [publish_file, publish_made, publish_each], gate, drain())
+    chain([publish_file, publish_made, publish_each], gate, drain())

@@ -1,0 +1,98 @@
+"""Airflow is watched through its database, and ended with everything that it started."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from example_dags.demo.layout import Layout
+from example_dags.demo.workflow import Workflow, WorkflowError
+
+
+@pytest.fixture
+def database(layout: Layout) -> Path:
+    """A metadata database with an earlier run, as far as the demo looks at it."""
+    layout.airflow_home.mkdir(parents=True)
+    with closing(sqlite3.connect(layout.airflow_database)) as connection:
+        connection.execute("CREATE TABLE dag_run (id INTEGER PRIMARY KEY, dag_id TEXT, run_id TEXT)")
+        connection.execute("CREATE TABLE task_instance (dag_id, run_id, task_id, state, start_date, end_date)")
+        connection.execute("INSERT INTO dag_run VALUES (1, 'flights', 'earlier')")
+        connection.execute("INSERT INTO task_instance VALUES ('flights', 'earlier', 'gate', 'success', NULL, NULL)")
+        connection.commit()
+    return layout.airflow_database
+
+
+def workflow(layout: Layout, monkeypatch: pytest.MonkeyPatch, script: str) -> Workflow:
+    """One whose process runs a script instead of Airflow."""
+    made = Workflow(layout, dict(os.environ))
+    monkeypatch.setattr(sys, "executable", str(layout.home / "python"))
+    program = layout.home / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return made
+
+
+def test_only_the_tasks_of_this_run_are_told(layout: Layout, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = workflow(layout, monkeypatch, "exit 0")
+    watched.start()
+    assert watched.tasks() == {}
+
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("INSERT INTO dag_run VALUES (2, 'flights', 'now'), (3, 'other', 'else')")
+        row = ("flights", "now", "gate", "success", "2026-11-28 01:29:59.250000", "2026-11-28 01:30:00.750000")
+        connection.execute("INSERT INTO task_instance VALUES (?, ?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO task_instance VALUES ('flights', 'now', 'drain', NULL, NULL, NULL)")
+        connection.commit()
+    tasks = watched.tasks()
+
+    assert (tasks["gate"].state, tasks["drain"].state) == ("success", "")
+    assert tasks["gate"].started is not None
+    assert tasks["gate"].ended == tasks["gate"].started + 1.5
+    assert tasks["drain"].started is None
+
+
+def test_a_database_that_is_busy_or_missing_is_no_error(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, database: Path
+) -> None:
+    watched = workflow(layout, monkeypatch, "exit 0")
+    database.unlink()
+    watched.start()
+
+    assert watched.tasks() == {}
+
+
+def test_the_database_is_made_once_per_version_and_a_failure_is_told(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = workflow(layout, monkeypatch, "echo the reason; exit 3")
+    with pytest.raises(WorkflowError, match=r"airflow db migrate.*code 3"):
+        failing.migrate()
+    assert layout.airflow_log.read_text() == "the reason\n"
+
+    workflow(layout, monkeypatch, "echo migrated").migrate()
+    workflow(layout, monkeypatch, "echo migrated again").migrate()
+    assert layout.airflow_log.read_text() == "the reason\nmigrated\n"
+
+
+def test_stopping_ends_what_the_process_started_too(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "sleep 300 & echo $! > child; wait"
+    monkeypatch.setattr("example_dags.demo.workflow.PROJECT", layout.home)
+    running = workflow(layout, monkeypatch, script)
+    running.start()
+    child = layout.home / "child"
+    until_written = subprocess.run(["timeout", "30", "sh", "-c", f"until test -s '{child}'; do :; done"], check=True)
+    pid = int(child.read_text())
+    running.stop()
+
+    assert until_written.returncode == 0
+    assert running.poll() is not None
+    ended = subprocess.run(
+        ["timeout", "30", "sh", "-c", f"while ps -o stat= -p {pid} | grep -qv Z; do :; done"], check=False
+    )
+    assert ended.returncode == 0
