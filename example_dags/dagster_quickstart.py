@@ -1,6 +1,9 @@
 """Dagster: publish orders; once 1,000 are ready, or one has waited for five minutes, drain them into JSON lines.
 
-REDIS_URL=embedded:///var/tmp/orders dagster dev -f example_dags/dagster_quickstart.py
+REDIS_URL=embedded:///var/tmp/orders dagster asset materialize --select published -f example_dags/dagster_quickstart.py
+REDIS_URL=embedded:///var/tmp/orders dagster-daemon run -f example_dags/dagster_quickstart.py     # opens the gate
+
+With the package dagster-webserver, `dagster dev -f …` does both in a browser.
 """
 
 from pathlib import Path
@@ -31,7 +34,15 @@ orders = build_queue_drain_asset(spec="orders", process=write, max_batches=None,
 
 defs = dg.Definitions(
     assets=[published, orders],
-    sensors=[build_queue_depth_sensor(name="orders_gate", target=orders, min_ready=1000, max_age_seconds=300)],
+    sensors=[
+        build_queue_depth_sensor(
+            name="orders_gate",
+            target=orders,
+            min_ready=1000,
+            max_age_seconds=300,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+        )
+    ],
     resources={
         "queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders", deduplication_key="order_id")
     },

@@ -88,7 +88,7 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, below those that outgoing connections get: one to itself would be no outage."""
+    """A TCP port that nobody listens on, below those of outgoing connections: one to itself would be no outage."""
     while True:
         with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(15_000, 32_000))) as probe:
             port: int = probe.getsockname()[1]

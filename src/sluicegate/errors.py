@@ -25,6 +25,7 @@ __all__ = [
     "MalformedStoredMessageError",
     "PublishUnknownError",
     "QueueDrainedError",
+    "RedisAccessError",
     "RedisMemoryError",
     "RedisMessageQueueError",
     "RedisUnavailableError",
@@ -43,6 +44,10 @@ class ConfigurationError(RedisMessageQueueError, ValueError):
 
 class RedisUnavailableError(RedisMessageQueueError, RedisError):
     """Redis could not be reached; names the server, never the password."""
+
+
+class RedisAccessError(RedisMessageQueueError, RedisError):
+    """Redis was reached, but refused the credentials, or its rules forbid this user a command or key."""
 
 
 class RetryBudgetExhaustedError(RedisUnavailableError):

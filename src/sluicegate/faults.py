@@ -7,9 +7,9 @@ from __future__ import annotations
 from redis import exceptions as redis_errors
 
 from sluicegate.core.call import Call
-from sluicegate.errors import RedisMemoryError, RedisUnavailableError, WrongKeyTypeError
+from sluicegate.errors import RedisAccessError, RedisMemoryError, RedisUnavailableError, WrongKeyTypeError
 
-__all__ = ["EXPECTED_TYPES", "expected_type", "is_transient", "refusal", "unavailable", "wrong_type"]
+__all__ = ["EXPECTED_TYPES", "access_refused", "expected_type", "is_transient", "refusal", "unavailable", "wrong_type"]
 
 _TRANSIENT = (
     redis_errors.ConnectionError,
@@ -21,7 +21,7 @@ _TRANSIENT = (
     ConnectionError,
     TimeoutError,
 )
-_FINAL = (redis_errors.AuthenticationError, redis_errors.AuthorizationError)
+_FINAL = (redis_errors.AuthenticationError, redis_errors.AuthorizationError, redis_errors.NoPermissionError)
 _TRANSIENT_CODES = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
 
 EXPECTED_TYPES = {
@@ -56,6 +56,16 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
         f"Redis at {server} cannot be reached ({type(error).__name__}: {_first_line(error)}); check that it "
         f"runs and that host, "
         "port and credentials are right"
+    )
+
+
+def access_refused(server: str, error: BaseException) -> RedisAccessError | None:
+    """The error for refused credentials or rights, None when it is about something else."""
+    if not isinstance(error, _FINAL):
+        return None
+    return RedisAccessError(
+        f"Redis at {server} refused access ({type(error).__name__}: {_first_line(error)}); check the user, the password "
+        "and the rules of that user (ACL GETUSER)"
     )
 
 

@@ -125,6 +125,7 @@ class RedisGateway:
             RedisUnavailableError: the server was never reached.
             RetryBudgetExhaustedError: it was, and stayed away for the whole budget.
             RedisMemoryError, WrongKeyTypeError: Redis refused the call; nothing was changed.
+            RedisAccessError: Redis refused the credentials or the user's rights.
         """
         start = elapsed_clock()
         try:
@@ -138,6 +139,8 @@ class RedisGateway:
         except Exception as error:
             if faults.is_transient(error):
                 raise self._unreachable(error) from error
+            if denied := faults.access_refused(self.server, error):
+                raise denied from error
             if isinstance(error, redis_errors.ResponseError) and (refused := self._refused(call, error)):
                 raise refused from error
             raise

@@ -176,7 +176,8 @@ class RedisMessageQueue:
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, publishing what was not.
 
-        Harmless while the batch is young enough, which the error's text tells; after that it raises again, without `calls`.
+        Harmless while the batch is young enough, which the error's text tells; after that it raises again, without
+        `calls`.
 
         Raises:
             PublishUnknownError: it is too late, or Redis is still away.
@@ -388,8 +389,9 @@ class RedisMessageQueue:
         return queue
 
     def close(self) -> None:
-        """Stop publishing and claiming here, release what this object still holds, and close the connections that it
-        made.
+        """Stop publishing and claiming here, release what leases made here still hold, and close our own connections.
+
+        A lease object that nobody references any more is not released; it runs out.
         """
         self._drained = True
         for lease in list(self._leases):

@@ -139,8 +139,8 @@ def test_the_connection_test_says_why_it_failed(
     monkeypatch.delenv("QUEUE_PASSWORD", raising=False)
     closed, port = free_port(), password_server.port
     for fields, reason in [
-        ({"port": port, "password": "wr0ng-s3cret"}, f"Redis at localhost:{port} refused: "),
-        ({"port": port}, f"Redis at localhost:{port} refused: "),
+        ({"port": port, "password": "wr0ng-s3cret"}, f"Redis at localhost:{port} refused access "),
+        ({"port": port}, f"Redis at localhost:{port} refused access "),
         ({"port": port, "extra": {"password_env": "QUEUE_PASSWORD"}}, "environment variable QUEUE_PASSWORD"),
         ({"port": closed, "password": "wr0ng-s3cret"}, f"Redis at localhost:{closed} cannot be reached"),
         ({"extra": {"colour": "red"}}, "the key 'colour'"),

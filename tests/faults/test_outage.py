@@ -24,6 +24,7 @@ from sluicegate.core import scripts
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import (
     PublishUnknownError,
+    RedisAccessError,
     RedisUnavailableError,
     RetryBudgetExhaustedError,
 )
@@ -96,7 +97,7 @@ def test_a_wrong_password_is_no_outage(own_server: RedisServer) -> None:
     own_server.client().config_set("requirepass", SECRET)
     queue = RedisMessageQueue("orders", url=f"redis://:wrong-{SECRET}@127.0.0.1:{own_server.port}/0", **AFTER_CONTACT)
     begun = time.monotonic()
-    with pytest.raises(redis.exceptions.AuthenticationError) as caught:
+    with pytest.raises(RedisAccessError, match=rf"127\.0\.0\.1:{own_server.port} refused access") as caught:
         queue.publish("x")
     assert time.monotonic() - begun < 3
     assert SECRET not in str(caught.value)
