@@ -64,8 +64,7 @@ class Crasher:
 
     def run_once(self) -> Crash | None:
         """Look once; kill if it is time and a worker can be caught between its file and its ack."""
-        acked = self._redis.hget(self._queue_counters, "acked")
-        if int(acked or 0) < self._after:
+        if not self.is_time():
             return None
         self._redis.execute_command("CLIENT", "PAUSE", _PAUSE_MS, "WRITE")
         try:
@@ -78,6 +77,10 @@ class Crasher:
         finally:
             self._redis.execute_command("CLIENT", "UNPAUSE")
         return Crash(killed_at, victim.pid, victim)
+
+    def is_time(self) -> bool:
+        """Whether enough is acked."""
+        return int(self._redis.hget(self._keys.counters, "acked") or 0) >= self._after
 
     def start(self) -> None:
         """Go on in the background until a worker is killed."""
@@ -97,10 +100,6 @@ class Crasher:
             except (redis.RedisError, OSError) as error:
                 self.failure = error
                 return
-
-    @property
-    def _queue_counters(self) -> bytes:
-        return self._keys.counters
 
     def _catch(self) -> LeaseFile | None:
         """What a worker has written and not acked, while nobody can ack; None when no worker came so far in time."""

@@ -24,7 +24,7 @@ __all__ = ["Scene", "draw", "scene"]
 
 INK, FAINT, PAPER = "#16324f", "#8aa0b4", "#fbfcfe"
 WATER, FLIGHT, GATE, BAD = "#4aa3df", "#1c5d99", "#e8a317", "#d7263d"
-DARK_GATE = "#a86f00"
+DARK_GATE, GONE = "#a86f00", "#fbe3e6"
 PARTITIONS = ("#2a9d8f", "#457b9d", "#8e7dbe", "#c97b63")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -198,7 +198,7 @@ def _draw_killed(axes: Axes, scene: Scene, crash: Crash, begin: float) -> None:
     axes.add_patch(
         Rectangle(
             (dead.started - begin, row - 0.34), crash.at - dead.started, 0.68,
-            facecolor="#fbe3e6", edgecolor=BAD, hatch="////", linewidth=1.6, zorder=4,
+            facecolor=GONE, edgecolor=BAD, hatch="////", linewidth=1.6, zorder=4,
         )
     )  # fmt: skip
     axes.plot([at], [row], marker="X", markersize=13, color=BAD, markeredgecolor="white", zorder=6)

@@ -14,14 +14,11 @@ from rich.text import Text
 
 from example_dags.demo.board import Step
 from example_dags.demo.layout import PARTITIONS
+from example_dags.demo.logs import last_lines
 from example_dags.demo.run import Outcome, StepFailedError
 from example_dags.demo.screen import BAD, DEEP, DIM, LINE, WATER
 
 __all__ = ["print_failure", "print_outcome"]
-
-_LAST_LINES = 12
-_TAIL_BYTES = 256 * 1024
-_INFORMATION = ("[info ", "[debug ", " INFO ")
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -48,18 +45,6 @@ def print_failure(console: Console, failure: StepFailedError) -> None:
     parts.append(Text(f"\nWhat to do: {failure.advice}.", style="bold"))
     title = Text(f"Failed: {failure.step.title} (step {failure.step.name})", style=f"bold {BAD}")
     console.print(Panel(Group(*parts), title=title, title_align="left", border_style=BAD, padding=(1, 2)))
-
-
-def last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
-    """The last lines of a log that are more than information, or the last ones when there is nothing else."""
-    if not path.is_file():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        text = file.read().decode(errors="replace")
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    grave = [line for line in lines if not any(mark in line for mark in _INFORMATION)]
-    return (grave or lines)[-count:]
 
 
 def _steps(outcome: Outcome) -> Table:

@@ -17,6 +17,7 @@ from example_dags.demo.board import Board, Step, StepState
 from example_dags.demo.crash import Crash, Crasher
 from example_dags.demo.data import count_rows, find_csv
 from example_dags.demo.layout import Layout
+from example_dags.demo.logs import last_error
 from example_dags.demo.screen import View, make_view
 from example_dags.demo.system import find_java
 from example_dags.demo.truth import Truth, read_truth
@@ -225,7 +226,8 @@ class _Runner:
                 continue
             step.state, step.ended = "failed", step.ended or time.time()
             self._view.update()
-            return StepFailedError(step, f"Airflow's task {name} failed", logs=logs)
+            reason = last_error(self._layout.airflow_log)
+            return StepFailedError(step, f"Airflow's task {name} failed{f': {reason}' if reason else ''}", logs=logs)
         return StepFailedError(self._board.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
 
     def _finish(self, expected: Future[Truth], watcher: Watcher) -> Outcome:

@@ -64,8 +64,8 @@ def access_refused(server: str, error: BaseException) -> RedisAccessError | None
     if not isinstance(error, _FINAL):
         return None
     return RedisAccessError(
-        f"Redis at {server} refused access ({type(error).__name__}: {_first_line(error)}); check the user, the password "
-        "and the rules of that user (ACL GETUSER)"
+        f"Redis at {server} refused access ({type(error).__name__}: {_first_line(error)}); check the user, the "
+        "password and the rules of that user (ACL GETUSER)"
     )
 
 

@@ -335,6 +335,7 @@ def _verdict(verb: str, messages: list[Any] | None) -> Verdict:
     return Verdict("nack", messages, delay_seconds=1000) if verb == "delay" else Verdict(verb, messages)  # type: ignore[arg-type]
 
 
+@pytest.mark.timeout(120 * (1 + THOROUGH))
 def test_any_sequence_of_operations(bare_client: redis.Redis) -> None:
     run_state_machine_as_test(
         lambda: Machine(bare_client), settings=settings(max_examples=50 * (1 + THOROUGH), stateful_step_count=30)

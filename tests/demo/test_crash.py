@@ -9,18 +9,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from example_dags.demo.crash import Crash, Crasher, ancestors
+from example_dags.demo.crash import Crasher, ancestors
 from example_dags.demo.layout import PROJECT, QUEUE, Layout
 from sluicegate import LeaseState, RedisMessageQueue
 
 MESSAGES, BATCH = 1000, 10
+Found = TypeVar("Found")
 # What a Spark worker does with a partition: claim, write a file named by the lease, ack; chunk after chunk.
 WORKER = """
 import os, sys
 from pathlib import Path
+from typing import TypeVar
 from sluicegate import RedisMessageQueue
 from tests.demo.helpers import some_rows, write_lease
 url, folder, batch = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -51,7 +54,7 @@ def worker(layout: Layout, queue: RedisMessageQueue) -> Iterator[subprocess.Pope
     process.wait()
 
 
-def until(what: Callable[[], Crash | None], seconds: float = 60) -> Crash | None:
+def until(what: Callable[[], Found | None], seconds: float = 60) -> Found | None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if (found := what()) is not None:
@@ -100,7 +103,8 @@ def test_a_process_of_somebody_else_is_left_alone(
 ) -> None:
     monkeypatch.setattr("example_dags.demo.crash._PAUSE_MS", 400)
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    crasher = Crasher(layout, after=0, root_pid=stranger.pid)
+    crasher = Crasher(layout, after=BATCH, root_pid=stranger.pid)
+    assert until(lambda: crasher.is_time() or None) is True
     for _ in range(3):
         assert crasher.run_once() is None
     crasher.stop()

@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from example_dags.demo.board import Board
 from example_dags.demo.crash import Crash
-from example_dags.demo.picture import BAD, GATE, PARTITIONS, draw, scene
+from example_dags.demo.picture import BAD, GATE, GONE, PARTITIONS, draw, scene
 from example_dags.demo.truth import Truth
 from example_dags.demo.watch import LeaseFile, Sample
 
@@ -76,7 +76,10 @@ def test_a_crash_is_marked(board: Board, samples: list[Sample], truth: Truth, tm
     heir = lease(15, 1036.0, 1036.5, deliveries=2)
     draw(scene(board, samples, [*leases, heir], truth.delays, Crash(1032.6, 7, dead)), tmp_path / "gate.png")
 
-    assert pixels(drawn(tmp_path / "gate.png"), BAD) > 500
+    picture = drawn(tmp_path / "gate.png")
+
+    assert pixels(picture, BAD) > 500
+    assert pixels(picture, GONE) > 100, "the lease as its dead holder had it"
 
 
 def test_the_headline_has_the_counts(board: Board, samples: list[Sample], truth: Truth) -> None:

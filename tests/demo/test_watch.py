@@ -47,7 +47,8 @@ def test_files_are_seen_once_written_and_again_when_overwritten(layout: Layout, 
     rows = some_rows(9)
     write_lease(layout.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=77)
     write_lease(layout.flights, rows[4:9], partition=2, name="second")
-    (layout.flights / "partition=2" / ".third.parquet.99").write_bytes(b"half a file")
+    for name in (".third.parquet", ".fourth.parquet.99"):
+        (layout.flights / "partition=2" / name).write_bytes(b"half a file")
 
     watcher.run_once()
 
