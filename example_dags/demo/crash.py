@@ -23,7 +23,7 @@ from sluicegate.core.keys import QueueKeys
 
 __all__ = ["Crash", "Crasher", "ancestors"]
 
-_PAUSE_MS = 5_000
+_PAUSE_MS = 10_000
 _GONE_SECONDS = 5.0
 
 
@@ -103,7 +103,7 @@ class Crasher:
 
     def _catch(self) -> LeaseFile | None:
         """What a worker has written and not acked, while nobody can ack; None when no worker came so far in time."""
-        deadline = time.monotonic() + _PAUSE_MS / 2000
+        deadline = time.monotonic() + _PAUSE_MS / 4000
         while time.monotonic() < deadline and not self._stop.is_set():
             for lease in self._unacked_files():
                 if self._root_pid in ancestors(lease.pid):
@@ -125,7 +125,7 @@ class Crasher:
     def _await_end(self, pid: int) -> None:
         """Until the process is gone and Redis has dropped its connection, so that its ack can no longer be executed."""
         deadline = time.monotonic() + _GONE_SECONDS
-        while _is_alive(pid) and time.monotonic() < deadline:
+        while not _has_ended(pid) and time.monotonic() < deadline:
             time.sleep(0.005)
         # An answer is a round of Redis's event loop: one may still read the ack, the next finds the connection closed.
         for _ in range(5):
@@ -145,8 +145,11 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
-def _is_alive(pid: int) -> bool:
+def _has_ended(pid: int) -> bool:
+    """Whether the last thread of a process is gone, and with it the last that held its connections open."""
+    process = Path(f"/proc/{pid}")
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        threads = len(list((process / "task").iterdir()))
+        return threads == 1 and (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return True

@@ -154,7 +154,8 @@ class LeaseBase:
 
     def __iter__(self) -> Iterator[Message]:
         for position, message in enumerate(self.messages):
-            self._yielded = max(self._yielded, position)
+            if position > self._yielded:  # noqa: PLR1730  (`max` takes three times as long, for every message)
+                self._yielded = position
             yield message
 
     def __repr__(self) -> str:

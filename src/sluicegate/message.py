@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluicegate.core import json
-from sluicegate.core.entry import is_entry, read_prefix, split_entry
+from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import decode_name
 
 __all__ = ["DeadMessage", "Message"]
@@ -16,11 +16,11 @@ __all__ = ["DeadMessage", "Message"]
 class Message:
     """One delivered or peeked message.
 
-    Creating one costs nothing but the object: the entry is split on first access to a field, and the payload is
-    decoded by `json()` or `text()`.
+    Creating one costs nothing but the object: the entry is split at each access to a field (keeping the parts would
+    double the memory of a batch, and cost more time than it saves), and `json()` and `text()` decode anew.
     """
 
-    __slots__ = ("_begun", "_entry", "_fields", "slot")
+    __slots__ = ("_begun", "_entry", "slot")
 
     def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
         """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not
@@ -29,7 +29,6 @@ class Message:
         self.slot = slot
         self._entry = entry
         self._begun = begun
-        self._fields: list[bytes] | None = None
 
     @property
     def id(self) -> str:
@@ -39,7 +38,7 @@ class Message:
     @property
     def payload(self) -> bytes:
         """The payload as stored."""
-        return self._split()[3]
+        return payload_of(self._entry)
 
     def text(self) -> str:
         """The payload as text; raises `UnicodeDecodeError` when it is not UTF-8."""
@@ -47,7 +46,7 @@ class Message:
 
     def json(self) -> Any:
         """The payload decoded as JSON; raises `ValueError` when it is not JSON. Decoded anew at each call."""
-        return json.loads(self._split()[3])
+        return json.loads(payload_of(self._entry))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -81,10 +80,7 @@ class Message:
         return len(self._entry)
 
     def _split(self) -> list[bytes]:
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = split_entry(self._entry)
-        return fields
+        return split_entry(self._entry)
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, delivery_count={self.delivery_count})"

@@ -207,8 +207,7 @@ class RedisMessageQueue:
             )
         batch = self._publishing.batch(_new_id(), payloads, headers)
         published = self._gateway.run(operations.publish(self._keys, batch, clock=elapsed_clock))
-        prefix = batch.id.decode()
-        return PublishReport.of(published, [f"{prefix}-{position}" for position in range(len(payloads))])
+        return PublishReport.of(published, batch.message_ids())
 
     # ------------------------------------------------------------------ claim
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +168,7 @@ class Machine(RuleBasedStateMachine):
         self.client = client
         self.model = Model()
         self.queue = RedisMessageQueue("q", client=client, get_deduplication_key="id", max_delivery_count=MOST)
-        self.names = itertools.count()
+        self.leases: list[Lease] = []
 
     # ------------------------------------------------------------------ rules
 
@@ -184,6 +183,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=holders, limit=st.integers(1, 9))
     def claim(self, limit: int) -> Lease:
         lease = self.queue.claim(limit)
+        self.leases.append(lease)
         self.model.tidy()
         self._opened(lease, lease.id, limit, recorded=len(lease) != 1)
         return lease
@@ -282,6 +282,8 @@ class Machine(RuleBasedStateMachine):
         lease_id = data.draw(st.sampled_from(list(self.model.ends)))
         state.forget_end(self.client, "q", lease_id)
         del self.model.ends[lease_id]
+        for lease in self.leases:  # so much time has passed for all of them
+            lease._confirmed_at -= lease._request.keep_seconds
 
     # ------------------------------------------------------------------ invariants
 

@@ -55,11 +55,12 @@ def test_a_drain_on_connect_does_the_same(queue: RedisMessageQueue, numbers: Num
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONF_DIR": str(tmp_path),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_TESTING": "1",  # the server listens on a free port instead of a fixed one
         },
         cwd=tmp_path,
         text=True,
         capture_output=True,
-        timeout=200,
+        timeout=280,
         check=False,
     )
 

@@ -32,6 +32,7 @@ __all__ = [
     "encode_deduplication_key",
     "encode_headers",
     "is_entry",
+    "payload_of",
     "read_prefix",
     "split_entry",
 ]
@@ -112,3 +113,15 @@ def split_entry(entry: bytes) -> list[bytes]:
     if len(fields) != _FIELDS:
         raise MalformedStoredMessageError("a stored value is not a Sluicegate entry")
     return fields
+
+
+def payload_of(entry: bytes) -> bytes:
+    """The payload alone, for handlers that look at nothing else.
+
+    Raises:
+        MalformedStoredMessageError: the value is not an entry.
+    """
+    fields = entry.split(SEPARATOR, _FIELDS - 1)
+    if len(fields) != _FIELDS:
+        raise MalformedStoredMessageError("a stored value is not a Sluicegate entry")
+    return fields[-1]

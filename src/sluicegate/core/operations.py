@@ -28,23 +28,22 @@ def publish(keys: QueueKeys, batch: Batch, *, clock: Clock) -> Operation[replies
         PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
     """
     call, born = calls.publish(keys, batch, age_seconds=0), clock()
-    ids = [batch.message_id(position) for position in range(len(batch.parts))]
     try:
         published: replies.Published = yield call
     except RetryBudgetExhaustedError as error:
         raise PublishUnknownError(
-            f"{error}; whether the {len(ids)} messages were published is unknown, and the prepared calls in "
+            f"{error}; whether the {len(batch.parts)} messages were published is unknown, and the prepared calls in "
             f"`calls` tell: "
             f"running them within {batch.oldest_seconds:.0f} s of the publish repeats nothing",
-            ids=ids,
+            ids=batch.message_ids(),
             calls=(call,),
             born=born,
         ) from error
     if published.accepted < 0:
         raise PublishUnknownError(
-            f"a publish of {len(ids)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after which "
-            "a repeat could publish them twice; look for them by their ids before publishing again",
-            ids=ids,
+            f"a publish of {len(batch.parts)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after "
+            "which a repeat could publish them twice; look for them by their ids before publishing again",
+            ids=batch.message_ids(),
         )
     return published
 

@@ -43,9 +43,10 @@ class Batch:
     receipt_seconds: float = 0
     oldest_seconds: float = 0
 
-    def message_id(self, position: int) -> str:
-        """The id of the message at a position."""
-        return f"{self.id.decode()}-{position}"
+    def message_ids(self) -> list[str]:
+        """The ids of the messages by position."""
+        prefix = self.id.decode()
+        return [f"{prefix}-{position}" for position in range(len(self.parts))]
 
 
 @dataclass(frozen=True, slots=True)
