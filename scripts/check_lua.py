@@ -29,7 +29,7 @@ KEYS = QueueKeys("sample")
 TERMS = Terms(most_deliveries=9)
 _PLAIN_KEYS = {
     name: getattr(KEYS, name)
-    for name in ("pending", "returned", "delayed", "leases", "dead", "dead_records", "counters", "bell", "paused")
+    for name in ("pending", "returned", "delayed", "leases", "dead", "dead_records", "counters", "bell")
 }
 _LEASE_KEYS = {**_PLAIN_KEYS, "lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")}
 

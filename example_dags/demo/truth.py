@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from example_dags.demo.data import EMPTY, KEY_FIELDS, TEXT_FIELDS
 
-__all__ = ["Truth", "average_delays", "keys_of", "read_flights", "read_truth"]
+__all__ = ["Truth", "average_delays", "in_order", "keys_of", "read_flights", "read_truth"]
 
 GROUP = ["carrier", "month"]
 TOTALS = ["delay_minutes", "flights"]
@@ -22,7 +24,7 @@ class Truth:
     """What must come out.
 
     Attributes:
-        flights: every row of the file, whole numbers as Int64, empty cells as missing.
+        flights: every row of the file in the order of the keys, whole numbers as Int64, empty cells as missing.
         keys: one per flight, all different.
         delays: per carrier and month, the sum of arrival delays in minutes and the number of flights that have one.
         months: rows per month.
@@ -51,7 +53,7 @@ def read_truth(path: Path) -> Truth:
     if len(unique) != len(flights):
         raise ValueError(f"{len(flights) - len(unique)} rows of {path} share their key with another row")
     months = {int(str(month)): int(rows) for month, rows in flights["month"].value_counts().items()}
-    return Truth(flights, unique, average_delays(flights), months)
+    return Truth(in_order(flights, keys), unique, average_delays(flights), months)
 
 
 def read_flights(path: Path) -> pd.DataFrame:
@@ -66,6 +68,11 @@ def keys_of(flights: pd.DataFrame) -> list[str]:
     """The deduplication key of every row."""
     columns = [flights[name].tolist() for name in KEY_FIELDS]
     return ["-".join(map(str, parts)) for parts in zip(*columns, strict=True)]
+
+
+def in_order(flights: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The same rows in the order of their keys."""
+    return flights.take(pc.sort_indices(pa.array(keys)).to_numpy()).reset_index(drop=True)
 
 
 def average_delays(flights: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from example_dags.demo.truth import GROUP, TOTALS, Truth, keys_of
+from example_dags.demo.truth import GROUP, TOTALS, Truth, in_order, keys_of
 
 __all__ = ["Findings", "read_parquet", "verify"]
 
@@ -112,9 +112,8 @@ def _same_flights(expected: pd.DataFrame, found: pd.DataFrame, keys: list[str]) 
     """Every cell of every flight, whatever the order."""
     if len(expected) != len(found) or not set(expected.columns) <= set(found.columns):
         return False
-    left = expected.assign(key=keys_of(expected)).sort_values("key", ignore_index=True)
-    right = found[list(expected.columns)].assign(key=keys).sort_values("key", ignore_index=True)
-    return left.equals(right.astype(left.dtypes.to_dict()))
+    right = in_order(found[list(expected.columns)], keys)
+    return expected.equals(right.astype(expected.dtypes.to_dict()))
 
 
 def _same_delays(expected: pd.DataFrame, found: pd.DataFrame) -> bool:

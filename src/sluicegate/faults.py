@@ -38,7 +38,6 @@ EXPECTED_TYPES = {
     "closed": "string",
     "receipt": "string",
     "markers": "string",
-    "paused": "string",
 }
 
 

@@ -212,15 +212,19 @@ class LeaseBase:
             self._request.name, self.token, self._request.keep_seconds, self._recorded, tuple(groups)
         )
         asked_at = elapsed_clock()
-        settled = yield from operations.settle(
-            self._keys,
-            self._terms,
-            request,
-            lease_seconds=self._lease_seconds,
-            clock=elapsed_clock,
-            confirmed_at=self._confirmed_at,
-            lease_id=self.id,
-        )
+        try:
+            settled = yield from operations.settle(
+                self._keys,
+                self._terms,
+                request,
+                lease_seconds=self._lease_seconds,
+                clock=elapsed_clock,
+                confirmed_at=self._confirmed_at,
+                lease_id=self.id,
+            )
+        except LeaseLostError:
+            self._gone = True
+            raise
         sent = [slot for group in groups for slot in parse_ranges(group.slots)]
         with self._lock:
             done = self._ledger.confirm(sent, settled.lost, settled.buried)

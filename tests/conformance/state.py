@@ -12,7 +12,7 @@ from sluicegate.core.entry import is_entry, split_entry
 from sluicegate.core.keys import QueueKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
-WITHOUT_TTL = re.compile(rb"(pending|returned|delayed|leases|dead|dead:records|counters|bell|paused|lease:.+)")
+WITHOUT_TTL = re.compile(rb"(pending|returned|delayed|leases|dead|dead:records|counters|bell|lease:.+)")
 WITH_TTL = re.compile(rb"(closed:.+|dedup:.*|published:.+)")
 
 

@@ -147,7 +147,7 @@ def test_a_deadline_less_than_a_millisecond_away_is_kept(queue: RedisMessageQueu
 
 def test_who_waits_on_a_paused_queue_is_told_so(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish("a")
-    client.set(queue._keys.paused, "1")
+    client.hset(queue._keys.counters, "paused", "1")
     assert queue.claim(wait_seconds=0.1).state is LeaseState.PAUSED
 
 

@@ -287,7 +287,7 @@ def test_paused_refuses_only_new_messages(core: Core, queue: RedisMessageQueue) 
     holder = queue.claim(1, lease_id="run-1")
     done = queue.claim(1, lease_id="run-2")
     done.ack()
-    core.client.set(core.keys.paused, "1")
+    core.client.hset(core.keys.counters, "paused", "1")
     assert queue.claim(1).state is LeaseState.PAUSED
     assert queue.claim(1, lease_id="run-3", remember_empty=True).state is LeaseState.PAUSED
     assert queue.claim(1, lease_id="run-2").state is LeaseState.ACKED
@@ -296,7 +296,7 @@ def test_paused_refuses_only_new_messages(core: Core, queue: RedisMessageQueue) 
     assert queue.depth().paused
     heir.ack()
     assert holder.counts.acked == 0
-    core.client.delete(core.keys.paused)
+    core.client.hdel(core.keys.counters, "paused")
     assert texts(queue.claim(1, lease_id="run-3")) == ["c"], "`paused` is never remembered"
 
 

@@ -45,7 +45,7 @@ def test_every_state_is_counted(queue: RedisMessageQueue, client: redis.Redis) -
     assert counts(queue.depth()) == {"ready": 4, "due": 1, **after}
     state.expire(client, "orders")
     assert counts(queue.depth()) == {"ready": 6, "due": 1, "expired": 2, **after}
-    client.set(queue._keys.paused, "1")
+    client.hset(queue._keys.counters, "paused", "1")
     assert queue.depth().paused
 
 

@@ -481,6 +481,7 @@ def test_a_holder_silent_for_long_asks_before_it_settles(queue: RedisMessageQueu
     with pytest.raises(LeaseLostError) as caught:
         lease.ack()
     assert (caught.value.lost, caught.value.settled) == ((1,), ())
+    assert lease.lost
 
 
 def test_a_holder_silent_for_long_whose_lease_lives_settles(queue: RedisMessageQueue, core: Core) -> None:

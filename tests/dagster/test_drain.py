@@ -195,7 +195,7 @@ def test_a_paused_queue_materializes_nothing(
     queue: RedisMessageQueue, resource: RedisQueueResource, client: redis.Redis
 ) -> None:
     fill(queue, 3)
-    client.set(queue.key.pending.removesuffix("pending") + "paused", "1")
+    client.hset(queue.key.counters, "paused", "1")
     result = run(drain_asset(), resource)
     assert result.success
     assert result.get_asset_materialization_events() == []

@@ -100,7 +100,7 @@ def test_a_paused_queue_keeps_it_shut(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, client: redis.Redis
 ) -> None:
     fill(queue, 3)
-    client.set(queue.key.pending.removesuffix("pending") + "paused", "1")
+    client.hset(queue.key.counters, "paused", "1")
     request, reason = look(gate(), resource, instance)
     assert request is None
     assert reason.startswith("The queue is paused: 3 messages ready")

@@ -86,7 +86,7 @@ def test_the_context_names_the_lease(queue: RedisMessageQueue, numbers: Numbers)
 
 def test_a_paused_queue_ends_the_partition(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:
     numbers(3)
-    client.set(queue.key.pending.replace("pending", "paused"), "1")
+    client.hset(queue.key.counters, "paused", "1")
 
     summary = drain_here(queue, lambda batch: None)
 

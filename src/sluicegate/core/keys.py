@@ -55,7 +55,6 @@ class QueueKeys:
         "delayed",
         "failed",
         "leases",
-        "paused",
         "pending",
         "returned",
     )
@@ -82,7 +81,6 @@ class QueueKeys:
         self.failed = root + b"failed"
         self.counters = root + b"counters"
         self.bell = root + b"bell"
-        self.paused = root + b"paused"
 
     def lease(self, lease: bytes) -> bytes:
         """The hash that holds the slots of an open lease (`lease` as made by `lease_name`)."""

@@ -9,9 +9,8 @@
 --   6 delayed
 --   7 counters
 --   8 bell
---   9 paused
---  10 dead
---  11 dead_records
+--   9 dead
+--  10 dead_records
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
@@ -77,7 +76,7 @@ end
 if record and record.empty and tonumber(record.empty) > ms then
   return {'empty', -1}
 end
-if redis.call('EXISTS', KEYS[9]) == 1 then
+if redis.call('HEXISTS', counters, 'paused') == 1 then
   return {'paused'}
 end
 local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
@@ -91,8 +90,8 @@ take.from_returned(returned)
 take.from_pending(pending)
 local taken, foreign = take.taken, take.foreign
 if #foreign > 0 then
-  redis.call('ZCARD', KEYS[10])
-  redis.call('HLEN', KEYS[11])
+  redis.call('ZCARD', KEYS[9])
+  redis.call('HLEN', KEYS[10])
 end
 
 -- Writes that keep a message come before those that drop one.
@@ -108,7 +107,7 @@ if #taken > 0 then
 end
 for i = 1, #foreign do
   local number = redis.call('HINCRBY', counters, 'foreign', 1)
-  bury(KEYS[10], KEYS[11], ms, foreign[i], 'foreign-' .. number, 'foreign\31\31')
+  bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. number, 'foreign\31\31')
 end
 if take.ranks > 0 then
   redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)

@@ -7,8 +7,7 @@
 --   4 leases
 --   5 dead
 --   6 counters
---   7 paused
---   8... expired      the hashes of leases that a first answer named as expired
+--   7... expired      the hashes of leases that a first answer named as expired
 -- ARGV:
 --   1... name         the members in `leases` of those hashes
 -- Returns: {pending, returned, delayed, due, leases, dead, paused, in flight, published, claimed, age of the oldest ready message in ms
@@ -37,16 +36,16 @@ if #ARGV == 0 then
 end
 for i = 1, #ARGV do
   local deadline = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i]))
-  local lease = deadline and deadline <= ms and read_lease(KEYS[7 + i])
+  local lease = deadline and deadline <= ms and read_lease(KEYS[6 + i])
   if lease then
     expired = expired + lease.held
     oldest = math.min(oldest, lease.oldest)
   end
 end
-local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed')
+local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused')
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[3], '-inf', ms), redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]),
-  redis.call('EXISTS', KEYS[7]), tonumber(totals[1] or 0), tonumber(totals[2] or 0), tonumber(totals[3] or 0),
+  totals[4] and 1 or 0, tonumber(totals[1] or 0), tonumber(totals[2] or 0), tonumber(totals[3] or 0),
   oldest > ms and -1 or ms - oldest, expired, names,
 }
