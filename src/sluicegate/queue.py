@@ -8,18 +8,20 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, overload
 from weakref import WeakSet
 
 import redis
 
+from sluicegate.ahead import OneAhead
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.core import calls, operations, replies
 from sluicegate.core.deduplication import KeySource, compile_key_function
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import MOST_PER_CALL, Publishing, chunks
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.values import Batch, ClaimRequest
 from sluicegate.errors import (
     ConfigurationError,
     LeaseLostError,
@@ -143,22 +145,38 @@ class RedisMessageQueue:
             RedisMemoryError: Redis is full; nothing was stored.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
-        return self._publish([payload], headers).accepted == 1
+        return self._send(self._batch([payload], headers)).accepted == 1
 
     def publish_many(self, payloads: Iterable[Any], *, headers: Mapping[str, str] | None = None) -> PublishReport:
         """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
 
-        Each call takes effect whole or not at all; when one fails, those before it stay published, and a note on
-        the error counts them. Raises as `publish`.
+        Each call takes effect whole or not at all; the next is prepared while one is under way, and sent once it has
+        succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
+        `publish`.
         """
         report = PublishReport()
+        ahead = OneAhead(report.add)
         try:
-            for chunk in self.publish_chunks(payloads, headers=headers):
-                report.add(chunk)
+            self._publish_ahead(chunks(payloads, MOST_PER_CALL), headers, ahead)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
         return report
+
+    def _publish_ahead(
+        self, chunked: Iterable[list[Any]], headers: Mapping[str, str] | None, ahead: OneAhead[PublishReport]
+    ) -> None:
+        try:
+            for chunk in chunked:
+                send = partial(self._send, self._batch(chunk, headers))
+                if len(chunk) < MOST_PER_CALL:  # the last: nothing is left to prepare meanwhile
+                    ahead.here(send)
+                else:
+                    ahead.start(send)
+        except Exception:
+            ahead.finish()
+            raise
+        ahead.finish()
 
     def publish_chunks(
         self,
@@ -171,7 +189,7 @@ class RedisMessageQueue:
         if not 1 <= batch_size <= MOST_PER_CALL:
             raise ConfigurationError(f"batch_size must be from 1 to {MOST_PER_CALL}, not {batch_size!r}")
         for chunk in chunks(payloads, batch_size):
-            yield self._publish(chunk, headers)
+            yield self._send(self._batch(chunk, headers))
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, publishing what was not.
@@ -197,7 +215,7 @@ class RedisMessageQueue:
             report.add(PublishReport.of(published, list(unknown.ids)))
         return report
 
-    def _publish(self, payloads: list[Any], headers: Mapping[str, str] | None) -> PublishReport:
+    def _batch(self, payloads: list[Any], headers: Mapping[str, str] | None) -> Batch:
         if self._drained:
             raise QueueDrainedError(f"queue {self.name!r} was closed here; make a new object to publish")
         if not self._publishes:
@@ -205,7 +223,9 @@ class RedisMessageQueue:
                 f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot "
                 f"travel; use a template"
             )
-        batch = self._publishing.batch(_new_id(), payloads, headers)
+        return self._publishing.batch(_new_id(), payloads, headers)
+
+    def _send(self, batch: Batch) -> PublishReport:
         published = self._gateway.run(operations.publish(self._keys, batch, clock=elapsed_clock))
         return PublishReport.of(published, batch.message_ids())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
-from sluicegate.errors import ConfigurationError, QueueDrainedError
+from sluicegate.errors import ConfigurationError, QueueDrainedError, WrongKeyTypeError
 from tests.conformance import state
 from tests.conformance.waiting import wait_until
 
@@ -148,3 +148,31 @@ def test_a_closed_queue_publishes_no_more(make_queue: MakeQueue) -> None:
         queue.publish("y")
     assert queue.claim().state.value == "empty"
     assert make_queue().depth().returned == 1
+
+
+def test_a_failing_call_is_counted_with_what_was_under_way(queue: RedisMessageQueue) -> None:
+    def payloads() -> Iterator[object]:
+        yield from (str(number) for number in range(2000))
+        yield object()
+
+    with pytest.raises(TypeError) as caught:
+        queue.publish_many(payloads())
+    assert "2000 messages before these were handled" in caught.value.__notes__[0]
+    assert queue.depth().pending == 2000
+
+
+def test_no_call_is_sent_after_one_that_failed(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue()
+    client.set(queue.key.pending.removesuffix("pending") + "bell", "not a list")
+    taken = []
+
+    def payloads() -> Iterator[str]:
+        for number in range(10_000):
+            taken.append(number)
+            yield str(number)
+
+    with pytest.raises(WrongKeyTypeError):
+        queue.publish_many(payloads())
+    client.delete(queue.key.pending.removesuffix("pending") + "bell")
+    assert len(taken) == 2000, "one call was under way, and one prepared"
+    assert queue.depth().pending == 0

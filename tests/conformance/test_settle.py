@@ -636,3 +636,11 @@ def test_states() -> None:
 def _executed_but_unconfirmed(core: Core, lease: Lease, verb: Any, slots: str) -> None:
     """A settle that Redis executed and whose reply got lost; the holder's ledger still holds the slots open."""
     assert core.do(core.settle(lease.id, lease.token, verdict(verb, slots))).lost == []
+
+
+def test_a_message_named_twice_in_one_call_counts_once(queue: RedisMessageQueue) -> None:
+    queue.publish_many("abc")
+    lease = queue.claim(3)
+    lease.settle(Verdict("nack", lease.messages[0], error="named"), Verdict("nack"))
+    assert lease.counts.returned == 3
+    assert queue.depth().returned == 3

@@ -100,7 +100,7 @@ class Ledger:
         """Note that what was sent took effect but `lost`; returns the slots that did. A nack may have buried."""
         missing, dead = set(lost), set(buried)
         settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
-        for slot in settled:
+        for slot in dict.fromkeys(settled):
             if slot not in self._confirmed:
                 self._counts["bury" if slot in dead else self._verbs[slot]] += 1
         self._confirmed.update(sent)
