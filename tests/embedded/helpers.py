@@ -64,7 +64,12 @@ class User:
 
 def runs(pid: int) -> bool:
     """Whether a process lives, be it by one last thread; one that ended and was not yet reaped does not."""
-    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    for thread in threads:
+        status = Path(f"/proc/{pid}/task/{thread}/stat")
         try:
             if status.read_text().rpartition(")")[2].split()[0] not in "ZX":
                 return True
