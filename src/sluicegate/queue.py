@@ -8,14 +8,12 @@ import os
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, overload
 from weakref import WeakSet
 
 import redis
 
-from sluicegate.ahead import OneAhead
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.core import calls, operations, replies
 from sluicegate.core.deduplication import KeySource, compile_key_function
@@ -150,33 +148,17 @@ class RedisMessageQueue:
     def publish_many(self, payloads: Iterable[Any], *, headers: Mapping[str, str] | None = None) -> PublishReport:
         """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
 
-        Each call takes effect whole or not at all; the next is prepared while one is under way, and sent once it has
-        succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
-        `publish`.
+        Each call takes effect whole or not at all; when one fails, those before it stay published, and a note on
+        the error counts them. Raises as `publish`.
         """
         report = PublishReport()
-        ahead = OneAhead(report.add)
         try:
-            self._publish_ahead(chunks(payloads, MOST_PER_CALL), headers, ahead)
+            for chunk in self.publish_chunks(payloads, headers=headers):
+                report.add(chunk)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
         return report
-
-    def _publish_ahead(
-        self, chunked: Iterable[list[Any]], headers: Mapping[str, str] | None, ahead: OneAhead[PublishReport]
-    ) -> None:
-        try:
-            for chunk in chunked:
-                send = partial(self._send, self._batch(chunk, headers))
-                if len(chunk) < MOST_PER_CALL:  # the last: nothing is left to prepare meanwhile
-                    ahead.here(send)
-                else:
-                    ahead.start(send)
-        except Exception:
-            ahead.finish()
-            raise
-        ahead.finish()
 
     def publish_chunks(
         self,
