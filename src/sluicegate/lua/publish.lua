@@ -59,12 +59,14 @@ end
 
 local sequence = tonumber(redis.call('HGET', counters, 'published') or 0)
 local stamp = string.format('%012x', math.floor(clock_us() / 1000)) .. '0000'
-local reply, entries, owned, mine = {0}, {}, {}, 0
+local reply, entries, owned, fresh, mine = {0}, {}, {}, 0, 0
+local KEYS, ARGV, call, format = KEYS, ARGV, redis.call, string.format -- locals: read for every message
 for i = 1, count do
-  local marker, id = KEYS[4 + i], batch .. '-' .. (i - 1)
+  local marker, id = KEYS[4 + i], format('%s-%d', batch, i - 1)
   local owner = owners[i] or (keyed and owned[marker])
   if not owner then
-    entries[#entries + 1] = string.format('1%012x', sequence + #entries + 1) .. stamp .. id .. ARGV[5 + i]
+    fresh = fresh + 1
+    entries[fresh] = format('1%012x', sequence + fresh) .. stamp .. id .. ARGV[5 + i]
     if keyed then
       owned[marker] = id
     end
@@ -75,15 +77,16 @@ for i = 1, count do
     reply[#reply + 1] = owner
   end
 end
-reply[1] = #entries + mine
+reply[1] = fresh + mine
 
-if #entries > 0 then
-  redis.call('HINCRBY', counters, 'published', #entries)
-  for first = 1, #entries, 1000 do
-    redis.call('LPUSH', pending, unpack(entries, first, math.min(first + 999, #entries)))
+if fresh > 0 then
+  redis.call('HINCRBY', counters, 'published', fresh)
+  for first = 1, fresh, 1000 do
+    redis.call('LPUSH', pending, unpack(entries, first, math.min(first + 999, fresh)))
   end
+  local window_ms = ARGV[4]
   for marker, id in pairs(owned) do
-    redis.call('SET', marker, id, 'PX', ARGV[4])
+    call('PSETEX', marker, window_ms, id) -- as SET with PX, with less work
   end
   ring(bell, tokens)
 end
