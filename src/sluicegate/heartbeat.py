@@ -34,9 +34,11 @@ class HeartbeatScheduler:
 
     def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
         self._clock = clock
-        self._due: list[tuple[float, int, Beating]] = []
+        # A heap of (time, number, id of a lease). It outlives what it names: an ended lease must not be kept in memory,
+        # with all its messages, until its beat would have been due.
+        self._due: list[tuple[float, int, int]] = []
         self._beating: list[Beating] = []
-        self._watched: dict[int, int] = {}  # id of a lease -> number of its live entry in the heap
+        self._watched: dict[int, tuple[int, Beating]] = {}  # id of a lease -> number of its live entry in the heap
         self._order = itertools.count()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -59,30 +61,34 @@ class HeartbeatScheduler:
         """Beat for what is due; returns the seconds to the next beat, None when nothing is watched."""
         while True:
             with self._changed:
-                while self._due and self._watched.get(id(self._due[0][2])) != self._due[0][1]:
+                while self._due and not self._is_live(*self._due[0][1:]):
                     heapq.heappop(self._due)
                 if not self._due:
                     return None
                 wait = self._due[0][0] - self._clock()
                 if wait > 0:
                     return wait
-                _, number, lease = heapq.heappop(self._due)
+                _, number, key = heapq.heappop(self._due)
+                lease = self._watched[key][1]
                 self._beating.append(lease)
             after = self._beat(lease)
             with self._changed:
                 self._beating.remove(lease)
                 self._changed.notify_all()
-                if self._watched.get(id(lease)) != number:
+                if not self._is_live(number, key):
                     continue
                 if after is None:
-                    del self._watched[id(lease)]
+                    del self._watched[key]
                 else:
                     self._push(lease, after)
 
     def _push(self, lease: Beating, after_seconds: float) -> None:
         number = next(self._order)
-        self._watched[id(lease)] = number
-        heapq.heappush(self._due, (self._clock() + after_seconds, number, lease))
+        self._watched[id(lease)] = (number, lease)
+        heapq.heappush(self._due, (self._clock() + after_seconds, number, id(lease)))
+
+    def _is_live(self, number: int, key: int) -> bool:
+        return key in self._watched and self._watched[key][0] == number
 
     @staticmethod
     def _beat(lease: Beating) -> float | None:

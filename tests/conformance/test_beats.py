@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -199,3 +201,17 @@ def test_a_whole_process_has_one_thread_for_all(queue: RedisMessageQueue) -> Non
 
 def _away(*_: object, **__: object) -> None:
     raise redis.exceptions.ConnectionError("away")
+
+
+def test_an_ended_lease_is_forgotten_although_its_beat_was_not_due(
+    queue: RedisMessageQueue, beats: HeartbeatScheduler
+) -> None:
+    queue.publish_many("ab")
+    with queue.claim(lease_seconds=30), queue.claim(lease_seconds=3000) as ended:
+        gone = weakref.ref(ended)
+        ended.ack()
+        ended.stop_heartbeat()
+        del ended
+    gc.collect()
+    assert gone() is None
+    assert beats.run_once() is None
