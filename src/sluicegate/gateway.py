@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 import redis
@@ -24,6 +27,9 @@ __all__ = ["RedisGateway", "elapsed_clock"]
 T = TypeVar("T")
 _log = logging.getLogger("sluicegate")
 _RAW: dict[str, Any] = {NEVER_DECODE: True}
+# Before redis-py 5.3 a pool wants to be told the command; later ones warn when they are.
+_COMMAND_NAME = signature(redis.ConnectionPool.get_connection).parameters["command_name"]
+_CONNECTION_FOR = ("EVALSHA",) if _COMMAND_NAME.default is Parameter.empty else ()
 
 
 def elapsed_clock() -> float:
@@ -107,16 +113,76 @@ class RedisGateway:
         """Drive an operation to its result; its calls are retried unless told otherwise."""
         try:
             step = next(operation)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return self._drive(operation, partial(self._answer, step, retry), retry)
+
+    def start(self, operation: Operation[T]) -> Callable[[], T]:
+        """Send the first call of an operation without waiting for its answer, so that the caller can prepare what comes
+        next meanwhile.
+
+        Returns:
+            What waits for the answer and drives the operation to its result, as `run` does; it must be called.
+        """
+        call = next(operation)
+        assert isinstance(call, Call)
+        receive = self._send(call)
+        return lambda: self._drive(operation, receive, retry=True)
+
+    def _drive(self, operation: Operation[T], answer: Callable[[], Any], retry: bool) -> T:
+        try:
             while True:
                 try:
-                    reply = self.wait(step) if isinstance(step, Wait) else self.execute(step, retry=retry)
+                    reply = answer()
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 else:
                     step = operation.send(reply)
+                answer = partial(self._answer, step, retry)
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def _answer(self, step: Call[Any] | Wait, retry: bool) -> Any:
+        return self.wait(step) if isinstance(step, Wait) else self.execute(step, retry=retry)
+
+    def _send(self, call: Call[T]) -> Callable[[], T]:
+        """Send a call; what is returned waits for its reply. Whatever goes wrong in between, `execute` repeats it."""
+        start, pool = elapsed_clock(), self.client.connection_pool
+
+        def again() -> T:
+            return self.execute(call.later(elapsed_clock() - start))
+
+        if not self._reached:
+            return again
+        connection: Any = None
+
+        def receive() -> T:
+            try:
+                reply = connection.read_response(disable_decoding=True)
+            except redis_errors.RedisError as error:
+                if not isinstance(error, redis_errors.ResponseError):
+                    connection.disconnect()
+                return again()
+            except BaseException:
+                connection.disconnect()  # its reply is still to come
+                raise
+            finally:
+                pool.release(connection)
+            return call.decode(reply)
+
+        try:
+            connection = pool.get_connection(*_CONNECTION_FOR)
+            connection.send_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+        except BaseException as error:
+            if connection is not None:
+                connection.disconnect()
+                pool.release(connection)
+            if not isinstance(error, redis_errors.RedisError):
+                raise
+            return again
+        return receive
 
     def execute(self, call: Call[T], *, retry: bool = True) -> T:
         """Execute one call, with retries unless told otherwise.

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, Literal, overload
@@ -148,17 +148,35 @@ class RedisMessageQueue:
     def publish_many(self, payloads: Iterable[Any], *, headers: Mapping[str, str] | None = None) -> PublishReport:
         """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
 
-        Each call takes effect whole or not at all; when one fails, those before it stay published, and a note on
-        the error counts them. Raises as `publish`.
+        Each call takes effect whole or not at all; the next is prepared while Redis works on one, and sent once it has
+        succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
+        `publish`.
         """
         report = PublishReport()
         try:
-            for chunk in self.publish_chunks(payloads, headers=headers):
-                report.add(chunk)
+            for done in self._publish_ahead(payloads, headers):
+                report.add(done)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
         return report
+
+    def _publish_ahead(self, payloads: Iterable[Any], headers: Mapping[str, str] | None) -> Iterator[PublishReport]:
+        """As `publish_chunks`, but while Redis works on one call the next is read and encoded."""
+        batches = (self._batch(chunk, headers) for chunk in chunks(payloads, MOST_PER_CALL))
+        finish: Callable[[], PublishReport] | None = None
+        while True:
+            try:
+                batch = next(batches, None)
+            except BaseException:
+                if finish is not None:  # what was sent before the input failed stays published, and is told
+                    yield finish()
+                raise
+            if finish is not None:
+                yield finish()
+            if batch is None:
+                return
+            finish = self._start(batch)
 
     def publish_chunks(
         self,
@@ -206,6 +224,11 @@ class RedisMessageQueue:
                 f"travel; use a template"
             )
         return self._publishing.batch(_new_id(), payloads, headers)
+
+    def _start(self, batch: Batch) -> Callable[[], PublishReport]:
+        """Send a batch; what is returned waits for its outcome."""
+        finish = self._gateway.start(operations.publish(self._keys, batch, clock=elapsed_clock))
+        return lambda: PublishReport.of(finish(), batch.message_ids())
 
     def _send(self, batch: Batch) -> PublishReport:
         published = self._gateway.run(operations.publish(self._keys, batch, clock=elapsed_clock))

@@ -174,5 +174,39 @@ def test_no_call_is_sent_after_one_that_failed(make_queue: MakeQueue, client: re
     with pytest.raises(WrongKeyTypeError):
         queue.publish_many(payloads())
     client.delete(queue.key.pending.removesuffix("pending") + "bell")
-    assert len(taken) == 1000
+    assert len(taken) == 2000, "one call was under way, and one prepared"
     assert queue.depth().pending == 0
+
+
+def test_a_connection_lost_between_sending_and_reading_repeats_nothing(
+    make_queue: MakeQueue, client: redis.Redis
+) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    queue.depth()
+
+    def payloads() -> Iterator[dict[str, int]]:
+        for number in range(3500):
+            if number % 1000 == 500:  # a call is under way, but for the first time
+                client.client_kill_filter(_type="normal", skipme=True)
+                client.script_flush()
+            yield {"id": number}
+
+    report = queue.publish_many(payloads())
+    assert (report.accepted, report.duplicates) == (3500, 0)
+    assert queue.depth().pending == queue.depth().published_total == 3500
+    assert [message.json()["id"] for message in queue.peek(3500)] == list(range(3500))
+
+
+def test_connections_go_back_when_the_input_fails(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue()
+    queue.depth()
+    for error in (RuntimeError("the input fails"), KeyboardInterrupt()):
+
+        def payloads(error: BaseException = error) -> Iterator[str]:
+            yield from map(str, range(1000))
+            raise error
+
+        with pytest.raises(type(error)):
+            queue.publish_many(payloads())
+    assert queue.depth().pending == 2000
+    assert client.connection_pool._in_use_connections == set()
