@@ -65,9 +65,13 @@ def _rates(mode: str) -> Callable[[argparse.Namespace, Report], None]:
 
 
 def _memory(options: argparse.Namespace, report: Report) -> None:
-    sizes = {f"{count:,} messages": footprint.run(count, still_seconds=options.still) for count in options.memory}
+    sizes = {
+        f"{count:,} with keys of {key_bytes}": footprint.run(count, key_bytes, still_seconds=options.still)
+        for count in options.memory
+        for key_bytes in options.keys
+    }
     report["figures"]["Memory"] = sizes
-    report["bars"] += [bar.to_dict() for bar in footprint.bars(sizes)]
+    report["bars"] += [bar.to_dict() for bar in footprint.bars(list(sizes.values()))]
 
 
 def _steadiness(options: argparse.Namespace, report: Report) -> None:
@@ -108,6 +112,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs=2, default=[1_000, 1_000_000], help="small and large queue")
     parser.add_argument("--flights", type=int, default=0, help="flights to drain with Spark, 0 for all")
     parser.add_argument("--spark-rounds", type=int, default=5, help="interleaved rounds of the Spark drain")
+    parser.add_argument("--keys", type=int, nargs="+", default=[24, 12], help="bytes of deduplication keys in memory")
     parser.add_argument("--still", type=float, default=2, help="seconds that memory must stand still to be read")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
