@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test check format bench lock clean distclean
+.PHONY: help setup demo demo-crash quickstart test check format bench bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -28,13 +28,17 @@ test: setup ## Run the test suite (make test ARGS="-k lease tests/unit" for a pa
 check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
 	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)
 
-format: setup ## Put format, imports and the documentation's snippets right
+format: setup ## Put format, imports, the synchronous shells and the documentation's snippets right
 	@.venv/bin/ruff format .
+	@$(PYTHON_IN_VENV) scripts/sync.py
 	@.venv/bin/ruff check --fix .
 	@$(PYTHON_IN_VENV) scripts/snippets.py
 
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(ARGS)
+
+bench-peers: setup ## Measure beside redis-message-queue 8.3.0 and 11, in environments under build/peers (needs Python 3.12)
+	@$(PYTHON_IN_VENV) -m tests.benchmarks.peers.run $(ARGS)
 
 lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11, 3.12 and 3.13 (ARGS=--upgrade for the newest)
 	@bash scripts/lock.sh $(ARGS)

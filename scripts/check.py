@@ -23,6 +23,7 @@ CHECKS: dict[str, list[str]] = {
     "format": [str(BIN / "ruff"), "format", "--check", "."],
     "lint": [str(BIN / "ruff"), "check", "."],
     "lua": [sys.executable, "scripts/check_lua.py"],
+    "sync": [sys.executable, "scripts/sync.py", "--check"],
 }
 
 

@@ -19,17 +19,29 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import calls, scripts
+from sluicegate.core import admin_calls, calls, scripts
+from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
 from sluicegate.embedded import find_server
 
 KEYS = QueueKeys("sample")
-TERMS = Terms(most_deliveries=9)
+TERMS = Terms(most_deliveries=9, longest_lease_seconds=11, most_dead=12, completed_cap=13, failed_cap=None, strict=True)
 _PLAIN_KEYS = {
     name: getattr(KEYS, name)
-    for name in ("pending", "returned", "delayed", "leases", "dead", "dead_records", "counters", "bell")
+    for name in (
+        "pending",
+        "returned",
+        "delayed",
+        "leases",
+        "dead",
+        "dead_records",
+        "counters",
+        "bell",
+        "completed",
+        "failed",
+    )
 }
 _LEASE_KEYS = {**_PLAIN_KEYS, "lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")}
 
@@ -45,12 +57,34 @@ class Sample:
 
 def _publish() -> Sample:
     batch = Batch(
-        id=b"B", parts=[b"p0", b"p1"], markers=[b"m0", b"m1"], window_seconds=2, receipt_seconds=3, oldest_seconds=4
+        id=b"B",
+        parts=[b"p0", b"p1"],
+        markers=[b"m0", b"m1"],
+        window_seconds=2,
+        receipt_seconds=3,
+        oldest_seconds=4,
+        kind=b"2",
+        delay_seconds=5,
+        due_ms=6,
+        most_waiting=7,
+        overload="partial",
     )
     return Sample(
         calls.publish(KEYS, batch, age_seconds=1),
         {**_PLAIN_KEYS, "receipt": KEYS.published(b"B"), "markers": batch.markers},
-        {"batch": b"B", "age_ms": 1000, "window_ms": 2000, "receipt_ms": 3000, "oldest_ms": 4000, "parts": batch.parts},
+        {
+            "batch": b"B",
+            "age_ms": 1000,
+            "window_ms": 2000,
+            "receipt_ms": 3000,
+            "oldest_ms": 4000,
+            "kind": b"2",
+            "delay_ms": 5000,
+            "due_ms": 6,
+            "most": 7,
+            "overload": b"partial",
+            "parts": batch.parts,
+        },
     )
 
 
@@ -71,16 +105,20 @@ def _claim() -> Sample:
             "takeover": b"T",
             "tidy": 0,
             "most_bytes": 32 * 1024 * 1024,
+            "longest_ms": 11_000,
+            "most_dead": 12,
+            "strict": 1,
         },
     )
 
 
 def _settle() -> Sample:
     group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
-    request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,))
+    bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
+    request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), bound=bound)
     return Sample(
         calls.settle(KEYS, TERMS, request, held_seconds=4),
-        _LEASE_KEYS,
+        {**_LEASE_KEYS, "markers": [b"m2", b"m3"]},
         {
             "name": b"L",
             "token": b"T",
@@ -88,6 +126,10 @@ def _settle() -> Sample:
             "recorded": 1,
             "held_ms": 4000,
             "most": 9,
+            "most_dead": 12,
+            "completed_cap": 13,
+            "failed_cap": -1,
+            "bound": b"2-3",
             "verb": b"nack",
             "slots": b"1-3",
             "delay_ms": 5000,
@@ -103,7 +145,9 @@ def _extend() -> Sample:
 
 
 def _reap() -> Sample:
-    return Sample(calls.reap(KEYS, TERMS, b"L", step=7), _LEASE_KEYS, {"name": b"L", "step": 7, "most": 9})
+    args = {"name": b"L", "step": 7, "most": 9, "most_dead": 12, "wanted": [b"k"]}
+    call = calls.reap(KEYS, TERMS, b"L", step=7, wanted=[b"k"])
+    return Sample(call, {**_LEASE_KEYS, "marker": [KEYS.dedup(b"k")]}, args)
 
 
 def _promote() -> Sample:
@@ -121,7 +165,62 @@ def _peek() -> Sample:
     return Sample(calls.peek(KEYS, "returned", 7), names, {"kind": b"zset", "count": 7})
 
 
+_STEP = Step(b"N", 2)
+_NAMED = [Named(b"i0", b"m0"), Named(b"i1"), Named(b"i2", b"m2")]
+_ADMIN_KEYS = {**_PLAIN_KEYS, "receipt": KEYS.published(b"N"), "markers": [b"m0", b"m2"]}
+_ADMIN_ARGS = {"step": 2, "receipt_ms": 3_600_000, "named": [b"i0", 1, b"i1", 0, b"i2", 2]}
+
+
+def _scan() -> Sample:
+    cursor = Cursor(score=b"5", member=b"M")
+    call = admin_calls.scan(
+        KEYS, "dead", most=7, cursor=cursor, mark=6, older_seconds=3, whole=True, wanted=[b"i0", b"i1"]
+    )
+    meaning = {"kind": b"dead", "mark": 6, "older_ms": 3000, "from": b"5", "after": b"M", "most": 7, "whole": 1}
+    bounds = {"most_bytes": 4 * 1024 * 1024, "wanted": [b"i0", b"i1"]}
+    return Sample(call, {**_PLAIN_KEYS, "source": KEYS.dead}, {**meaning, **bounds})
+
+
+def _purge() -> Sample:
+    call = admin_calls.purge(KEYS, "delayed", _STEP, _NAMED)
+    return Sample(call, {**_ADMIN_KEYS, "source": KEYS.delayed}, {**_ADMIN_ARGS, "kind": b"zset"})
+
+
+def _cancel() -> Sample:
+    page = Page(mark=1, published=2, cancelled=3, read=4, ended=False, kept=Cursor(), items=[])
+    call = admin_calls.cancel(KEYS, "pending", _STEP, _NAMED, 10, page)
+    places = {"kind": b"newest", "from": 10, "to": 13, "cancelled": 3}
+    return Sample(call, {**_ADMIN_KEYS, "source": KEYS.pending}, {**_ADMIN_ARGS, **places})
+
+
+def _redrive() -> Sample:
+    call = admin_calls.redrive(KEYS, _STEP, _NAMED, mark=5, most_waiting=6)
+    return Sample(
+        call, _ADMIN_KEYS, {**_ADMIN_ARGS, "mark": 5, "most_waiting": 6, "bound_ms": 7 * 24 * 3_600_000, "patient": 1}
+    )
+
+
+def _forget() -> Sample:
+    names = {**_PLAIN_KEYS, "marker": KEYS.dedup(b"k")}
+    return Sample(admin_calls.forget(KEYS, b"k", b"O"), names, {"owner": b"O"})
+
+
+def _pause() -> Sample:
+    return Sample(admin_calls.pause(KEYS, True, 3), _PLAIN_KEYS, {"wanted": 1, "changes": 3})
+
+
+def _stats() -> Sample:
+    return Sample(admin_calls.stats(KEYS), _PLAIN_KEYS, {})
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
+    "stats": _stats,
+    "scan": _scan,
+    "redrive": _redrive,
+    "purge": _purge,
+    "pause": _pause,
+    "forget": _forget,
+    "cancel": _cancel,
     "claim": _claim,
     "depth": _depth,
     "extend": _extend,

@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from sluicegate import RedisMessageQueue
 from tests.conformance import state
+from tests.conformance.flavours import Flavour, Loop, Maker
 from tests.conformance.servers import RedisServer, programs
 
 # The same examples in every run, so that a red test is red again; THOROUGH looks at others and at more of them.
@@ -54,20 +55,26 @@ def client(bare_client: redis.Redis) -> Iterator[redis.Redis]:
     state.check(bare_client)
 
 
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    """An event loop in a thread, for all asyncio queues."""
+    running = Loop()
+    yield running
+    running.close()
+
+
 @pytest.fixture
-def make_queue(client: redis.Redis) -> Iterator[MakeQueue]:
+def flavour() -> Flavour:
+    """Sync, with a client that gives bytes; the conformance suite overrides this with all four."""
+    return Flavour()
+
+
+@pytest.fixture
+def make_queue(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[MakeQueue]:
     """Makes queues on the test's server, with the options given."""
-    made: list[RedisMessageQueue] = []
-
-    def make(name: str = "orders", **options: Any) -> RedisMessageQueue:
-        if not {"url", "gateway", "client"} & options.keys():
-            options["client"] = client
-        made.append(RedisMessageQueue(name, **options))
-        return made[-1]
-
+    make = Maker(flavour, client, loop)
     yield make
-    for queue in made:
-        queue.close()
+    make.close()
 
 
 @pytest.fixture

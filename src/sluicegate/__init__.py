@@ -6,24 +6,89 @@ partition.
 """
 
 from sluicegate.config import QueueSpec
+from sluicegate.core.durability import replicated
 from sluicegate.core.ledger import LeaseCounts
+from sluicegate.errors import (
+    AlreadySettledError,
+    CleanupFailedError,
+    ConfigurationError,
+    DrainFailedError,
+    EmbeddedServerError,
+    EmbeddedServerNotFoundError,
+    GatewayContractError,
+    LeaseLostError,
+    LuaScriptError,
+    MalformedStoredMessageError,
+    NotDurableError,
+    PayloadTooDeepError,
+    PayloadTooLargeError,
+    PublishUnknownError,
+    QueueBackpressureError,
+    QueueDrainedError,
+    RedisAccessError,
+    RedisMemoryError,
+    RedisMessageQueueError,
+    RedisUnavailableError,
+    RetryBudgetExhaustedError,
+    WrongKeyTypeError,
+)
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import RedisGateway
-from sluicegate.lease import Lease, LeaseState, Verdict
-from sluicegate.message import DeadMessage, Message
+from sluicegate.interrupts import (
+    BaseGracefulInterruptHandler,
+    EventDrivenInterruptHandler,
+    GracefulInterruptHandler,
+)
+from sluicegate.lease import Lease
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.report import Depth, PublishReport
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.shared.lease import LeaseState, Verdict
 
 __all__ = [
+    "AlreadySettledError",
+    "BaseGracefulInterruptHandler",
+    "CleanupFailedError",
+    "CompletedMessage",
+    "ConfigurationError",
     "DeadMessage",
     "Depth",
+    "DrainFailedError",
+    "EmbeddedServerError",
+    "EmbeddedServerNotFoundError",
+    "EventDrivenInterruptHandler",
+    "EventOperation",
+    "EventOutcome",
+    "FailedAttempt",
+    "GatewayContractError",
+    "GracefulInterruptHandler",
     "Lease",
     "LeaseCounts",
+    "LeaseLostError",
     "LeaseState",
+    "LuaScriptError",
+    "MalformedStoredMessageError",
     "Message",
+    "NotDurableError",
+    "PayloadTooDeepError",
+    "PayloadTooLargeError",
     "PublishReport",
+    "PublishUnknownError",
+    "QueueBackpressureError",
+    "QueueDrainedError",
+    "QueueEvent",
     "QueueSpec",
+    "QueueStats",
+    "RedisAccessError",
     "RedisGateway",
+    "RedisMemoryError",
     "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RedisUnavailableError",
+    "RedriveReport",
+    "RetryBudgetExhaustedError",
     "Verdict",
+    "WrongKeyTypeError",
+    "replicated",
 ]
 __version__ = "0.1.0"

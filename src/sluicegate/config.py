@@ -1,85 +1,142 @@
-"""The options of a queue, checked, and the form in which a queue travels to other processes."""
+"""The options of a queue, checked."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import difflib
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
-from sluicegate.core import json
-from sluicegate.core.deduplication import KeySource, compile_key_function, portable_key_source
+from tenacity import RetryCallState
+
+from sluicegate import checks
+from sluicegate.core.deduplication import (
+    DeduplicationPolicy,
+    KeySource,
+    compile_key_function,
+    portable_key_source,
+)
+from sluicegate.core.guards import Guards
+from sluicegate.core.policies import DEFAULT_BACKOFF
 from sluicegate.core.values import Terms
 from sluicegate.errors import ConfigurationError
+from sluicegate.events import QueueEvent
+from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.spec import PORTABLE, QueueSpec, describe_backoff, rebuild_backoff
 
-__all__ = ["QueueConfig", "QueueSpec"]
+__all__ = ["OnError", "OverloadPolicy", "QueueConfig", "QueueSpec", "RetryBackoff", "refuse_foreign_options"]
+
+OnError = Literal["retry", "bury", "discard"]
+OverloadPolicy = Literal["raise", "block", "drop_oldest"]
+RetryBackoff = Callable[[RetryCallState], float]
+"""One of tenacity's wait strategies, or a callable of your own of the same form."""
 
 _MOST_DELIVERIES = 4000  # the entry keeps three hex digits
-_PORTABLE = (
-    "deduplication_window_seconds",
-    "visibility_timeout_seconds",
-    "heartbeat_interval_seconds",
-    "max_delivery_count",
-    "message_wait_interval_seconds",
-    "retry_budget_seconds",
-    "retry_initial_delay_seconds",
-    "retry_max_delay_seconds",
-)
+_log = logging.getLogger("sluicegate")
 
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """Options of one queue; see `RedisMessageQueue` for their meaning and defaults."""
+    """Options of one queue; `docs/configuration.md` tells their meaning, rules and defaults.
+
+    Raises:
+        ConfigurationError: an option, or two together, that cannot work.
+    """
 
     get_deduplication_key: KeySource | None = None
     deduplication: bool | None = None
+    deduplication_policy: DeduplicationPolicy = "window"
     deduplication_window_seconds: float = 3600
-    visibility_timeout_seconds: float = 300
+    visibility_timeout_seconds: float | None = 300
     heartbeat_interval_seconds: float | None = None
+    on_heartbeat_failure: Callable[[], Any] | None = None
     max_delivery_count: int | None = 10
+    max_lease_seconds: float | None = None
+    on_error: OnError = "retry"
+    retry_backoff: RetryBackoff | None = None
+    max_pending_length: int | None = None
+    pending_overload_policy: OverloadPolicy = "raise"
+    pending_overload_block_timeout_seconds: float = 1.0
+    enable_completed_queue: bool = False
+    max_completed_length: int | None = 1000
+    enable_failed_queue: bool = False
+    max_failed_length: int | None = 1000
+    max_dead_length: int | None = None
+    strict_payload_types: bool = False
+    max_payload_bytes: int | None = None
+    max_payload_depth: int | None = None
+    strict_envelope_decoding: bool = False
     message_wait_interval_seconds: float = 5
     retry_budget_seconds: float = 120
     retry_initial_delay_seconds: float = 0.01
     retry_max_delay_seconds: float = 5.0
+    interrupt: BaseGracefulInterruptHandler | None = None
+    on_event: Callable[[QueueEvent], Any] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.retry_backoff, Mapping):  # as a spec carries it
+            object.__setattr__(self, "retry_backoff", rebuild_backoff(self.retry_backoff))
         self._check_deduplication()
-        _positive("deduplication_window_seconds", self.deduplication_window_seconds)
-        _positive("visibility_timeout_seconds", self.visibility_timeout_seconds)
-        _not_negative("message_wait_interval_seconds", self.message_wait_interval_seconds)
-        interval = self.heartbeat_interval_seconds
-        if interval is not None:
-            _positive("heartbeat_interval_seconds", interval)
-            if interval >= self.visibility_timeout_seconds / 2:
-                raise ConfigurationError(
-                    f"heartbeat_interval_seconds={interval:g} must be less than half of "
-                    f"visibility_timeout_seconds={self.visibility_timeout_seconds:g}"
-                )
-        count = self.max_delivery_count
-        if count is not None and (
-            isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_DELIVERIES
-        ):
-            raise ConfigurationError(
-                f"max_delivery_count must be None or an int from 1 to {_MOST_DELIVERIES}, not {count!r}"
-            )
+        self._check_lease()
+        self._check_heartbeat()
+        self._check_failures()
+        self._check_backpressure()
+        self._check_history()
+        self._check_payloads()
+        self._check_waiting()
+
+    @property
+    def at_most_once(self) -> bool:
+        """Whether messages are acked before their handler starts: no visibility timeout."""
+        return self.visibility_timeout_seconds is None
+
+    @property
+    def backoff(self) -> RetryBackoff:
+        """How long a message whose handler raised stays out of reach: `retry_backoff`, or the default."""
+        return self.retry_backoff if self.retry_backoff is not None else DEFAULT_BACKOFF
 
     @property
     def terms(self) -> Terms:
         """The rules that the scripts need."""
-        return Terms(most_deliveries=self.max_delivery_count or 0)
+        return Terms(
+            most_deliveries=self.max_delivery_count or 0,
+            longest_lease_seconds=self.max_lease_seconds or 0,
+            most_dead=self.max_dead_length or 0,
+            completed_cap=(self.max_completed_length or 0) if self.enable_completed_queue else None,
+            failed_cap=(self.max_failed_length or 0) if self.enable_failed_queue else None,
+            strict=self.strict_envelope_decoding,
+        )
+
+    @property
+    def guards(self) -> Guards:
+        """The limits for payloads."""
+        return Guards(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
 
     def portable(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON can carry it. A callable key function stays behind."""
+        """What differs from the defaults, as JSON can carry it.
+
+        Callbacks and the interrupt handler belong to this process and stay behind. So does a callable key function:
+        the far side consumes, and refuses to publish. A backoff that is not one of tenacity's exponential, fixed or
+        incrementing ones stays behind as well: the far side uses the default, and a warning is logged here.
+        """
         options = {
             field.name: getattr(self, field.name)
             for field in fields(self)
-            if field.name in _PORTABLE and getattr(self, field.name) != field.default
+            if field.name in PORTABLE and getattr(self, field.name) != field.default
         }
         source = portable_key_source(self.get_deduplication_key)
         if source is not None:
             options["get_deduplication_key"] = source
         elif self.get_deduplication_key is not None:
             options["publishes"] = False
+            options.pop("deduplication_policy", None)  # a publisher's: consumers read it from the message
+        if self.retry_backoff is not None:
+            described = describe_backoff(self.retry_backoff)
+            if described is not None:
+                options["retry_backoff"] = described
+            else:
+                _log.warning("retry_backoff=%s cannot travel; the default is used there", type(self.retry_backoff))
         return options
 
     def _check_deduplication(self) -> None:
@@ -93,60 +150,148 @@ class QueueConfig:
             raise ConfigurationError(
                 "deduplication=True needs get_deduplication_key: a callable, a field, fields or a template"
             )
+        checks.one_of("deduplication_policy", self.deduplication_policy, get_args(DeduplicationPolicy))
+        if self.deduplication_policy != "window" and self.get_deduplication_key is None:
+            raise ConfigurationError(
+                f"deduplication_policy={self.deduplication_policy!r} needs get_deduplication_key: a callable, a field, "
+                "fields or a template"
+            )
+        checks.positive("deduplication_window_seconds", self.deduplication_window_seconds)
+
+    def _check_lease(self) -> None:
+        checks.whole("max_delivery_count", self.max_delivery_count, _MOST_DELIVERIES)
+        timeout, longest = self.visibility_timeout_seconds, self.max_lease_seconds
+        if timeout is None:
+            if self.max_delivery_count is not None:
+                raise ConfigurationError(
+                    "visibility_timeout_seconds=None delivers at most once, so nothing can be delivered "
+                    f"max_delivery_count={self.max_delivery_count} times; set max_delivery_count=None too"
+                )
+            if longest is not None:
+                raise ConfigurationError(
+                    f"max_lease_seconds={longest!r} needs a visibility timeout; visibility_timeout_seconds is None"
+                )
+            return
+        checks.positive("visibility_timeout_seconds", timeout)
+        if longest is not None:
+            checks.positive("max_lease_seconds", longest)
+            if longest < timeout:
+                raise ConfigurationError(
+                    f"max_lease_seconds={longest:g} must not be less than visibility_timeout_seconds={timeout:g}, "
+                    "the life of a lease that is never extended"
+                )
+
+    def _check_heartbeat(self) -> None:
+        interval, timeout = self.heartbeat_interval_seconds, self.visibility_timeout_seconds
+        checks.callback("on_heartbeat_failure", self.on_heartbeat_failure)
+        if interval is None:
+            if self.on_heartbeat_failure is not None:
+                raise ConfigurationError(
+                    "on_heartbeat_failure needs a heartbeat; set heartbeat_interval_seconds to less than half of "
+                    "visibility_timeout_seconds"
+                )
+            return
+        checks.positive("heartbeat_interval_seconds", interval)
+        if timeout is None:
+            raise ConfigurationError(
+                f"heartbeat_interval_seconds={interval:g} needs a visibility timeout; visibility_timeout_seconds is "
+                "None"
+            )
+        if interval >= timeout / 2:
+            raise ConfigurationError(
+                f"heartbeat_interval_seconds={interval:g} must be less than half of "
+                f"visibility_timeout_seconds={timeout:g}"
+            )
+
+    def _check_failures(self) -> None:
+        checks.one_of("on_error", self.on_error, get_args(OnError))
+        if self.on_error == "bury" and self.at_most_once:
+            raise ConfigurationError(
+                "on_error='bury' needs a visibility timeout: with visibility_timeout_seconds=None a message is done "
+                "before its handler starts"
+            )
+        if self.retry_backoff is None:
+            return
+        if not callable(self.retry_backoff) or isinstance(self.retry_backoff, type):
+            raise ConfigurationError(
+                "retry_backoff must be one of tenacity's wait strategies, such as tenacity.wait_exponential(max=60), "
+                f"or a callable from tenacity's RetryCallState to seconds, not {self.retry_backoff!r}"
+            )
+
+    def _check_backpressure(self) -> None:
+        checks.cap("max_pending_length", self.max_pending_length)
+        policy = self.pending_overload_policy
+        checks.one_of("pending_overload_policy", policy, get_args(OverloadPolicy))
+        checks.not_negative("pending_overload_block_timeout_seconds", self.pending_overload_block_timeout_seconds)
+        if policy != "raise" and self.max_pending_length is None:
+            raise ConfigurationError(
+                f"pending_overload_policy={policy!r} needs max_pending_length: without it a queue is never full"
+            )
+        if policy != "drop_oldest":
+            return
+        if self.get_deduplication_key is not None:
+            raise ConfigurationError(
+                "pending_overload_policy='drop_oldest' cannot be combined with deduplication: the key of a dropped "
+                "message would refuse its successors; use 'raise' or 'block'"
+            )
+        if self.max_delivery_count is not None:
+            raise ConfigurationError(
+                "pending_overload_policy='drop_oldest' cannot be combined with "
+                f"max_delivery_count={self.max_delivery_count}: what should become a dead letter could be dropped "
+                "unseen; set max_delivery_count=None, or use 'raise' or 'block'"
+            )
+
+    def _check_history(self) -> None:
+        for kind in ("completed", "failed"):
+            switch, length = f"enable_{kind}_queue", f"max_{kind}_length"
+            enabled, most = getattr(self, switch), getattr(self, length)
+            checks.flag(switch, enabled)
+            checks.cap(length, most)
+            if not enabled and most != 1000:
+                raise ConfigurationError(f"{length}={most!r} has no effect without {switch}=True; set it too")
+        checks.cap("max_dead_length", self.max_dead_length)
+
+    def _check_payloads(self) -> None:
+        checks.flag("strict_payload_types", self.strict_payload_types)
+        checks.flag("strict_envelope_decoding", self.strict_envelope_decoding)
+        checks.cap("max_payload_bytes", self.max_payload_bytes)
+        checks.cap("max_payload_depth", self.max_payload_depth)
+
+    def _check_waiting(self) -> None:
+        checks.not_negative("message_wait_interval_seconds", self.message_wait_interval_seconds)
+        checks.not_negative("retry_budget_seconds", self.retry_budget_seconds)
+        checks.not_negative("retry_initial_delay_seconds", self.retry_initial_delay_seconds)
+        checks.not_negative("retry_max_delay_seconds", self.retry_max_delay_seconds)
+        if self.interrupt is not None and not isinstance(self.interrupt, BaseGracefulInterruptHandler):
+            raise ConfigurationError(
+                "interrupt must be a GracefulInterruptHandler, an EventDrivenInterruptHandler or a subclass of "
+                f"BaseGracefulInterruptHandler of your own, not {self.interrupt!r}"
+            )
+        checks.callback("on_event", self.on_event)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSpec:
-    """A queue as it travels to executors and triggers: JSON, without a secret.
+_FOREIGN = {
+    "key_separator": "leave it out: any name works, and no part of a name needs a separator",
+    "dead_letter_queue": "leave it out: dead letters stay in their queue, readable with peek(state='dead') and "
+    "brought back with redrive()",
+    "redis_client": "give client=, url= or gateway=",
+    "message_deduplication_log_ttl_seconds": "its name is deduplication_window_seconds",
+    "message_visibility_timeout_seconds": "its name is visibility_timeout_seconds",
+    "retry_strategy": "use retry_budget_seconds, retry_initial_delay_seconds and retry_max_delay_seconds",
+}
 
-    Attributes:
-        name: of the queue.
-        url: of its Redis, with the name of the variable that holds the password, never the password.
-        options: what differs from the defaults.
+
+def refuse_foreign_options(options: Collection[str] | Mapping[str, Any]) -> None:
+    """Refuse constructor options that there are not, those of redis-message-queue with what to use instead.
+
+    Raises:
+        ConfigurationError: an option, or a gateway's option, of that library which has another form here.
+        TypeError: any other; names the nearest option that there is.
     """
-
-    name: str
-    url: str
-    options: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return dict(asdict(self), options=dict(self.options))
-
-    def to_json(self) -> str:
-        """As JSON text."""
-        return json.dumps(self.to_dict()).decode()
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> QueueSpec:
-        """From plain values.
-
-        Raises:
-            ConfigurationError: something is missing or unknown.
-        """
-        known = {"name", "url", "options"}
-        if set(values) != known:
-            raise ConfigurationError(f"a queue spec has exactly {sorted(known)}, not {sorted(values)}")
-        unknown = set(values["options"]) - {*_PORTABLE, "get_deduplication_key", "publishes"}
-        if unknown:
-            raise ConfigurationError(f"a queue spec does not know the options {sorted(unknown)}")
-        return cls(values["name"], values["url"], dict(values["options"]))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> QueueSpec:
-        """From JSON text."""
-        return cls.from_dict(json.loads(text))
-
-
-def _positive(name: str, value: float) -> None:
-    if not _is_number(value) or not value > 0:
-        raise ConfigurationError(f"{name} must be a number above 0, not {value!r}")
-
-
-def _not_negative(name: str, value: float) -> None:
-    if not _is_number(value) or not value >= 0:
-        raise ConfigurationError(f"{name} must be a number of 0 or more, not {value!r}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    for name in options:
+        if name in _FOREIGN:
+            raise ConfigurationError(f"RedisMessageQueue has no option {name}; {_FOREIGN[name]}")
+        known = ["name", "client", "url", "gateway", *(field.name for field in fields(QueueConfig))]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"RedisMessageQueue() got an unexpected keyword argument {name!r}{hint}")

@@ -8,14 +8,17 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from sluicegate import places
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["Address", "describe_client", "refuse_unfit_client"]
+__all__ = ["Address", "client_decodes", "describe_client", "refuse_unfit_client"]
 
-_SCHEMES = ("redis", "rediss", "unix", "embedded")
+_SCHEMES = ("redis", "rediss", "unix", "embedded", *places.SCHEMES)
 _CONNECT_TIMEOUT_SECONDS = 5.0
 _SOCKET_TIMEOUT_SECONDS = 15.0
 
@@ -36,8 +39,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL: `redis://`, `rediss://`, `unix://` or `embedded:///folder`, with `?password_env=NAME` for the
-        password.
+        """Read a URL, with `?password_env=NAME` for the password: `redis://`, `rediss://` (TLS), `unix://`,
+        `embedded:///folder`, `redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`,
+        and the last two with TLS as `rediss+sentinel://` and `rediss+cluster://`. The Sentinels' own password is named
+        by `sentinel_password_env`, their user by `sentinel_username`.
 
         Raises:
             ConfigurationError: another scheme, or no place to connect to.
@@ -55,6 +60,8 @@ class Address:
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
         options = parse_qsl(parts.query, keep_blank_values=True)
         _refuse_stray_secrets(parts, options)
+        if parts.scheme in places.SCHEMES:
+            places.check(parts)
         password_env = dict(options).get("password_env")
         password = dict(options).get("password") or (unquote(parts.password) if parts.password else None)
         kept = [(name, value) for name, value in options if name not in ("password", "password_env")]
@@ -67,6 +74,8 @@ class Address:
     def server(self) -> str:
         """The place in words, for errors: host and port, or the path; never a password."""
         parts = urlsplit(self.url)
+        if parts.scheme in places.SCHEMES:
+            return places.describe(parts)
         if parts.scheme in ("unix", "embedded"):
             return f"{parts.scheme}:{unquote(parts.path)}"
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -87,39 +96,82 @@ class Address:
         joint = "&" if "?" in self.url else "?"
         return f"{self.url}{joint}{urlencode({'password_env': self.password_env})}"
 
-    def client(self) -> redis.Redis:
+    @property
+    def decode_responses(self) -> bool:
+        """Whether the URL asks for str instead of bytes: `?decode_responses=true`."""
+        asked = dict(parse_qsl(urlsplit(self.url).query)).get("decode_responses", "")
+        return asked.lower() in ("1", "true", "yes", "t", "y")
+
+    def client(self) -> redis.Redis | redis.RedisCluster:
         """A client for this place, with redis-py's own retries off, because the gateway retries.
 
+        It connects at its first command, but for one of a cluster, which looks around at once.
+
         Raises:
-            ConfigurationError: the password's variable is not set, or an option of the URL is not known.
+            ConfigurationError: a password's variable is not set, or an option of the URL is not known.
         """
-        options: dict[str, Any] = {
-            "socket_connect_timeout": _CONNECT_TIMEOUT_SECONDS,
-            "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        password = self._password()
-        if password is not None:
-            options["password"] = password
+        options = self._options(Retry(NoBackoff(), 0))
         if self.url.startswith("embedded:"):
             from sluicegate import embedded
 
             return embedded.connect(self.url, **options)
         try:
-            return redis.Redis.from_url(self.url, **options)
+            if urlsplit(self.url).scheme in places.SCHEMES:
+                return places.client(self.url, options, self._secret)
+            return redis.Redis.from_url(self._bare_url(), **options)
         except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"url for {self.server} has an option that does not work: {error}") from None
+            raise self._unfit(error) from None
 
-    def _password(self) -> str | None:
-        if self.password_env is None:
-            return self.password
-        password = os.environ.get(self.password_env)
-        if password is None:
+    def async_client(self) -> redis.asyncio.Redis | redis.asyncio.RedisCluster:
+        """The same for asyncio.
+
+        Raises:
+            ConfigurationError: likewise.
+        """
+        options = self._options(AsyncRetry(NoBackoff(), 0))
+        if self.url.startswith("embedded:"):
+            from sluicegate.embedded import async_client
+
+            return async_client.connect(self.url, **options)
+        try:
+            if urlsplit(self.url).scheme in places.SCHEMES:
+                return places.async_client(self.url, options, self._secret)
+            return redis.asyncio.Redis.from_url(self._bare_url(), **options)
+        except (ValueError, TypeError) as error:
+            raise self._unfit(error) from None
+
+    def _options(self, no_retry: object) -> dict[str, Any]:
+        options = {
+            "socket_connect_timeout": _CONNECT_TIMEOUT_SECONDS,
+            "socket_timeout": _SOCKET_TIMEOUT_SECONDS,
+            "retry": no_retry,
+        }
+        password = self.password if self.password_env is None else self._secret(self.password_env)
+        if password is not None:
+            options["password"] = password
+        if self.decode_responses:
+            options["decode_responses"] = True
+        return options
+
+    def _bare_url(self) -> str:
+        """The URL without what redis-py would take as a text."""
+        parts = urlsplit(self.url)
+        kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "decode_responses"]
+        return _with_slashes(urlunsplit(parts._replace(query=urlencode(kept, safe="/"))), parts.scheme)
+
+    def _unfit(self, error: Exception) -> ConfigurationError:
+        if isinstance(error, ConfigurationError):
+            return error
+        return ConfigurationError(f"url for {self.server} has an option that does not work: {error}")
+
+    def _secret(self, name: str) -> str:
+        """A password from its environment variable."""
+        secret = os.environ.get(name)
+        if secret is None:
             raise ConfigurationError(
-                f"the password of {self.server} is expected in the environment variable {self.password_env}, "
-                f"which is not set"
+                f"the password of {self.server} is expected in the environment variable {name}, which is not set"
             )
-        return password
+        return secret
 
 
 def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) -> None:
@@ -128,6 +180,8 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
         raise ConfigurationError(
             "url cannot carry ssl_password; pass client=redis.Redis(..., ssl_password=...) instead"
         )
+    if any(name == "sentinel_password" for name, _ in options):
+        raise ConfigurationError("url cannot carry sentinel_password; write sentinel_password_env=NAME and set NAME")
     if parts.scheme not in ("redis", "rediss"):
         return
     try:
@@ -141,35 +195,50 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
         )
 
 
-def refuse_unfit_client(client: object) -> None:
-    """Refuse what is not a plain synchronous client.
+def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
+    """Refuse what a queue cannot work with.
+
+    Args:
+        client: of the user.
+        asynchronous: whether the queue is one for asyncio.
 
     Raises:
-        ConfigurationError: a pipeline, a Sentinel manager, a single-connection client, an asyncio or a cluster client.
+        ConfigurationError: a pipeline, a Sentinel manager, a single-connection client, a client of the other flavour.
         TypeError: not a Redis client at all.
     """
     module, name = type(client).__module__, type(client).__name__
-    if module.startswith("redis.asyncio"):
-        raise ConfigurationError("client is an asyncio client; this queue needs redis.Redis")
+    fitting: tuple[type, ...] = (redis.Redis, redis.RedisCluster)
+    other: tuple[type, ...] = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
+    needed, queue = "redis.Redis or redis.RedisCluster", "sluicegate.asyncio.RedisMessageQueue"
+    if asynchronous:
+        fitting, other = other, fitting
+        needed, queue = "redis.asyncio.Redis or redis.asyncio.RedisCluster", "sluicegate.RedisMessageQueue"
     if name == "Sentinel":
         raise ConfigurationError("client is a Sentinel manager; pass sentinel.master_for(service) instead")
-    if isinstance(client, redis.client.Pipeline):
-        raise ConfigurationError("client is a pipeline; pass the redis.Redis that it came from")
-    if isinstance(client, redis.RedisCluster):
-        raise ConfigurationError(
-            "cluster clients are not supported yet; pass a redis.Redis of a standalone or Sentinel server"
-        )
-    if not isinstance(client, redis.Redis):
-        raise TypeError(f"client must be a redis.Redis, not {module}.{name}")
-    if client.connection is not None:
+    if "Pipeline" in name and module.startswith("redis."):
+        raise ConfigurationError("client is a pipeline; pass the client that it came from")
+    if isinstance(client, other) and not isinstance(client, fitting):
+        flavour = "a synchronous client" if asynchronous else "an asyncio client"
+        raise ConfigurationError(f"client is {flavour}; this queue needs {needed} (that client fits {queue})")
+    if not isinstance(client, fitting):
+        raise TypeError(f"client must be a {needed}, not {module}.{name}")
+    if getattr(client, "connection", None) is not None or getattr(client, "single_connection_client", False):
         raise ConfigurationError(
             "client was made with single_connection_client=True, which heartbeats and waits "
             "cannot share; make it without"
         )
 
 
-def describe_client(client: redis.Redis) -> str:
+def client_decodes(client: Any) -> bool:
+    """Whether a client gives str instead of bytes."""
+    return bool(client.get_encoder().decode_responses)
+
+
+def describe_client(client: Any) -> str:
     """Where a client connects to, for errors; never a password."""
+    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+        nodes = [*client.get_nodes(), *client.nodes_manager.startup_nodes.values()]
+        return f"the cluster of {nodes[0].host}:{nodes[0].port}" if nodes else "a cluster"
     options = client.connection_pool.connection_kwargs
     if "path" in options:
         return f"unix:{options['path']}"

@@ -7,23 +7,32 @@ a password or a payload.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
     from sluicegate.core.call import Call
     from sluicegate.core.replies import Published
+    from sluicegate.core.values import Batch
+    from sluicegate.report import PublishReport
 
 __all__ = [
     "AlreadySettledError",
+    "CleanupFailedError",
     "ConfigurationError",
     "DrainFailedError",
     "EmbeddedServerError",
     "EmbeddedServerNotFoundError",
+    "GatewayContractError",
     "LeaseLostError",
+    "LuaScriptError",
     "MalformedStoredMessageError",
+    "NotDurableError",
+    "PayloadTooDeepError",
+    "PayloadTooLargeError",
     "PublishUnknownError",
+    "QueueBackpressureError",
     "QueueDrainedError",
     "RedisAccessError",
     "RedisMemoryError",
@@ -35,11 +44,18 @@ __all__ = [
 
 
 class RedisMessageQueueError(Exception):
-    """Anything that Sluicegate raises on its own account."""
+    """Anything that Sluicegate raises on its own account. Travels between processes with its attributes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
     """An option, a URL, a key function or a name cannot work as given; nothing was sent to Redis."""
+
+
+class GatewayContractError(RedisMessageQueueError, TypeError):
+    """A gateway of the user's own lacks a part of the protocol, or answers something else than it promises."""
 
 
 class RedisUnavailableError(RedisMessageQueueError, RedisError):
@@ -62,8 +78,84 @@ class WrongKeyTypeError(RedisMessageQueueError, RedisError):
     """A key of the queue holds a value of another type; something else writes under the queue's prefix."""
 
 
+class LuaScriptError(RedisMessageQueueError, ResponseError):
+    """Redis refused one of our scripts for a reason that has no error of its own here; the text is Redis's."""
+
+
 class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
     """A stored value is not a Sluicegate entry."""
+
+
+class PayloadTooLargeError(RedisMessageQueueError, ValueError):
+    """A payload takes more than `max_payload_bytes`; nothing was sent.
+
+    Attributes:
+        size: of the payload as it would be stored, in bytes.
+        limit: what is allowed.
+    """
+
+    def __init__(self, message: str, *, size: int, limit: int) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+
+
+class PayloadTooDeepError(RedisMessageQueueError, ValueError):
+    """A payload nests dicts and lists deeper than `max_payload_depth`; nothing was sent.
+
+    Attributes:
+        limit: what is allowed.
+    """
+
+    def __init__(self, message: str, *, limit: int) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+class QueueBackpressureError(RedisMessageQueueError):
+    """The queue is at `max_pending_length`, and no room came in the time that was given; nothing was stored.
+
+    Attributes:
+        queue: its name.
+        limit: `max_pending_length`.
+        waiting: messages that waited there: pending, returned and delayed.
+        count: messages of the call that was refused.
+        remediation: what to do about it.
+    """
+
+    def __init__(
+        self, message: str, *, queue: str = "", limit: int = 0, waiting: int = 0, count: int = 0, remediation: str = ""
+    ) -> None:
+        super().__init__(f"{message}; {remediation}" if remediation else message)
+        self.queue = queue
+        self.limit = limit
+        self.waiting = waiting
+        self.count = count
+        self.remediation = remediation
+
+
+class NotDurableError(RedisMessageQueueError):
+    """Messages were published, but the durability that was asked for was not confirmed in time.
+
+    Attributes:
+        ids: the message ids of the call, by position.
+        published: outcomes of the call, as decoded.
+        report: outcomes of the call as a `PublishReport`; a retry under the same deduplication key would be refused as
+            a duplicate.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        ids: Sequence[str] = (),
+        published: Published | None = None,
+        report: PublishReport | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.ids = tuple(ids)
+        self.published = published
+        self.report = report
 
 
 class PublishUnknownError(RedisMessageQueueError):
@@ -71,17 +163,29 @@ class PublishUnknownError(RedisMessageQueueError):
 
     Attributes:
         ids: the message ids of the batch, by position.
-        calls: the prepared calls of the batch, for `RedisMessageQueue.publish_again`; empty when it is too late.
+        calls: the prepared calls of the batch, for `RedisMessageQueue.publish_again`; empty when it is too late, and
+            in another process, whose clock is another one.
         born: when the batch was made, by the gateway's clock.
+        batch: what those calls publish, None when there are none.
     """
 
     def __init__(
-        self, message: str, *, ids: Sequence[str], calls: Sequence[Call[Published]] = (), born: float = 0.0
+        self,
+        message: str,
+        *,
+        ids: Sequence[str],
+        calls: Sequence[Call[Published]] = (),
+        born: float = 0.0,
+        batch: Batch | None = None,
     ) -> None:
         super().__init__(message)
         self.ids = tuple(ids)
         self.calls = tuple(calls)
         self.born = born
+        self.batch = batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, {**self.__dict__, "calls": (), "batch": None})
 
 
 class LeaseLostError(RedisMessageQueueError):
@@ -98,6 +202,13 @@ class LeaseLostError(RedisMessageQueueError):
         self.lease_id = lease_id
         self.lost = tuple(lost)
         self.settled = tuple(settled)
+
+
+class CleanupFailedError(RedisMessageQueueError):
+    """The handler finished, but that could not be recorded; its message will be delivered again.
+
+    The reason is the `__cause__`.
+    """
 
 
 class AlreadySettledError(RedisMessageQueueError, ValueError):
@@ -126,3 +237,11 @@ class EmbeddedServerError(RedisMessageQueueError):
 
 class EmbeddedServerNotFoundError(EmbeddedServerError):
     """No Redis server program was found on this machine."""
+
+
+def _rebuild(kind: type[RedisMessageQueueError], args: tuple[Any, ...], attributes: dict[str, Any]) -> object:
+    """An error from its parts, whatever its constructor asks for: one that cannot be unpickled would break a pool."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error

@@ -3,50 +3,132 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import redis
 import tenacity
 from redis import exceptions as redis_errors
 from redis.backoff import NoBackoff
-from redis.client import NEVER_DECODE
+from redis.crc import key_slot
 from redis.retry import Retry
 
 from sluicegate import faults
-from sluicegate.connection import Address, describe_client, refuse_unfit_client
-from sluicegate.core.call import Call, Operation, Wait
-from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
+from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
+from sluicegate.core.call import Call, Wait
+from sluicegate.shared.gateway import (
+    ASKING,
+    CONNECTION_FOR,
+    MOST_REDIRECTS,
+    STOP_SLICE_SECONDS,
+    TROUBLE,
+    WAIT_MARGIN_SECONDS,
+    Command,
+    GatewayBase,
+    RetryNote,
+    Stage,
+    commands,
+    derived_pool,
+    elapsed_clock,
+    heard,
+    is_passing,
+    known_nodes,
+    node_options,
+    owner,
+    reply_seconds,
+    sentinels,
+)
+from sluicegate.shared.routes import Node
 
-__all__ = ["RedisGateway", "elapsed_clock"]
+__all__ = ["Client", "Gateway", "RedisGateway", "elapsed_clock"]
 
 T = TypeVar("T")
+Client = redis.Redis | redis.RedisCluster
+Work = Callable[..., list[Any]]  # (pool, asking=…) -> raw replies; errors are among them
 _log = logging.getLogger("sluicegate")
-_RAW: dict[str, Any] = {NEVER_DECODE: True}
-# Before redis-py 5.3 a pool wants to be told the command; later ones warn when they are.
-_COMMAND_NAME = signature(redis.ConnectionPool.get_connection).parameters["command_name"]
-_CONNECTION_FOR = ("EVALSHA",) if _COMMAND_NAME.default is Parameter.empty else ()
+_NO_RETRY = Retry(NoBackoff(), 0)
 
 
-def elapsed_clock() -> float:
-    """Seconds by a clock that counts suspension where the system has one."""
-    return time.clock_gettime(_CLOCK)
+class _Ended(Exception):
+    """A wait is over although no reply came; its connection is of no further use."""
 
 
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+class Gateway(Protocol):
+    """A way of reaching Redis. `RedisGateway` is ours; yours can be passed to a queue as `gateway=`.
+
+    `sluicegate.testing.gateways.check_gateway` holds an implementation against this contract:
+
+    - A call goes to the server that is the primary for `call.keys[0]`: EVALSHA with `call.script.sha`, all `call.keys`
+      and `call.args`; when the server answers NOSCRIPT, EVAL with `call.script.text`. The reply is read raw, as bytes,
+      and `call.decode` makes the result of it.
+    - A command in `call.then` is sent right behind the script on the same connection, in the same write, at every
+      attempt. The result is then a pair: the decoded reply, and the raw reply of `then`; an error that the server
+      answered to `then` is the second half of that pair, not raised.
+    - A call may be sent any number of times. Each attempt sends `call.later(seconds since the first)`; without that a
+      publish repeated after its receipt has expired would be published twice.
+    - Objects are shared by threads, and used after a fork.
+
+    Attributes:
+        retry_budget_seconds: how long a call may be retried; a queue keeps its receipts for longer.
+    """
+
+    retry_budget_seconds: float
+
+    @property
+    def server(self) -> str:
+        """Where it connects to, in words for errors; never a password."""
+
+    @property
+    def decodes_responses(self) -> bool:
+        """Whether handlers get str instead of bytes."""
+
+    @property
+    def address(self) -> Address | None:
+        """Where it connects to as something that travels, None when it cannot travel."""
+
+    def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
+        """Execute one call.
+
+        Args:
+            call: what to send.
+            retry: False: one attempt of a few seconds at most, on a connection that no retried call can hold up.
+            on_retry: told before each pause between attempts.
+
+        Raises:
+            RedisUnavailableError: the server was never reached; nothing was sent that could have taken effect.
+            RetryBudgetExhaustedError: it was, and stayed away for the whole budget, or for the one attempt.
+            RedisMemoryError, WrongKeyTypeError: Redis refused the call; nothing was changed.
+            RedisAccessError: Redis refused the credentials or the user's rights.
+            ConfigurationError: the server does not know the command in `then`; nothing was sent.
+        """
+
+    def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        """Sleep until the bell rings, time is up or `stopped()` is true.
+
+        A blocked connection is one that nothing else needs. The sleep ends within 0.2 s once `stopped()` is true, and
+        nothing more is sent then. A lost connection may end it early, never at once: its caller looks again.
+
+        Returns:
+            Whether the bell rang.
+        """
+
+    def close(self) -> None:
+        """Let go of connections that it made; they are made again when needed. Any number of times."""
 
 
-class RedisGateway:
-    """Executes prepared calls over one `redis.Redis`.
+class RedisGateway(GatewayBase):
+    """Executes prepared calls over one `redis.Redis` or `redis.RedisCluster`.
 
-    A gateway that has never reached its server fails at once, within the client's connect timeout; one that has
-    rides out an outage for
-    up to `retry_budget_seconds`. Every call may be repeated without a second effect, so retries below ours
-    (redis-py's own) are harmless too.
+    A gateway that has never reached its server fails at once, within the client's connect timeout; one that has rides
+    out an outage for up to `retry_budget_seconds`, during which a Sentinel or a cluster may name another primary. It
+    retries by itself, on plain connections: whatever the client would retry is not retried below it. Threads share no
+    lock around I/O, and a forked child makes its own connections.
 
     Args:
         redis_client: a connected or unconnected client; the gateway does not close it.
@@ -62,233 +144,275 @@ class RedisGateway:
     def __init__(
         self,
         *,
-        redis_client: redis.Redis | None = None,
+        redis_client: Client | None = None,
         url: str | None = None,
         retry_budget_seconds: float = 120,
         retry_initial_delay_seconds: float = 0.01,
         retry_max_delay_seconds: float = 5.0,
     ) -> None:
-        if (redis_client is None) == (url is None):
-            raise ConfigurationError("give exactly one of redis_client and url")
-        for name, value in (
-            ("retry_budget_seconds", retry_budget_seconds),
-            ("retry_initial_delay_seconds", retry_initial_delay_seconds),
-            ("retry_max_delay_seconds", retry_max_delay_seconds),
-        ):
-            if not value >= 0:
-                raise ConfigurationError(f"{name} must be 0 or more, not {value!r}")
+        super().__init__(
+            redis_client=redis_client,
+            url=url,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+        )
         if redis_client is not None:
             refuse_unfit_client(redis_client)
-        self.address = Address.parse(url) if url is not None else None
-        self.retry_budget_seconds = retry_budget_seconds
         self._client = redis_client
-        self._waiting: redis.Redis | None = None
-        self._lock = threading.Lock()
-        self._reached = False
-        self._pause = tenacity.wait_random_exponential(
-            multiplier=retry_initial_delay_seconds, max=retry_max_delay_seconds
-        )
+        self._pools: dict[object, Any] = {}
+        self._lock = threading.Lock()  # for making the client
+        _gateways.add(self)
 
     @property
-    def client(self) -> redis.Redis:
+    def client(self) -> Client:
         """The client, made on first use."""
-        if self._client is None:
+        client = self._client
+        if client is None:
+            assert self.address is not None
             with self._lock:
-                if self._client is None:
-                    assert self.address is not None
-                    self._client = self.address.client()
-        return self._client
+                client = self._client = self._client or self.address.client()
+        return client
 
     @property
     def server(self) -> str:
         """Where this gateway connects to, in words."""
-        return self.address.server if self.address else describe_client(self.client)
+        return self.address.server if self.address else describe_client(self._client)
 
     @property
     def decodes_responses(self) -> bool:
         """Whether the client was made with `decode_responses=True`, so that its user expects str."""
-        return bool(self.client.connection_pool.connection_kwargs.get("decode_responses", False))
+        return self.address.decode_responses if self.address else client_decodes(self._client)
 
-    def run(self, operation: Operation[T], *, retry: bool = True) -> T:
-        """Drive an operation to its result; its calls are retried unless told otherwise."""
+    def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
+        """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
+        start = elapsed_clock()
+        notes: list[RetryNote] = []
         try:
-            step = next(operation)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        return self._drive(operation, partial(self._answer, step, retry), retry)
+            if retry:
+                sleep = partial(self._sleep, notes, on_retry)
+                for attempt in tenacity.Retrying(sleep=sleep, **self._policy(call, notes)):
+                    with attempt:
+                        return self._once(call.later(elapsed_clock() - start), Stage.CALLS)
+            return self._once(call, Stage.SINGLE)
+        except Exception as error:
+            explained = self._explained(call, error, retried=retry)
+            if explained is None and faults.is_wrong_type(error):
+                explained = self._wrong_type(call)
+            if explained is None:
+                raise
+            raise explained from error
 
-    def start(self, operation: Operation[T]) -> Callable[[], T]:
-        """Send the first call of an operation without waiting for its answer, so that the caller can prepare what comes
-        next meanwhile.
+    def send(self, call: Call[T]) -> Callable[[], T]:
+        """Send a call without waiting for its reply.
 
         Returns:
-            What waits for the answer and drives the operation to its result, as `run` does; it must be called.
+            What waits for the reply; it must be called. Whatever went wrong in between, `execute` repeats the call.
         """
-        call = next(operation)
-        assert isinstance(call, Call)
-        receive = self._send(call)
-        return lambda: self._drive(operation, receive, retry=True)
-
-    def _drive(self, operation: Operation[T], answer: Callable[[], Any], retry: bool) -> T:
-        try:
-            while True:
-                try:
-                    reply = answer()
-                except Exception as error:  # noqa: BLE001  (the operation decides what it means)
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(reply)
-                answer = partial(self._answer, step, retry)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-
-    def _answer(self, step: Call[Any] | Wait, retry: bool) -> Any:
-        return self.wait(step) if isinstance(step, Wait) else self.execute(step, retry=retry)
-
-    def _send(self, call: Call[T]) -> Callable[[], T]:
-        """Send a call; what is returned waits for its reply. Whatever goes wrong in between, `execute` repeats it."""
-        start, pool = elapsed_clock(), self.client.connection_pool
+        start = elapsed_clock()
 
         def again() -> T:
             return self.execute(call.later(elapsed_clock() - start))
 
-        if not self._reached:
+        if not self._reached or call.then:
             return again
-        connection: Any = None
+        try:
+            pool, _ = self._pool(Stage.CALLS, call.keys[0], None)
+            connection = pool.get_connection(*CONNECTION_FOR)
+        except TROUBLE:  # the repetition meets it again, and says what it is
+            return again
+        try:
+            connection.send_packed_command(connection.pack_commands(commands(call)))
+        except BaseException as error:
+            connection.disconnect()
+            pool.release(connection)
+            if not isinstance(error, TROUBLE):
+                raise
+            return again
 
         def receive() -> T:
+            finished = False
             try:
-                reply = connection.read_response(disable_decoding=True)
-            except redis_errors.RedisError as error:
-                if not isinstance(error, redis_errors.ResponseError):
-                    connection.disconnect()
+                reply = _read(connection)
+                finished = not faults.is_readonly(reply)
+            except TROUBLE:
                 return again()
-            except BaseException:
-                connection.disconnect()  # its reply is still to come
-                raise
             finally:
+                if not finished:
+                    connection.disconnect()
                 pool.release(connection)
-            return call.decode(reply)
+            return again() if isinstance(reply, Exception) else call.decode(reply)
 
-        try:
-            connection = pool.get_connection(*_CONNECTION_FOR)
-            connection.send_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
-        except BaseException as error:
-            if connection is not None:
-                connection.disconnect()
-                pool.release(connection)
-            if not isinstance(error, redis_errors.RedisError):
-                raise
-            return again
         return receive
 
-    def execute(self, call: Call[T], *, retry: bool = True) -> T:
-        """Execute one call, with retries unless told otherwise.
-
-        Raises:
-            RedisUnavailableError: the server was never reached.
-            RetryBudgetExhaustedError: it was, and stayed away for the whole budget.
-            RedisMemoryError, WrongKeyTypeError: Redis refused the call; nothing was changed.
-            RedisAccessError: Redis refused the credentials or the user's rights.
-        """
-        start = elapsed_clock()
-        try:
-            if retry:
-                for attempt in self._attempts():
-                    with attempt:
-                        return self._once(call.later(elapsed_clock() - start))
-            return self._once(call)
-        except tenacity.RetryError:
-            raise AssertionError("unreachable: attempts re-raise") from None
-        except Exception as error:
-            if faults.is_transient(error):
-                raise self._unreachable(error) from error
-            if denied := faults.access_refused(self.server, error):
-                raise denied from error
-            if isinstance(error, redis_errors.ResponseError) and (refused := self._refused(call, error)):
-                raise refused from error
-            raise
-
-    def wait(self, wait: Wait) -> bool:
+    def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
         """Sleep until the bell rings, on a connection of its own; a lost connection ends the sleep early."""
         try:
-            return self._waiter().execute_command("BLPOP", wait.bell, wait.seconds, **_RAW) is not None
-        except Exception as error:
+            reply = self._routed(Stage.WAITING, wait.bell, partial(self._listen, wait, stopped))[0]
+            if isinstance(reply, Exception):
+                raise reply
+            return reply is not None
+        except _Ended:
+            return False
+        except Exception as error:  # noqa: BLE001  (most are passed on)
             if not faults.is_transient(error):
-                raise
+                raise faults.access_refused(self.server, error) or error from None
             _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
-            time.sleep(min(0.2, wait.seconds))
+            time.sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
             return False
 
     def close(self) -> None:
         """Close the connections that this gateway made; a client given by the user stays open."""
-        with self._lock:
-            if self._waiting is not None:
-                self._waiting.connection_pool.disconnect()
-                self._waiting = None
-            if self.address is not None and self._client is not None:
-                self._client.connection_pool.disconnect()
-                self._client = None
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            pool.disconnect()
+        if self.address is not None:
+            client, self._client = self._client, None
+            if client is not None:
+                for each in (client, *sentinels(client)):
+                    each.close()
 
-    def _once(self, call: Call[T]) -> T:
-        client, script = self.client, call.script
-        if not self._reached:
-            self._meet(client)
-        try:
-            reply = client.execute_command("EVALSHA", script.sha, len(call.keys), *call.keys, *call.args, **_RAW)
-        except redis_errors.NoScriptError:
-            reply = client.execute_command("EVAL", script.text, len(call.keys), *call.keys, *call.args, **_RAW)
-        return call.decode(reply)
+    # ------------------------------------------------------------------ one attempt
 
-    def _meet(self, client: redis.Redis) -> None:
+    def _once(self, call: Call[T], stage: str) -> T:
+        def work(pool: Any, *, asking: bool) -> list[Any]:
+            if not self._reached:
+                self._meet(pool)
+            if (name := self._needs_check(call)) is not None:
+                self._learn(name, _exchange(pool, [("COMMAND", "INFO", name)])[0])
+            seconds = reply_seconds(call)
+            replies = _exchange(pool, commands(call), asking=asking, seconds=seconds)
+            if isinstance(replies[0], redis_errors.NoScriptError):
+                replies = _exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            return replies
+
+        result: T = self._result(call, self._routed(stage, call.keys[0], work))
+        return result
+
+    def _meet(self, pool: Any) -> None:
         """First contact: until it succeeds nothing was sent that could have taken effect."""
-        try:
-            client.execute_command("PING", **_RAW)
-        except redis_errors.NoPermissionError:
-            _log.debug("the user of %s may not PING; it was reached all the same", self.server)
-        self._reached = True
+        self._met(_exchange(pool, [("PING",)])[0])
 
-    def _attempts(self) -> tenacity.Retrying:
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: self._reached and faults.is_transient(error)),
-            wait=self._pause,
-            stop=tenacity.stop_after_delay(self.retry_budget_seconds),
-            before_sleep=self._note_retry,
-            reraise=True,
-        )
-
-    def _note_retry(self, state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        _log.warning("Redis at %s: %s, attempt %d", self.server, type(error).__name__, state.attempt_number)
-
-    def _unreachable(self, error: Exception) -> Exception:
-        away = faults.unavailable(self.server, error)
-        if not self._reached:
-            return away
-        return RetryBudgetExhaustedError(f"{away} (retried for {self.retry_budget_seconds:g} s)")
-
-    def _refused(self, call: Call[Any], error: redis_errors.ResponseError) -> Exception | None:
-        named = faults.refusal(call, error)
-        if named is not None or "WRONGTYPE" not in str(error):
-            return named
+    def _wrong_type(self, call: Call[Any]) -> Exception | None:
         for position, key in enumerate(call.keys):
-            role, expected = faults.expected_type(call, position)
-            found = self.client.execute_command("TYPE", key, **_RAW).decode()
-            if found not in ("none", expected):
-                return faults.wrong_type(key, role, found)
+            found = self._routed(Stage.CALLS, key, partial(_exchange, sent=[("TYPE", key)]))
+            if (named := faults.mistyped(call, position, found[0])) is not None:
+                return named
         return None
 
-    def _waiter(self) -> redis.Redis:
-        """A client like ours for blocking calls: longer socket timeout, no retries of redis-py's own."""
-        with self._lock:
-            if self._waiting is None:
-                pool = self.client.connection_pool
-                options = dict(pool.connection_kwargs, socket_timeout=20.0, retry=Retry(NoBackoff(), 0))
-                if hasattr(pool, "service_name"):
-                    fresh = type(pool)(pool.service_name, pool.sentinel_manager, **options)  # type: ignore[attr-defined]
-                else:
-                    fresh = redis.ConnectionPool(connection_class=pool.connection_class, **options)
-                self._waiting = redis.Redis(connection_pool=fresh)
-            return self._waiting
+    def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
+        """The reply to BLPOP, None when the sleep ended before it came."""
+        with _borrowed(pool) as connection:
+            sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
+            connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+            if asking:
+                _read(connection)
+            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
+            pools = self._pools
+            while (left := end - elapsed_clock()) > 0 and self._pools is pools and not (stopped and stopped()):
+                if connection.can_read(timeout=min(left, STOP_SLICE_SECONDS)):
+                    return [heard(_read(connection))]
+            raise _Ended
+
+    def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:
+        if on_retry is not None:
+            on_retry(notes[-1])
+        time.sleep(seconds)
+
+    # ------------------------------------------------------------------ where
+
+    def _routed(self, stage: str, key: bytes, work: Work) -> list[Any]:
+        """Do a piece of work on the node that has a key, wherever a cluster says that it is; returns its replies."""
+        place: Node | None = None
+        asking = False
+        replies: list[Any] = []
+        for _ in range(MOST_REDIRECTS):
+            pool, node = self._pool(stage, key, place)
+            try:
+                replies = work(pool, asking=asking)
+            except Exception as error:
+                if node is not None and faults.is_transient(error):
+                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                raise
+            redirect = faults.redirection(replies[0])
+            if redirect is None:
+                if node is not None and is_passing(replies[0]):
+                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                break
+            place, asking = self._redirected(redirect, node), redirect.asking
+            if not asking:
+                self._routes.learn(key_slot(key), place)
+        return replies
+
+    def _pool(self, stage: str, key: bytes, place: Node | None) -> tuple[Any, Node | None]:
+        """The pool for a key, and in a cluster the node that it leads to."""
+        client, pools = self.client, self._pools
+        if not isinstance(client, redis.RedisCluster):
+            if stage == Stage.CALLS:
+                return client.connection_pool, None
+            # Two threads may make a pool each, of which one stays: neither has connected yet.
+            made = pools.get(stage) or pools.setdefault(stage, derived_pool(client.connection_pool, stage, _NO_RETRY))
+            return made, None
+        node = place or self._routes.get(key_slot(key)) or owner(client, key)
+        made = pools.get((stage, node)) or pools.setdefault((stage, node), self._node_pool(client, stage, node))
+        return made, node
+
+    @staticmethod
+    def _node_pool(client: redis.RedisCluster, stage: str, node: Node) -> Any:
+        like = client.get_redis_connection(client.get_nodes()[0]).connection_pool
+        options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
+        return redis.ConnectionPool(connection_class=like.connection_class, **options)
+
+
+def _exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
+    """Send commands in one write on one connection and return their raw replies, errors among them.
+
+    Args:
+        pool: of connections.
+        sent: the commands.
+        asking: whether a cluster is to be told that the slot is on its way.
+        seconds: how long the last reply may take, None for as long as any other.
+    """
+    with _borrowed(pool) as connection:
+        connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+        if asking:
+            _read(connection)
+        replies = [_read(connection, seconds if command is sent[-1] else None) for command in sent]
+        if any(faults.is_readonly(reply) for reply in replies):
+            connection.disconnect()  # so that the primary is looked up again
+        return replies
+
+
+def _read(connection: Any, seconds: float | None = None) -> Any:
+    """A raw reply, or the error that the server answered with."""
+    try:
+        if seconds is not None:
+            connection.can_read(timeout=seconds)  # a client's socket timeout may be shorter
+        return connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+@contextmanager
+def _borrowed(pool: Any) -> Iterator[Any]:
+    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
+    connection = pool.get_connection(*CONNECTION_FOR)
+    finished = False
+    try:
+        yield connection
+        finished = True
+    finally:
+        if not finished:
+            connection.disconnect()
+        pool.release(connection)
+
+
+_gateways: weakref.WeakSet[RedisGateway] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for gateway in list(_gateways):
+        gateway._lock = threading.Lock()  # a thread that the child does not have may have held the old one
+
+
+os.register_at_fork(after_in_child=_renew_locks)

@@ -1,16 +1,15 @@
-"""Heartbeats: one thread per process extends the leases of all queues."""
+"""Heartbeats: one thread per process watches over the leases of all queues, and one per gateway extends them."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import os
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from sluicegate.gateway import elapsed_clock
+from sluicegate.shared.beats import LONGEST_BEAT_SECONDS, LONGEST_SLEEP_SECONDS, RETRY_SECONDS, Agenda, Grouped
+from sluicegate.shared.gateway import elapsed_clock
 
 __all__ = ["Beating", "HeartbeatScheduler", "scheduler"]
 
@@ -18,7 +17,7 @@ _IDLE_SECONDS = 30.0
 _log = logging.getLogger("sluicegate")
 
 
-class Beating(Protocol):
+class Beating(Grouped, Protocol):
     """Something that wants to be extended in time."""
 
     def beat(self) -> float | None:
@@ -28,75 +27,58 @@ class Beating(Protocol):
 class HeartbeatScheduler:
     """Calls `beat()` of every watched lease when it is due.
 
+    The scheduler's thread sends nothing. While a gateway has beats that are due, one thread of its own calls them one
+    after the other, so that a server that hangs delays the beats of no other; each runs in a copy of the context in
+    which its lease was watched. A lease is not kept alive by being watched.
+
     Args:
         clock: seconds, monotonic; injected by tests.
     """
 
     def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
         self._clock = clock
-        # A heap of (time, number, id of a lease). It outlives what it names: an ended lease must not be kept in memory,
-        # with all its messages, until its beat would have been due.
-        self._due: list[tuple[float, int, int]] = []
-        self._beating: list[Beating] = []
-        self._watched: dict[int, tuple[int, Beating]] = {}  # id of a lease -> number of its live entry in the heap
-        self._order = itertools.count()
-        self._changed = threading.Condition()
+        self._agenda: Agenda[Beating] = Agenda()
+        # Signal handlers settle leases too, so the thread that they interrupt may hold the lock already.
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._beat_ended = threading.Condition(lock)
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
 
     def watch(self, lease: Beating, after_seconds: float) -> None:
         """Beat for a lease, first after so many seconds, until `unwatch`."""
         with self._changed:
-            self._push(lease, after_seconds)
+            earliest = self._agenda.add(lease, self._clock() + after_seconds)
             self._start()
-            self._changed.notify_all()
+            if earliest:
+                self._changed.notify_all()
 
     def unwatch(self, lease: Beating) -> None:
-        """No beat begins or goes on after this returns."""
+        """Beat no more: nothing is sent for the lease after this returns.
+
+        Waits for a beat that is under way: as a rule a round trip, and at most the 5 s that a gateway gives a beat.
+        A callback of the user's that runs in the beat and takes 15 s is not waited for any longer, and neither does
+        a beat wait for itself.
+        """
         with self._changed:
-            self._watched.pop(id(lease), None)
-            self._changed.wait_for(lambda: all(other is not lease for other in self._beating))
+            self._agenda.remove(lease)
+            if not self._beat_ended.wait_for(lambda: not self._beaten_elsewhere(lease), LONGEST_BEAT_SECONDS):
+                _log.warning("a heartbeat takes longer than %g s; it is not waited for", LONGEST_BEAT_SECONDS)
 
     def run_once(self) -> float | None:
-        """Beat for what is due; returns the seconds to the next beat, None when nothing is watched."""
+        """Beat for what is due, in this thread; returns the seconds to the next beat, None when nothing is watched."""
         while True:
             with self._changed:
-                while self._due and not self._is_live(*self._due[0][1:]):
-                    heapq.heappop(self._due)
-                if not self._due:
-                    return None
-                wait = self._due[0][0] - self._clock()
-                if wait > 0:
-                    return wait
-                _, number, key = heapq.heappop(self._due)
-                lease = self._watched[key][1]
-                self._beating.append(lease)
-            after = self._beat(lease)
-            with self._changed:
-                self._beating.remove(lease)
-                self._changed.notify_all()
-                if not self._is_live(number, key):
-                    continue
-                if after is None:
-                    del self._watched[key]
-                else:
-                    self._push(lease, after)
+                groups = self._agenda.fall_due(self._clock())
+                if not groups:
+                    at = self._agenda.next_at()
+                    return None if at is None else at - self._clock()
+            for group in groups:
+                self._work(group)
 
-    def _push(self, lease: Beating, after_seconds: float) -> None:
-        number = next(self._order)
-        self._watched[id(lease)] = (number, lease)
-        heapq.heappush(self._due, (self._clock() + after_seconds, number, id(lease)))
-
-    def _is_live(self, number: int, key: int) -> bool:
-        return key in self._watched and self._watched[key][0] == number
-
-    @staticmethod
-    def _beat(lease: Beating) -> float | None:
-        try:
-            return lease.beat()
-        except Exception:  # noqa: BLE001  (one lease's fault must not end the beats of all others)
-            _log.exception("a heartbeat failed unexpectedly and stops")
-            return None
+    def _beaten_elsewhere(self, lease: Beating) -> bool:
+        watch = self._agenda.under_way(lease)
+        return watch is not None and watch.by != threading.get_ident()
 
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -105,16 +87,66 @@ class HeartbeatScheduler:
 
     def _loop(self) -> None:
         while True:
-            self.run_once()
             with self._changed:
-                if self._due:
-                    self._changed.wait(timeout=max(0.0, self._due[0][0] - self._clock()))
-                elif not self._changed.wait(timeout=_IDLE_SECONDS) and not self._due:
+                groups = self._agenda.fall_due(self._clock())
+                if not groups and not self._sleep():
                     self._thread = None
                     return
+            for group in groups:
+                self._hand_over(group)
+
+    def _sleep(self) -> bool:
+        """Sleep until there may be something to do; False when nothing came to be watched for a long time."""
+        at = self._agenda.next_at()
+        if at is not None:
+            self._changed.wait(min(at - self._clock(), LONGEST_SLEEP_SECONDS))
+            return True
+        return self._changed.wait(_IDLE_SECONDS) or self._agenda.next_at() is not None
+
+    def _hand_over(self, group: int) -> None:
+        """Let a thread beat for what is due in a group; it lives no longer than that."""
+        try:
+            threading.Thread(target=self._work, args=(group,), name="sluicegate-beats", daemon=True).start()
+        except RuntimeError as error:  # no more threads, for now or because the interpreter ends
+            _log.warning("heartbeats are late: %s", error)
+            self._postpone(group)
+
+    def _work(self, group: int) -> None:
+        while os.getpid() == self._pid:  # a callback may have forked: the child has its own
+            with self._changed:
+                begun = self._agenda.begin(group)
+                if begun is None:
+                    return
+                watch, lease = begun
+                watch.by = threading.get_ident()
+            after = None
+            try:
+                after = watch.context.copy().run(_beat, lease)
+            except BaseException:
+                self._postpone(group)
+                raise
+            finally:
+                with self._changed:
+                    if self._agenda.end(watch, None if after is None else self._clock() + after):
+                        self._changed.notify_all()
+                    self._beat_ended.notify_all()
+            del begun, lease
+
+    def _postpone(self, group: int) -> None:
+        with self._changed:
+            self._agenda.postpone(group, self._clock() + RETRY_SECONDS)
+            self._changed.notify_all()
 
 
-_lock = threading.Lock()
+def _beat(lease: Beating) -> float | None:
+    try:
+        return lease.beat()
+    except Exception:  # noqa: BLE001  (one lease's fault must not end the beats of all others)
+        _log.exception("a heartbeat failed unexpectedly and stops")
+        return None
+
+
+_lock = threading.RLock()
 _scheduler: HeartbeatScheduler | None = None
 
 
@@ -122,14 +154,14 @@ def scheduler() -> HeartbeatScheduler:
     """The scheduler of this process; a forked child gets its own."""
     global _scheduler  # noqa: PLW0603  (one per process is the point)
     with _lock:
-        if _scheduler is None or _scheduler._pid != os.getpid():
+        if _scheduler is None:
             _scheduler = HeartbeatScheduler()
         return _scheduler
 
 
 def _forget_after_fork() -> None:
     global _lock, _scheduler
-    _lock, _scheduler = threading.Lock(), None
+    _lock, _scheduler = threading.RLock(), None
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)

@@ -10,7 +10,9 @@ from sluicegate.core import json
 from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import decode_name
 
-__all__ = ["DeadMessage", "Message"]
+__all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "Message"]
+
+_US = b"\x1f"
 
 
 class Message:
@@ -20,14 +22,14 @@ class Message:
     double the memory of a batch, and cost more time than it saves), and `json()` and `text()` decode anew.
     """
 
-    __slots__ = ("_begun", "_entry", "slot")
+    __slots__ = ("_begun", "entry", "slot")
 
     def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
         """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not
         ended.
         """
         self.slot = slot
-        self._entry = entry
+        self.entry = entry
         self._begun = begun
 
     @property
@@ -38,7 +40,7 @@ class Message:
     @property
     def payload(self) -> bytes:
         """The payload as stored."""
-        return payload_of(self._entry)
+        return payload_of(self.entry)
 
     def text(self) -> str:
         """The payload as text; raises `UnicodeDecodeError` when it is not UTF-8."""
@@ -46,7 +48,7 @@ class Message:
 
     def json(self) -> Any:
         """The payload decoded as JSON; raises `ValueError` when it is not JSON. Decoded anew at each call."""
-        return json.loads(payload_of(self._entry))
+        return json.loads(payload_of(self.entry))
 
     @property
     def headers(self) -> dict[str, str]:
@@ -62,25 +64,25 @@ class Message:
     @property
     def delivery_count(self) -> int:
         """Deliveries, the present one included; finished ones when the message was peeked at."""
-        return read_prefix(self._entry).deliveries + self._begun
+        return read_prefix(self.entry).deliveries + self._begun
 
     @property
     def sequence(self) -> int:
         """Place in the queue's first order; grows with every message published, never reset."""
-        return read_prefix(self._entry).sequence
+        return read_prefix(self.entry).sequence
 
     @property
     def enqueued_at(self) -> datetime:
         """When Redis accepted the message, by the server's clock."""
-        return datetime.fromtimestamp(read_prefix(self._entry).enqueued_ms / 1000, UTC)
+        return datetime.fromtimestamp(read_prefix(self.entry).enqueued_ms / 1000, UTC)
 
     @property
     def size(self) -> int:
         """Bytes of the stored entry."""
-        return len(self._entry)
+        return len(self.entry)
 
     def _split(self) -> list[bytes]:
-        return split_entry(self._entry)
+        return split_entry(self.entry)
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, delivery_count={self.delivery_count})"
@@ -93,7 +95,7 @@ class DeadMessage:
     Attributes:
         message: the message, its `delivery_count` being the finished deliveries; None for a foreign value.
         value: the stored value as it was.
-        reason: `max_delivery_count`, `foreign`, or what `bury` was told.
+        reason: `max_delivery_count`, `handler_error`, `foreign`, or what `bury` was told.
         error_type: class name of the last error, "" without one.
         error: text of the last error.
         buried_at: when, by the server's clock.
@@ -106,6 +108,31 @@ class DeadMessage:
     error: str
     buried_at: datetime
 
+    @property
+    def id(self) -> str | None:
+        """The message's id; None for a foreign value."""
+        return self.message.id if self.message else None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers given at publish; none for a foreign value."""
+        return self.message.headers if self.message else {}
+
+    @property
+    def delivery_count(self) -> int:
+        """Finished deliveries, the one that buried it included; 0 for a foreign value."""
+        return self.message.delivery_count if self.message else 0
+
+    @property
+    def first_at(self) -> datetime:
+        """When the message was enqueued; when it was found, for a foreign value."""
+        return self.message.enqueued_at if self.message else self.buried_at
+
+    @property
+    def last_at(self) -> datetime:
+        """When it was buried."""
+        return self.buried_at
+
     def __repr__(self) -> str:
         who = self.message.id if self.message else "a foreign value"
         return f"DeadMessage({who!r}, reason={self.reason!r}, error_type={self.error_type!r})"
@@ -113,12 +140,66 @@ class DeadMessage:
     @classmethod
     def from_record(cls, record: bytes) -> DeadMessage:
         """Read a dead record."""
-        at, reason, error_type, error, value = record.split(b"\x1f", 4)
+        at, reason, error_type, error, value = record.split(_US, 4)
         return cls(
             None if reason == b"foreign" and not is_entry(value) else Message(value),
             value,
             reason.decode(),
             error_type.decode(),
             error.decode(),
-            datetime.fromtimestamp(int(at) / 1000, UTC),
+            _time(at),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedMessage:
+    """A message that was acked, from a queue that keeps a history.
+
+    Attributes:
+        message: its `delivery_count` being the deliveries that it took.
+        completed_at: when, by the server's clock.
+    """
+
+    message: Message
+    completed_at: datetime
+
+    def __repr__(self) -> str:
+        return f"CompletedMessage({self.message.id!r}, completed_at={self.completed_at.isoformat()!r})"
+
+    @classmethod
+    def from_record(cls, record: bytes) -> CompletedMessage:
+        """Read a record of `completed`."""
+        at, value = record.split(_US, 1)
+        return cls(Message(value), _time(at))
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One failed delivery of a message, from a queue that keeps a history.
+
+    Attributes:
+        message: as the attempt left it, its `delivery_count` being the finished deliveries.
+        error_type: class name of the error, "" without one.
+        error: its text.
+        verb: what became of the message: `nack`, `bury` or `discard`.
+        failed_at: when, by the server's clock.
+    """
+
+    message: Message
+    error_type: str
+    error: str
+    verb: str
+    failed_at: datetime
+
+    def __repr__(self) -> str:
+        return f"FailedAttempt({self.message.id!r}, verb={self.verb!r}, error_type={self.error_type!r})"
+
+    @classmethod
+    def from_record(cls, record: bytes) -> FailedAttempt:
+        """Read a record of `failed`."""
+        at, error_type, error, verb, value = record.split(_US, 4)
+        return cls(Message(value), error_type.decode(), error.decode(), verb.decode(), _time(at))
+
+
+def _time(ms: bytes) -> datetime:
+    return datetime.fromtimestamp(int(ms) / 1000, UTC)

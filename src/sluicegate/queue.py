@@ -1,73 +1,99 @@
-"""The queue: a thin synchronous shell over the prepared calls."""
+# Made from src/sluicegate/asyncio/queue.py by `make format`; edit there.
+"""The queue: a thin shell over the prepared calls."""
 
 from __future__ import annotations
 
 import logging
-import math
-import os
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
+from datetime import datetime
 from typing import Any, Literal, overload
-from weakref import WeakSet
 
-import redis
-
-from sluicegate.config import QueueConfig, QueueSpec
-from sluicegate.core import calls, operations, replies
-from sluicegate.core.deduplication import KeySource, compile_key_function
-from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import MOST_PER_CALL, Publishing, chunks
-from sluicegate.core.values import Batch, ClaimRequest
+from sluicegate.config import OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff, refuse_foreign_options
+from sluicegate.core import admin, calls, operations, replies
+from sluicegate.core.call import Operation
+from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
+from sluicegate.core.durability import Durability
+from sluicegate.core.publishing import MOST_PER_CALL, chunks
+from sluicegate.core.redriving import RedriveRequest, redrive
+from sluicegate.core.values import Batch
+from sluicegate.driving import Driver
 from sluicegate.errors import (
+    CleanupFailedError,
     ConfigurationError,
     LeaseLostError,
     PublishUnknownError,
-    QueueDrainedError,
     RedisMessageQueueError,
-    RetryBudgetExhaustedError,
 )
-from sluicegate.gateway import RedisGateway, elapsed_clock
-from sluicegate.lease import Lease, OnBatchError
-from sluicegate.message import DeadMessage, Message
-from sluicegate.report import Depth, PublishReport
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.gateway import Client, Gateway, RedisGateway
+from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.lease import Lease
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.runtime import finished, holder, is_lost, pause
+from sluicegate.shared.gateway import elapsed_clock
+from sluicegate.shared.lease import OnBatchError
+from sluicegate.shared.queue import QueueBase, new_id
 
 __all__ = ["RedisMessageQueue"]
 
 _log = logging.getLogger("sluicegate")
-_MOST_CLAIMED = 10_000
-_SHORTEST_RETENTION_SECONDS = 3600.0
-_EMPTY_REMEMBERED_SECONDS = 600.0
+_LOOK_SECONDS = 0.01  # between looks of a drain at what others still hold
 
 
-class RedisMessageQueue:
+class RedisMessageQueue(QueueBase[Lease]):
     """A queue of messages on Redis: deduplicated publishes, leased batches, at-least-once delivery.
 
-    Constructing one does no I/O. Objects are safe to share between threads.
+    Constructing one does no I/O. Objects are safe to share between threads or tasks.
 
     Args:
         name: of the queue; any text with a visible character in it.
-        client: a `redis.Redis`; it stays the caller's to close.
-        url: instead of a client: `redis://`, `rediss://`, `unix://` or `embedded:///folder`; the password by
-            reference as
-            `?password_env=NAME`.
-        gateway: instead of both, a configured `RedisGateway`.
+        client: a `redis.Redis` or `RedisCluster`; it stays the caller's to close.
+        url: instead of a client: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, `redis+cluster://` or
+            `embedded:///folder`; the password by reference as `?password_env=NAME`.
+        gateway: instead of both, a configured `RedisGateway` or another `Gateway`.
         deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an
             error.
         get_deduplication_key: a callable from payload to key, a field name, a list of fields, or a template such as
             `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry.
-        deduplication_window_seconds: how long a key refuses further messages, from the publish; default one hour.
-        visibility_timeout_seconds: life of a lease without a heartbeat; default 300.
+        deduplication_policy: `window`: a key refuses further messages for a time from the publish; `until_acked`: for
+            as long as its message is waiting or in flight.
+        deduplication_window_seconds: that time; default one hour. For `until_acked` a safety bound, seven days at
+            least.
+        visibility_timeout_seconds: life of a lease without a heartbeat; default 300. None, together with
+            `max_delivery_count=None`, is at-most-once: messages are acked before their handler starts.
         heartbeat_interval_seconds: less than half of the visibility timeout; None: off for `process_message`, a
-            third of the lease
-            for `claim` blocks.
+            third of the lease for `claim` blocks.
+        on_heartbeat_failure: called without arguments when a heartbeat stops because its lease could not be extended.
         max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None
             for no cap.
+        max_lease_seconds: longest life of a lease, however often it is extended, kept by the server; None for no
+            bound.
+        on_error: what becomes of a message whose handler raised: `retry`, `bury` or `discard`. The exception always
+            propagates.
+        retry_backoff: how long it waits before its next delivery: a wait strategy of tenacity; default exponential
+            from 1 s to 300 s with jitter.
+        max_pending_length: most waiting messages (pending, returned, delayed) that a publish may leave; None for no
+            bound.
+        pending_overload_policy: what a publish beyond it does: `raise`, `block` or `drop_oldest`.
+        pending_overload_block_timeout_seconds: how long `block` waits for room.
+        enable_completed_queue: keep a record per acked message.
+        max_completed_length: of so many, None for no bound.
+        enable_failed_queue: keep a record per failed attempt.
+        max_failed_length: of so many, None for no bound.
+        max_dead_length: most dead letters; None, the default, loses none.
+        strict_payload_types: refuse what JSON would change, such as tuples.
+        max_payload_bytes: largest payload as stored.
+        max_payload_depth: deepest nesting of dicts and lists.
+        strict_envelope_decoding: raise for values that something else put into the queue, and leave them there,
+            instead of burying them as `foreign`.
         message_wait_interval_seconds: how long `process_message` waits for a message; 0 for not at all.
         retry_budget_seconds: how long a call is retried when Redis goes away; 0 disables.
         retry_initial_delay_seconds: first pause between attempts.
         retry_max_delay_seconds: longest pause.
+        interrupt: stops claims, waits and blocked publishes once it is interrupted.
+        on_event: told a `QueueEvent` after every transition; what it raises is logged and alters nothing.
 
     Raises:
         ConfigurationError: an option that cannot work as given.
@@ -77,62 +103,105 @@ class RedisMessageQueue:
         self,
         name: str,
         *,
-        client: redis.Redis | None = None,
+        client: Client | None = None,
         url: str | None = None,
-        gateway: RedisGateway | None = None,
+        gateway: Gateway | None = None,
         deduplication: bool | None = None,
         get_deduplication_key: KeySource | None = None,
+        deduplication_policy: DeduplicationPolicy = "window",
         deduplication_window_seconds: float = 3600,
-        visibility_timeout_seconds: float = 300,
+        visibility_timeout_seconds: float | None = 300,
         heartbeat_interval_seconds: float | None = None,
+        on_heartbeat_failure: Callable[[], Any] | None = None,
         max_delivery_count: int | None = 10,
+        max_lease_seconds: float | None = None,
+        on_error: OnError = "retry",
+        retry_backoff: RetryBackoff | None = None,
+        max_pending_length: int | None = None,
+        pending_overload_policy: OverloadPolicy = "raise",
+        pending_overload_block_timeout_seconds: float = 1.0,
+        enable_completed_queue: bool = False,
+        max_completed_length: int | None = 1000,
+        enable_failed_queue: bool = False,
+        max_failed_length: int | None = 1000,
+        max_dead_length: int | None = None,
+        strict_payload_types: bool = False,
+        max_payload_bytes: int | None = None,
+        max_payload_depth: int | None = None,
+        strict_envelope_decoding: bool = False,
         message_wait_interval_seconds: float = 5,
         retry_budget_seconds: float = 120,
         retry_initial_delay_seconds: float = 0.01,
         retry_max_delay_seconds: float = 5.0,
+        interrupt: BaseGracefulInterruptHandler | None = None,
+        on_event: Callable[[QueueEvent], Any] | None = None,
+        **unknown: Any,
     ) -> None:
-        self._keys = QueueKeys(name)
-        self._config = QueueConfig(
+        refuse_foreign_options(unknown)
+        config = QueueConfig(
             get_deduplication_key=get_deduplication_key,
             deduplication=deduplication,
+            deduplication_policy=deduplication_policy,
             deduplication_window_seconds=deduplication_window_seconds,
             visibility_timeout_seconds=visibility_timeout_seconds,
             heartbeat_interval_seconds=heartbeat_interval_seconds,
+            on_heartbeat_failure=on_heartbeat_failure,
             max_delivery_count=max_delivery_count,
+            max_lease_seconds=max_lease_seconds,
+            on_error=on_error,
+            retry_backoff=retry_backoff,
+            max_pending_length=max_pending_length,
+            pending_overload_policy=pending_overload_policy,
+            pending_overload_block_timeout_seconds=pending_overload_block_timeout_seconds,
+            enable_completed_queue=enable_completed_queue,
+            max_completed_length=max_completed_length,
+            enable_failed_queue=enable_failed_queue,
+            max_failed_length=max_failed_length,
+            max_dead_length=max_dead_length,
+            strict_payload_types=strict_payload_types,
+            max_payload_bytes=max_payload_bytes,
+            max_payload_depth=max_payload_depth,
+            strict_envelope_decoding=strict_envelope_decoding,
             message_wait_interval_seconds=message_wait_interval_seconds,
             retry_budget_seconds=retry_budget_seconds,
             retry_initial_delay_seconds=retry_initial_delay_seconds,
             retry_max_delay_seconds=retry_max_delay_seconds,
+            interrupt=interrupt,
+            on_event=on_event,
         )
         if sum(place is not None for place in (client, url, gateway)) != 1:
             raise ConfigurationError(f"queue {name!r} needs exactly one of client, url and gateway")
         self._owns_gateway = gateway is None
-        self._gateway = gateway or RedisGateway(
+        self._gateway: Gateway = gateway or RedisGateway(
             redis_client=client,
             url=url,
             retry_budget_seconds=retry_budget_seconds,
             retry_initial_delay_seconds=retry_initial_delay_seconds,
             retry_max_delay_seconds=retry_max_delay_seconds,
         )
-        self._publishing = Publishing(
-            self._keys,
-            compile_key_function(get_deduplication_key) if get_deduplication_key is not None else None,
-            deduplication_window_seconds,
-            self._gateway.retry_budget_seconds,
-        )
-        self.name = name
-        self._publishes = True
-        self._drained = False
-        self._leases: WeakSet[Lease] = WeakSet()
+        super().__init__(name, config, self._gateway.retry_budget_seconds)
+        self._driver = Driver(self._gateway, name, on_event, self._stopping)
 
     # ------------------------------------------------------------------ publish
 
-    def publish(self, payload: Any, *, headers: Mapping[str, str] | None = None) -> bool:
+    def publish(
+        self,
+        payload: Any,
+        *,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = "memory",
+    ) -> bool:
         """Publish one message.
 
         Args:
             payload: a dict or list (JSON), a str, or bytes.
             headers: a few names and texts that travel with it.
+            delay_seconds: how long nobody may claim it.
+            due_at: instead, from when on it may be claimed: an aware datetime.
+            durability: what the publish waits for: `memory` (Redis has it), `fsync` (it is on disk; Redis 7.2), or
+                `replicated(n)`.
 
         Returns:
             True, or False when its deduplication key is held.
@@ -140,43 +209,51 @@ class RedisMessageQueue:
         Raises:
             TypeError, ValueError: a payload or key that cannot be stored; names the path.
             ConfigurationError: a deduplication key that is missing, null or empty.
+            QueueBackpressureError: `max_pending_length` is reached; nothing was stored.
             RedisMemoryError: Redis is full; nothing was stored.
+            NotDurableError: stored, but not confirmed as durable as asked.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
-        return self._send(self._batch([payload], headers)).accepted == 1
+        batch = self._batch([payload], headers, delay_seconds, due_at, durability)
+        return (self._send(batch)).accepted == 1
 
-    def publish_many(self, payloads: Iterable[Any], *, headers: Mapping[str, str] | None = None) -> PublishReport:
+    def publish_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = "memory",
+        partial: bool = False,
+    ) -> PublishReport:
         """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
 
         Each call takes effect whole or not at all; the next is prepared while Redis works on one, and sent once it has
         succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
         `publish`.
+
+        Args:
+            payloads: see `publish`.
+            headers: the same for all.
+            delay_seconds: the same for all.
+            due_at: the same for all.
+            durability: what each call waits for.
+            partial: where `max_pending_length` leaves room for a part only, publish the first that fit and tell the
+                others in `refused_positions`, instead of refusing the call whole.
         """
         report = PublishReport()
+        batches = (
+            self._batch(chunk, headers, delay_seconds, due_at, durability, partial)
+            for chunk in chunks(payloads, self._publishing.most_per_call)
+        )
         try:
-            for done in self._publish_ahead(payloads, headers):
+            for done in self._publish_ahead(batches):
                 report.add(done)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
         return report
-
-    def _publish_ahead(self, payloads: Iterable[Any], headers: Mapping[str, str] | None) -> Iterator[PublishReport]:
-        """As `publish_chunks`, but while Redis works on one call the next is read and encoded."""
-        batches = (self._batch(chunk, headers) for chunk in chunks(payloads, MOST_PER_CALL))
-        finish: Callable[[], PublishReport] | None = None
-        while True:
-            try:
-                batch = next(batches, None)
-            except BaseException:
-                if finish is not None:  # what was sent before the input failed stays published, and is told
-                    yield finish()
-                raise
-            if finish is not None:
-                yield finish()
-            if batch is None:
-                return
-            finish = self._start(batch)
 
     def publish_chunks(
         self,
@@ -188,7 +265,7 @@ class RedisMessageQueue:
         """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
         if not 1 <= batch_size <= MOST_PER_CALL:
             raise ConfigurationError(f"batch_size must be from 1 to {MOST_PER_CALL}, not {batch_size!r}")
-        for chunk in chunks(payloads, batch_size):
+        for chunk in chunks(payloads, min(batch_size, self._publishing.most_per_call)):
             yield self._send(self._batch(chunk, headers))
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
@@ -202,37 +279,52 @@ class RedisMessageQueue:
         """
         if not unknown.calls:
             raise unknown
-        report = PublishReport()
-        for call in unknown.calls:
-            try:
-                published = self._gateway.execute(call.later(elapsed_clock() - unknown.born))
-            except RetryBudgetExhaustedError as error:
-                raise PublishUnknownError(
-                    str(unknown), ids=unknown.ids, calls=unknown.calls, born=unknown.born
-                ) from error
-            if published.accepted < 0:
-                raise PublishUnknownError(f"too late to publish again: {unknown}", ids=unknown.ids)
-            report.add(PublishReport.of(published, list(unknown.ids)))
-        return report
+        assert unknown.batch is not None
+        return self._send(unknown.batch, unknown.born)
 
-    def _batch(self, payloads: list[Any], headers: Mapping[str, str] | None) -> Batch:
-        if self._drained:
-            raise QueueDrainedError(f"queue {self.name!r} was closed here; make a new object to publish")
-        if not self._publishes:
-            raise ConfigurationError(
-                f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot "
-                f"travel; use a template"
-            )
-        return self._publishing.batch(_new_id(), payloads, headers)
+    def _publish_ahead(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
+        """While Redis works on one call the next is read and encoded."""
+        ahead = iter(batches)
+        finish: Callable[[], PublishReport] | None = None
+        while True:
+            try:
+                batch = next(ahead, None)
+            except BaseException:
+                if finish is not None:  # what was sent before the input failed stays published, and is told
+                    yield finish()
+                raise
+            if finish is not None:
+                yield finish()
+            if batch is None:
+                return
+            finish = self._start(batch)
 
     def _start(self, batch: Batch) -> Callable[[], PublishReport]:
         """Send a batch; what is returned waits for its outcome."""
-        finish = self._gateway.start(operations.publish(self._keys, batch, clock=elapsed_clock))
-        return lambda: PublishReport.of(finish(), batch.message_ids())
+        receive = self._driver.start(self._operation(batch))
 
-    def _send(self, batch: Batch) -> PublishReport:
-        published = self._gateway.run(operations.publish(self._keys, batch, clock=elapsed_clock))
-        return PublishReport.of(published, batch.message_ids())
+        def finish() -> PublishReport:
+            self._publishing_now += 1
+            try:
+                return PublishReport.of(receive(), batch.message_ids())
+            finally:
+                self._publishing_now -= 1
+
+        return finish
+
+    def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
+        self._publishing_now += 1
+        try:
+            return PublishReport.of(self._driver.run(self._operation(batch, born)), batch.message_ids())
+        finally:
+            self._publishing_now -= 1
+
+    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
+        config = self._config
+        block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
+        return operations.publish(
+            self._keys, batch, clock=elapsed_clock, block_seconds=block, tell=self._driver.tells, born=born
+        )
 
     # ------------------------------------------------------------------ claim
 
@@ -252,8 +344,7 @@ class RedisMessageQueue:
         """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
 
         A claim that is repeated under its `lease_id` finds its own lease, open or ended, and never takes a second
-        batch while the
-        first is remembered: that is how a retried task goes on where it stopped.
+        batch while the first is remembered: that is how a retried task goes on where it stopped.
 
         Args:
             limit: most messages, up to 10,000. What failed before comes in smaller batches, the last time alone.
@@ -261,8 +352,8 @@ class RedisMessageQueue:
             wait_seconds: how long to wait for a first message; 0 never blocks.
             lease_id: a name that a retry would use again; made by the library when left out.
             take_over_after_seconds: when the lease of this id is open in another hand: None answers `HELD`;
-                otherwise it is taken over
-                once its holder has been silent so long (0: at once). A takeover counts as a delivery.
+                otherwise it is taken over once its holder has been silent so long (0: at once). A takeover counts as
+                a delivery.
             retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
             remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
                 again.
@@ -273,26 +364,20 @@ class RedisMessageQueue:
             ConfigurationError: an argument that cannot work.
             RedisUnavailableError: Redis cannot be reached.
         """
-        lease_seconds = self._config.visibility_timeout_seconds if lease_seconds is None else lease_seconds
-        _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
-        if retention_seconds is not None and not 0 <= retention_seconds < math.inf:
-            raise ConfigurationError(f"retention_seconds must be a number of 0 or more, not {retention_seconds!r}")
-        if on_batch_error not in ("release", "ack"):
-            raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
-        nonce = _new_id()
-        known = lease_id if lease_id is not None else nonce.decode()
-        request = ClaimRequest(
-            name=self._keys.lease_name(known),
-            nonce=nonce,
-            limit=limit,
-            lease_seconds=lease_seconds,
-            keep_seconds=max(retention_seconds or 0, _SHORTEST_RETENTION_SECONDS, 10 * lease_seconds),
-            empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
+        request = self._claim_request(
+            limit,
+            lease_seconds,
+            wait_seconds,
+            lease_id,
+            take_over_after_seconds,
+            retention_seconds,
+            remember_empty,
+            on_batch_error,
         )
         asked_at = elapsed_clock()
         reply: replies.ClaimReply = replies.Empty()
-        if not self._drained:
-            reply = self._gateway.run(
+        if not self._stopping():
+            reply = self._driver.run(
                 operations.claim(
                     self._keys,
                     self._config.terms,
@@ -300,56 +385,90 @@ class RedisMessageQueue:
                     clock=elapsed_clock,
                     wait_seconds=wait_seconds,
                     take_over_after_seconds=take_over_after_seconds,
+                    tell=self._driver.tells,
+                    lease_id=lease_id,
                 )
             )
-        interval = self._config.heartbeat_interval_seconds
         lease = Lease(
-            self._gateway,
+            self._driver,
             self._keys,
-            self._config.terms,
+            self._config,
             request,
             reply,
-            lease_id=known,
+            lease_id=lease_id if lease_id is not None else request.nonce.decode(),
             chosen=lease_id is not None,
             asked_at=asked_at if wait_seconds == 0 else elapsed_clock(),
             on_batch_error=on_batch_error,
-            heartbeat_seconds=(min(interval or lease_seconds, lease_seconds / 3)) if heartbeat else None,
+            heartbeat_seconds=self._beat_seconds(request.lease_seconds) if heartbeat else None,
         )
-        if lease:
-            self._leases.add(lease)
+        if not lease:
+            return lease
+        if self._drained:  # by another hand, while this one was waiting: what came too late goes back
+            lease.release()
+            lease._empty()
+            return lease
+        if self._config.at_most_once:
+            lease.ack()
+            return lease
+        self._hold(lease)
         return lease
 
     @contextmanager
     def process_message(self) -> Iterator[str | bytes | None]:
         """Wait for one message and yield its payload, or None when none came in time.
 
-        Leaving the block acks it; an exception nacks it with a growing delay and propagates. That the lease was lost
-        is logged, never raised.
-        The payload is a str when the client has `decode_responses=True` and the payload is UTF-8, else bytes.
+        Leaving the block acks it; an exception nacks it with a growing delay, or as `on_error` says, and propagates.
+        That the lease was lost is logged and told as an event, never raised. The payload is a str when the client has
+        `decode_responses=True` and the payload is UTF-8, else bytes.
         """
+        with self._one_message() as lease:
+            if not lease:
+                yield None
+                return
+            (message,) = lease
+            yield self._received(message.payload, self._gateway.decodes_responses)
+
+    def process_message_callback(self, handler: Callable[[str | bytes], Any]) -> bool:
+        """Claim at most one message as `process_message` does, and call `handler` with its payload.
+
+        Returns:
+            True when a message was handled and acked, False when none came in time.
+
+        Raises:
+            TypeError: the handler returned an awaitable that nobody would await; the message was released.
+        """
+        with self._one_message() as lease:
+            if not lease:
+                return False
+            (message,) = lease
+            result = handler(self._received(message.payload, self._gateway.decodes_responses))
+            if is_lost(result):
+                lease.release()
+            finished(result)
+        return True
+
+    @contextmanager
+    def _one_message(self) -> Iterator[Lease]:
         lease = self.claim(
             wait_seconds=self._config.message_wait_interval_seconds,
             heartbeat=self._config.heartbeat_interval_seconds is not None,
         )
-        if not lease:
-            yield None
-            return
+        handled = False
         try:
             with lease:
-                (message,) = lease
-                yield self._received(message.payload)
+                yield lease
+                handled = True
         except LeaseLostError as lost:
             if lost.lease_id != lease.id:
                 raise
             _log.warning("queue %r: %s", self.name, lost)
-
-    def _received(self, payload: bytes) -> str | bytes:
-        if not self._gateway.decodes_responses:
-            return payload
-        try:
-            return payload.decode()
-        except UnicodeDecodeError:
-            return payload
+        except RedisMessageQueueError as failure:
+            if not handled:
+                raise
+            raise CleanupFailedError(
+                f"queue {self.name!r}: the handler finished, but its message could not be acked "
+                f"({type(failure).__name__}); it will be delivered again"
+            ) from failure
 
     # ------------------------------------------------------------------ look
 
@@ -357,35 +476,125 @@ class RedisMessageQueue:
         """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any
         size.
         """
-        return Depth.from_counts(self._gateway.run(operations.depth(self._keys)))
+        return Depth.from_counts(self._driver.run(operations.depth(self._keys)))
 
     @overload
     def peek(self, count: int = 10, *, state: Literal["dead"]) -> list[DeadMessage]: ...
     @overload
+    def peek(self, count: int = 10, *, state: Literal["completed"]) -> list[CompletedMessage]: ...
+    @overload
+    def peek(self, count: int = 10, *, state: Literal["failed"]) -> list[FailedAttempt]: ...
+    @overload
     def peek(
         self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending"
     ) -> list[Message]: ...
-    def peek(self, count: int = 10, *, state: str = "pending") -> list[Message] | list[DeadMessage]:
-        """Look at messages without claiming them, the next to be claimed first.
+    def peek(
+        self, count: int = 10, *, state: str = "pending"
+    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt]:
+        """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
+        the newest.
 
         Args:
             count: most messages.
-            state: `pending`, `returned`, `delayed` or `dead`.
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
         """
-        if state not in ("pending", "returned", "delayed", "dead"):
-            raise ConfigurationError(f"state must be pending, returned, delayed or dead, not {state!r}")
-        if count < 1:
-            raise ConfigurationError(f"count must be 1 or more, not {count!r}")
+        self._check_peek(count, state)
         values = self._gateway.execute(calls.peek(self._keys, state, count))
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]
+        if state == "completed":
+            return [CompletedMessage.from_record(value) for value in values]
+        if state == "failed":
+            return [FailedAttempt.from_record(value) for value in values]
         return [Message(value) for value in values]
 
-    @property
-    def key(self) -> SimpleNamespace:
-        """Names of this queue's keys, for people with `redis-cli`."""
-        names = ("pending", "returned", "delayed", "leases", "dead", "completed", "failed", "counters")
-        return SimpleNamespace(**{name: getattr(self._keys, name).decode() for name in names})
+    def stats(self) -> QueueStats:
+        """Totals of the queue since it exists, kept in Redis: they survive every process."""
+        return self._driver.run(admin.stats(self._keys))
+
+    # ------------------------------------------------------------------ administer
+
+    def redrive(
+        self,
+        *,
+        reason: str | None = None,
+        older_than_seconds: float | None = None,
+        deduplication_key: str | None = None,
+        ids: Iterable[str] | None = None,
+        where: Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        page_size: int = 500,
+    ) -> RedriveReport:
+        """Send dead letters back: pending again, at the tail, with their deliveries reset.
+
+        Letters that are buried after it began stay, so that what dies again is not redriven in a loop. A letter is
+        never blocked by its own deduplication key; while another message holds the key it stays dead and is counted
+        as blocked. What `max_pending_length` leaves no room for stays dead, too.
+
+        Args:
+            reason: only those buried for this reason.
+            older_than_seconds: only those buried at least so long ago, by the server's clock.
+            deduplication_key: only those published under this key.
+            ids: only these messages.
+            where: only those it finds true; what it raises ends the redrive, and its page stays.
+            limit: most letters, None for all.
+            after: `report.after` of an earlier redrive with the same filters, to go on where it stopped.
+            page_size: letters read and moved per call, up to 1,000.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        request = RedriveRequest(
+            reason=reason,
+            older_than_seconds=older_than_seconds,
+            deduplication_key=deduplication_key,
+            ids=self._ids(ids),
+            where=None if where is None else lambda record: where(DeadMessage.from_record(record)),
+            limit=limit,
+            after=after,
+            page_size=page_size,
+        )
+        cap = self._config.max_pending_length or 0
+        return self._driver.run(redrive(self._keys, new_id(), request, most_waiting=cap, tell=self._driver.tells))
+
+    def purge(self, state: str) -> int:
+        """Delete everything that is in a state now, in bounded steps, and free the deduplication keys it holds.
+
+        Args:
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+
+        Returns:
+            How many messages or records were deleted. What arrives meanwhile stays.
+        """
+        return self._driver.run(admin.purge(self._keys, new_id(), state, tell=self._driver.tells))
+
+    def cancel(self, ids: Iterable[str]) -> list[str]:
+        """Delete waiting messages (pending, returned or delayed) by id, and free their deduplication keys.
+
+        Reads through the queue in bounded steps, so it costs as much as the queue is long.
+
+        Returns:
+            The ids that were cancelled; one that is in flight, dead or unknown is not among them.
+        """
+        wanted = self._ids(ids) or ()
+        return self._driver.run(admin.cancel(self._keys, new_id(), wanted, tell=self._driver.tells))
+
+    def forget(self, key: str) -> bool:
+        """Free a deduplication key, whoever holds it; returns whether anybody did."""
+        return self._driver.run(admin.forget(self._keys, key, tell=self._driver.tells))
+
+    def pause(self) -> bool:
+        """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
+
+        Returns:
+            Whether the queue was not paused yet.
+        """
+        return self._driver.run(admin.pause(self._keys, tell=self._driver.tells))
+
+    def resume(self) -> bool:
+        """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
+        return self._driver.run(admin.resume(self._keys, tell=self._driver.tells))
 
     # ------------------------------------------------------------------ travel and end
 
@@ -395,13 +604,7 @@ class RedisMessageQueue:
         Raises:
             ConfigurationError: the queue was made from a client, or its URL carries a password.
         """
-        address = self._gateway.address
-        if address is None:
-            raise ConfigurationError(
-                f"queue {self.name!r} was made from a client, which cannot travel; make it from a url such as "
-                "redis://host:6379/0?password_env=NAME"
-            )
-        return QueueSpec(self.name, address.portable_url(), self._config.portable())
+        return self._spec(self._gateway.address)
 
     @classmethod
     def from_spec(cls, spec: QueueSpec) -> RedisMessageQueue:
@@ -412,47 +615,48 @@ class RedisMessageQueue:
         queue._publishes = publishes
         return queue
 
+    def drain(self, timeout: float = 30.0) -> bool:
+        """Stop publishing and claiming with this object, and let go of what it holds.
+
+        Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
+        hold, uncounted. What the caller itself holds is left to it, so that a signal handler may call this: it would
+        wait for itself. The queue in Redis and other objects are not touched.
+
+        Args:
+            timeout: seconds to wait; 0 only stops and reports.
+
+        Returns:
+            True when nothing is held and nothing is being published any more.
+        """
+        self._drained = True
+        self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
+        me, deadline = holder(), elapsed_clock() + timeout
+        while elapsed_clock() < deadline and (self._publishing_now or any(x.holder != me for x in self._held())):
+            pause(_LOOK_SECONDS, lambda: False)
+        if timeout > 0:
+            for lease in self._held():
+                if lease.holder != me:
+                    self._let_go(lease)
+        left = sum(len(lease.unsettled) for lease in self._held())
+        clean = left == 0 and self._publishing_now == 0
+        outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
+        self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
+        return clean
+
     def close(self) -> None:
         """Stop publishing and claiming here, release what leases made here still hold, and close our own connections.
 
         A lease object that nobody references any more is not released; it runs out.
         """
         self._drained = True
-        for lease in list(self._leases):
-            lease.stop_heartbeat()
-            try:
-                lease.release()
-            except RedisMessageQueueError as error:
-                _log.warning("queue %r: lease %r could not be released: %s", self.name, lease.id, type(error).__name__)
+        for lease in self._held():
+            self._let_go(lease)
         if self._owns_gateway:
             self._gateway.close()
 
-    def __repr__(self) -> str:
-        return f"RedisMessageQueue({self.name!r})"
-
-
-def _new_id() -> bytes:
-    """Sixteen characters nobody else makes."""
-    return urlsafe_b64encode(os.urandom(12)).replace(b"-", b".")
-
-
-def _check_claim(
-    limit: int,
-    lease_seconds: float,
-    wait_seconds: float,
-    lease_id: str | None,
-    take_over_after_seconds: float | None,
-    remember_empty: bool,
-) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_CLAIMED:
-        raise ConfigurationError(f"limit must be an int from 1 to {_MOST_CLAIMED}, not {limit!r}")
-    if not 0 < lease_seconds < math.inf:
-        raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
-    if not wait_seconds >= 0:
-        raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
-    if lease_id is None and (take_over_after_seconds is not None or remember_empty):
-        raise ConfigurationError(
-            "take_over_after_seconds and remember_empty need a lease_id that a retry would use again"
-        )
-    if take_over_after_seconds is not None and not take_over_after_seconds >= 0:
-        raise ConfigurationError(f"take_over_after_seconds must be 0 or more, not {take_over_after_seconds!r}")
+    def _let_go(self, lease: Lease) -> None:
+        lease.stop_heartbeat()
+        try:
+            lease.release()
+        except RedisMessageQueueError as error:
+            _log.warning("queue %r: lease %r could not be released: %s", self.name, lease.id, type(error).__name__)

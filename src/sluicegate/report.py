@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sluicegate.core.replies import Counted, Published
+from sluicegate.core.reports import QueueStats, RedriveReport
 
-__all__ = ["Depth", "PublishReport"]
+__all__ = ["Depth", "PublishReport", "QueueStats", "RedriveReport"]
 
 
 @dataclass(slots=True)
@@ -17,13 +18,19 @@ class PublishReport:
         accepted: messages that were published.
         duplicates: messages whose deduplication key was held.
         ids: the id of each message; a refused one never entered the queue under it.
-        duplicate_of: per message, the id of the one that holds its key, or None when it was accepted.
+        duplicate_of: per message, the id of the one that holds its key, or None when it was accepted or refused.
+        refused: messages for which `max_pending_length` left no room; never any unless a part was allowed.
+        refused_positions: where they stand.
+        dropped: messages of the queue that were dropped to make room, by `pending_overload_policy="drop_oldest"`.
     """
 
     accepted: int = 0
     duplicates: int = 0
     ids: list[str] = field(default_factory=list)
     duplicate_of: list[str | None] = field(default_factory=list)
+    refused: int = 0
+    refused_positions: list[int] = field(default_factory=list)
+    dropped: int = 0
 
     @classmethod
     def of(cls, published: Published, ids: list[str]) -> PublishReport:
@@ -31,17 +38,22 @@ class PublishReport:
         owners: list[str | None] = [None] * len(ids)
         for position, owner in published.duplicates.items():
             owners[position] = owner
-        return cls(published.accepted, len(published.duplicates), ids, owners)
+        refused = list(published.refused)
+        return cls(published.accepted, len(published.duplicates), ids, owners, len(refused), refused, published.dropped)
 
     def add(self, other: PublishReport) -> None:
-        """Append the outcomes of the next chunk."""
+        """Append the outcomes of the next chunk, whose positions follow on ours."""
+        self.refused_positions += [len(self.ids) + position for position in other.refused_positions]
+        self.refused += other.refused
+        self.dropped += other.dropped
         self.accepted += other.accepted
         self.duplicates += other.duplicates
         self.ids += other.ids
         self.duplicate_of += other.duplicate_of
 
     def __repr__(self) -> str:
-        return f"PublishReport(accepted={self.accepted}, duplicates={self.duplicates})"
+        more = "".join(f", {name}={getattr(self, name)}" for name in ("refused", "dropped") if getattr(self, name))
+        return f"PublishReport(accepted={self.accepted}, duplicates={self.duplicates}{more})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,14 @@ BATCH = 1000
 Order = dict[str, Any]
 
 
-def orders(count: int, first: int = 0, *, key_bytes: int = KEY_BYTES) -> list[Order]:
+def orders(
+    count: int, first: int = 0, *, key_bytes: int = KEY_BYTES, payload_bytes: int = PAYLOAD_BYTES
+) -> list[Order]:
     """Different orders: text, an int, a float, a bool, a null and a list, filled up to the wanted size."""
-    return [_order(number, key_bytes) for number in range(first, first + count)]
+    return [_order(number, key_bytes, payload_bytes) for number in range(first, first + count)]
 
 
-def _order(number: int, key_bytes: int) -> Order:
+def _order(number: int, key_bytes: int, payload_bytes: int) -> Order:
     name = f"2013-{number % 12 + 1:02}-{number % 28 + 1:02}-EWR-"
     order: Order = {
         KEY_FIELD: f"{name[: key_bytes - 9]}{number:09}",
@@ -32,5 +34,5 @@ def _order(number: int, key_bytes: int) -> Order:
         "coupon": None,
         "note": "",
     }
-    order["note"] = "x" * (PAYLOAD_BYTES - len(json.dumps(order, separators=(",", ":"))))
+    order["note"] = "x" * (payload_bytes - len(json.dumps(order, separators=(",", ":"))))
     return order

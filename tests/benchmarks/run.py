@@ -21,7 +21,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.benchmarks import footprint, steadiness
+from tests.benchmarks import footprint, limits, steadiness, waiting
 from tests.benchmarks.report import print_bars, print_figures
 
 __all__ = ["main"]
@@ -80,6 +80,24 @@ def _steadiness(options: argparse.Namespace, report: Report) -> None:
     report["bars"] += [bar.to_dict() for bar in steadiness.bars(figures)]
 
 
+def _limits(options: argparse.Namespace, report: Report) -> None:
+    figures = limits.run(
+        flights=tuple(options.in_flight),
+        expired=options.expired,
+        held=options.held,
+        still_seconds=options.still,
+        rounds=options.limit_rounds,
+    )
+    report["figures"] |= figures
+    report["bars"] += [bar.to_dict() for bar in limits.bars(figures)]
+
+
+def _waiting(options: argparse.Namespace, report: Report) -> None:
+    figures = waiting.run(wakes=options.wakes, windows=options.windows)
+    report["figures"]["Waiting"] = figures
+    report["bars"] += [bar.to_dict() for bar in waiting.bars(figures)]
+
+
 def _spark(options: argparse.Namespace, report: Report) -> None:
     found = _in_process("tests.benchmarks.spark_drain", options.spark_rounds, options.flights)
     report["bars"] += found["bars"]
@@ -91,6 +109,8 @@ _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
     "plain": _rates("plain"),
     "memory": _memory,
     "steadiness": _steadiness,
+    "limits": _limits,
+    "waiting": _waiting,
     "spark": _spark,
 }
 
@@ -114,6 +134,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--spark-rounds", type=int, default=5, help="interleaved rounds of the Spark drain")
     parser.add_argument("--keys", type=int, nargs="+", default=[24, 12], help="bytes of deduplication keys in memory")
     parser.add_argument("--still", type=float, default=2, help="seconds that memory must stand still to be read")
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="to settle among")
+    parser.add_argument("--expired", type=int, default=50_000, help="messages to reap")
+    parser.add_argument("--held", type=int, default=10_000, help="messages in leases of their own")
+    parser.add_argument("--limit-rounds", type=int, default=3, help="rounds of settling and of reaping")
+    parser.add_argument("--wakes", type=int, default=60, help="wake-ups of a waiting consumer")
+    parser.add_argument("--windows", type=int, default=3, help="five-second windows of an idle consumer")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -122,6 +148,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     if options.quick:
         options.rounds, options.count, options.memory, options.sizes = 1, 1_000, [2_000], [1_000, 2_000]
         options.flights, options.spark_rounds, options.still = 20_000, 1, 0.1
+        options.in_flight, options.expired, options.held, options.limit_rounds = [100, 200], 2_000, 200, 1
+        options.wakes, options.windows = 3, 1
     return options
 
 

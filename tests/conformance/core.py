@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import redis
 
 from sluicegate import RedisGateway
 from sluicegate.core import calls, replies
 from sluicegate.core.call import Call
-from sluicegate.core.entry import client_part
+from sluicegate.core.entry import PREFIX_LENGTH, client_part, split_entry
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.markers import bound_markers
 from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, Verb, VerdictGroup
 
 T = TypeVar("T")
@@ -20,11 +21,11 @@ T = TypeVar("T")
 class Core:
     """Makes calls on one queue and executes them once, without retries."""
 
-    def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10) -> None:
+    def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10, **terms: Any) -> None:
         self.client = client
         self.queue = queue
         self.keys = QueueKeys(queue)
-        self.terms = Terms(most_deliveries=most)
+        self.terms = Terms(most_deliveries=most, **terms)
         self.gateway = RedisGateway(redis_client=client, retry_budget_seconds=0)
 
     def do(self, call: Call[T]) -> T:
@@ -36,11 +37,15 @@ class Core:
         *names: str,
         keyed: bool = False,
         window: float = 3600,
-        receipt: float = 600,
+        receipt: float | None = None,
         oldest: float = 500,
         age: float = 0,
+        **more: Any,
     ) -> Call[replies.Published]:
-        """Messages whose payload, and deduplication key, is their name."""
+        """Messages whose payload is their name, and when `keyed` their key too, or else they have a receipt.
+
+        `more` is as in `Batch`.
+        """
         parts = [client_part(b"", name.encode() if keyed else b"", b"", name.encode()) for name in names]
         markers = [self.keys.dedup(name.encode()) for name in names] if keyed else []
         made = Batch(
@@ -48,8 +53,9 @@ class Core:
             parts,
             markers,
             window_seconds=window if keyed else 0,
-            receipt_seconds=0 if keyed else receipt,
+            receipt_seconds=receipt if receipt is not None else 0 if keyed else 600,
             oldest_seconds=oldest,
+            **more,
         )
         return calls.publish(self.keys, made, age_seconds=age)
 
@@ -78,15 +84,34 @@ class Core:
     def settle(
         self, lease: str, token: bytes, *groups: VerdictGroup, recorded: bool = True, held_seconds: float = 0
     ) -> Call[replies.Settled]:
-        request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups)
+        """Verdicts, with the markers of what the lease holds at this moment, as its holder knows them from the claim."""
+        stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
+        entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
+        bound = bound_markers(self.keys, entries)
+        request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
         return calls.settle(self.keys, self.terms, request, held_seconds=held_seconds)
+
+    def bind(self, *names: str) -> None:
+        """Make what is pending under these names hold its deduplication key until it ends, as `until_acked` publishes it."""
+        key = self.keys.pending
+        for at, entry in enumerate(self.client.lrange(key, 0, -1)):
+            name = entry.rsplit(b"\x1f", 1)[1]
+            if name.decode() in names:
+                part = client_part(split_entry(entry)[0], name, b"", name)
+                self.client.lset(key, at, b"2" + entry[1:PREFIX_LENGTH] + part)
+                self.client.set(self.keys.dedup(name), split_entry(entry)[0], ex=7 * 86400)
+
+    def owner(self, name: str) -> str | None:
+        """The id in the marker of a deduplication key."""
+        owner = self.client.get(self.keys.dedup(name.encode()))
+        return owner.decode() if owner is not None else None
 
     def extend(self, lease: str, token: bytes, seconds: float = 60, longest: float = 0) -> Call[replies.Extended]:
         name = self.keys.lease_name(lease)
         return calls.extend(self.keys, name, token, lease_seconds=seconds, longest_seconds=longest)
 
-    def reap(self, lease: str, step: int = 500) -> Call[replies.Reaped]:
-        return calls.reap(self.keys, self.terms, self.keys.lease_name(lease), step=step)
+    def reap(self, lease: str, step: int = 500, wanted: Sequence[bytes] = ()) -> Call[replies.Reaped]:
+        return calls.reap(self.keys, self.terms, self.keys.lease_name(lease), step=step, wanted=wanted)
 
     def promote(self, step: int = 1000) -> Call[int]:
         return calls.promote(self.keys, step=step)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,16 @@ class RedisServer:
             self._process.terminate()
             self._process.wait(timeout=START_SECONDS)
             self._process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The process stands still: it takes connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
         self.stop()

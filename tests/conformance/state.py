@@ -12,7 +12,9 @@ from sluicegate.core.entry import is_entry, split_entry
 from sluicegate.core.keys import QueueKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
-WITHOUT_TTL = re.compile(rb"(pending|returned|delayed|leases|dead|dead:records|counters|bell|lease:.+)")
+WITHOUT_TTL = re.compile(
+    rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|lease:.+)"
+)
 WITH_TTL = re.compile(rb"(closed:.+|dedup:.*|published:.+)")
 
 
@@ -52,6 +54,17 @@ def read(client: redis.Redis, root: bytes) -> Contents:
 
 def contents(client: redis.Redis, queue: str) -> Contents:
     return read(client, QueueKeys(queue).pending.removesuffix(b"pending"))
+
+
+def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
+    """The records of `completed` or `failed`, the newest first, without their times: the payload comes last."""
+    fields = {"completed": 1, "failed": 4}[which]
+    found = []
+    for record in client.lrange(getattr(QueueKeys(queue), which), 0, -1):
+        _, *told, entry = record.split(b"\x1f", fields)
+        assert is_entry(entry)
+        found.append([*(part.decode() for part in told), split_entry(entry)[3].decode()])
+    return found
 
 
 def counters(client: redis.Redis, queue: str) -> dict[str, int]:

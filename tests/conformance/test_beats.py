@@ -7,14 +7,21 @@ import logging
 import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
 
 from sluicegate import Lease, RedisMessageQueue
 from sluicegate import lease as lease_module
+from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatScheduler
+from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
+from sluicegate.errors import RetryBudgetExhaustedError
 from sluicegate.heartbeat import HeartbeatScheduler, scheduler
 from tests.conformance import state
+from tests.conformance.flavours import Blocking, Flavour, Loop
+from tests.conformance.servers import RedisServer
+from tests.conformance.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -32,12 +39,23 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def beats(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> HeartbeatScheduler:
+def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The scheduler of all leases, which beats when the test says so."""
-    made = HeartbeatScheduler(clock)
+    if flavour.asyncio:
+        from sluicegate.asyncio import lease as async_lease_module
+
+        made: Any = AsyncHeartbeatScheduler(clock)
+        monkeypatch.setattr(async_lease_module, "scheduler", lambda: made)
+    else:
+        made = HeartbeatScheduler(clock)
+        monkeypatch.setattr(lease_module, "scheduler", lambda: made)
     monkeypatch.setattr(made, "_start", lambda: None)
-    monkeypatch.setattr(lease_module, "scheduler", lambda: made)
-    return made
+    return Blocking(made, loop) if flavour.asyncio else made
+
+
+def inner(lease: Any) -> Any:
+    """The lease itself, where it wears a synchronous interface."""
+    return lease._target if isinstance(lease, Blocking) else lease
 
 
 def deadline(client: redis.Redis, lease: Lease) -> float:
@@ -176,7 +194,7 @@ def test_a_beat_that_fails_is_tried_again(
     lease.start_heartbeat()
     clock.now += 20
     with monkeypatch.context() as patch:
-        patch.setattr(client, "execute_command", _away)
+        patch.setattr(queue._gateway, "execute", _away)
         assert beats.run_once() == 1
         clock.now += 1
         assert beats.run_once() == 1
@@ -188,19 +206,21 @@ def test_a_beat_that_fails_is_tried_again(
     assert not lease.lost
 
 
-def test_a_whole_process_has_one_thread_for_all(queue: RedisMessageQueue) -> None:
+def _away(*_: object, **__: object) -> None:
+    raise RetryBudgetExhaustedError("away")
+
+
+def test_leases_are_watched_together_until_their_queue_is_closed(
+    queue: RedisMessageQueue, flavour: Flavour, loop: Loop
+) -> None:
     queue.publish_many("abc")
     leases = [queue.claim(lease_seconds=60) for _ in range(3)]
     for lease in leases:
         lease.start_heartbeat()
-    watched = scheduler()._watched
-    assert {id(lease) for lease in leases} <= watched.keys()
+    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
+    assert [inner(lease) in agenda for lease in leases] == [True] * 3
     queue.close()
-    assert not {id(lease) for lease in leases} & watched.keys(), "a closed queue beats no more"
-
-
-def _away(*_: object, **__: object) -> None:
-    raise redis.exceptions.ConnectionError("away")
+    assert [inner(lease) in agenda for lease in leases] == [False] * 3, "a closed queue beats no more"
 
 
 def test_an_ended_lease_is_forgotten_although_its_beat_was_not_due(
@@ -208,10 +228,50 @@ def test_an_ended_lease_is_forgotten_although_its_beat_was_not_due(
 ) -> None:
     queue.publish_many("ab")
     with queue.claim(lease_seconds=30), queue.claim(lease_seconds=3000) as ended:
-        gone = weakref.ref(ended)
+        gone = weakref.ref(inner(ended))
         ended.ack()
         ended.stop_heartbeat()
         del ended
     gc.collect()
     assert gone() is None
     assert beats.run_once() is None
+
+
+def test_five_hundred_leases_are_extended_in_one_round(
+    queue: RedisMessageQueue, client: redis.Redis, clock: Clock, beats: HeartbeatScheduler
+) -> None:
+    queue.publish_many(str(number) for number in range(500))
+    leases = [queue.claim(lease_seconds=60) for _ in range(500)]
+    for lease in leases:
+        lease.start_heartbeat()
+    clock.now += 20
+    before = [deadline(client, lease) for lease in leases]
+    for lease in leases:
+        client.zincrby(lease._keys.leases, -20_000, lease._request.name)
+    assert beats.run_once() == 20
+    assert all(deadline(client, lease) >= earlier for lease, earlier in zip(leases, before, strict=True))
+    queue.close()
+    clock.now += 1000
+    assert beats.run_once() is None
+
+
+def test_a_server_that_hangs_starves_no_other_queue(
+    make_queue: MakeQueue, own_server: RedisServer, flavour: Flavour, loop: Loop
+) -> None:
+    here, other, away = make_queue(), make_queue(), make_queue(url=own_server.url)
+    away.publish("a")
+    stuck = away.claim(lease_seconds=60)
+    here.publish("b")
+    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
+    with own_server.frozen():
+        stuck.start_heartbeat(0.01)
+        wait_until(lambda: agenda.under_way(inner(stuck)) is not None, "a beat hangs")
+        begun = time.monotonic()
+        with here.claim(lease_seconds=0.6) as lease:
+            while time.monotonic() < begun + 1.5:
+                assert other.claim().state.value == "empty"
+                assert not lease.lost
+        assert agenda.under_way(inner(stuck)) is not None, "it hung all the time"
+    assert lease.counts.acked == 1
+    stuck.ack()
+    assert stuck.counts.acked == 1

@@ -14,6 +14,7 @@ import redis
 from sluicegate import Lease, RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, LeaseLostError
 from tests.conformance import state
+from tests.conformance.flavours import Flavour
 from tests.conformance.servers import RedisServer
 
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -141,10 +142,10 @@ def test_messages_of_another_lease_are_refused(queue: RedisMessageQueue) -> None
 # ---------------------------------------------------------------------- process_message
 
 
-def test_one_message_is_yielded_and_acked(queue: RedisMessageQueue) -> None:
+def test_one_message_is_yielded_and_acked(queue: RedisMessageQueue, flavour: Flavour) -> None:
     queue.publish({"n": 1})
     with queue.process_message() as payload:
-        assert payload == b'{"n":1}'
+        assert payload == flavour.shown(b'{"n":1}')
         assert queue.depth().in_flight == 1
     assert (queue.depth().ready, queue.depth().in_flight, queue.depth().dead) == (0, 0, 0)
 
@@ -157,16 +158,15 @@ def test_none_when_nothing_came_in_time(make_queue: MakeQueue) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("decodes", [False, True], ids=["bytes", "str"])
 def test_the_clients_decoding_decides_what_a_handler_gets(
-    server: RedisServer, make_queue: MakeQueue, decodes: bool, protocol: int
+    server: RedisServer, make_queue: MakeQueue, flavour: Flavour, protocol: int
 ) -> None:
-    with server.client(decode_responses=decodes, protocol=protocol) as client:
+    with server.client(protocol=protocol) as client:
         queue = make_queue(client=client, get_deduplication_key=str)
         queue.publish_many(["Zoë", b"\xff\xfe"])
         assert queue.publish("Zoë") is False
         with queue.process_message() as payload:
-            assert payload == ("Zoë" if decodes else "Zoë".encode())
+            assert payload == flavour.shown("Zoë".encode())
         with queue.process_message() as payload:
             assert payload == b"\xff\xfe", "bytes that are no text stay bytes"
         queue.publish("dead")
@@ -216,16 +216,18 @@ def test_a_lost_lease_of_the_handlers_own_is_raised(queue: RedisMessageQueue, cl
     assert caught.value.lease_id == "own"
 
 
-def test_a_handler_that_catches_everything_still_leaves_its_message_acked(queue: RedisMessageQueue) -> None:
+def test_a_handler_that_catches_everything_still_leaves_its_message_acked(
+    queue: RedisMessageQueue, client: redis.Redis
+) -> None:
     queue.publish("a")
     with queue.process_message():
         pass
-    assert state.counters(queue._gateway.client, "orders")["acked"] == 1
+    assert state.counters(client, "orders")["acked"] == 1
 
 
 def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> None:
     """A whole-lease ack that never reached Redis must not look done when it is asked for again."""
-    gateway = lease._gateway
+    gateway = lease._driver.gateway
     with monkeypatch.context() as patch:
         patch.setattr(gateway, "execute", _unreachable)
         with pytest.raises(ConnectionError):
@@ -239,7 +241,7 @@ def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.Monkey
 def test_a_block_acks_again_what_was_not_confirmed(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     with lease:
         with monkeypatch.context() as patch:
-            patch.setattr(lease._gateway, "execute", _unreachable)
+            patch.setattr(lease._driver.gateway, "execute", _unreachable)
             with pytest.raises(ConnectionError):
                 lease.ack(lease.messages[0])
         assert lease.counts.acked == 0

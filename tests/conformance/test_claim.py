@@ -67,7 +67,7 @@ def test_a_lease_stops_once_it_holds_enough_bytes(core: Core, came_back: bool) -
         token, _ = core.opened("first", "n", 100)
         core.do(core.settle("first", token, verdict("release", "1-100")))
     call = core.claim("l", "n", 100)
-    small = (*call.args[:9], 10_000)
+    small = (*call.args[:9], 10_000, *call.args[10:])
     reply = core.do(type(call)(call.script, call.keys, small, call.decode))
     assert ids(reply) == [f"{number:01000d}" for number in range(10)]
 

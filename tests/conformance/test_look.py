@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate import Depth, RedisMessageQueue
+from sluicegate import Depth, RedisGateway, RedisMessageQueue
 from sluicegate.errors import MalformedStoredMessageError
 from tests.conformance import state
 
@@ -67,7 +67,7 @@ def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redi
     queue.publish_many("abcde")
     lease = queue.claim(5)
     state.expire(client, "orders")
-    queue._gateway.execute(calls.reap(queue._keys, queue._config.terms, lease._request.name, step=2))
+    RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._config.terms, lease._request.name, step=2))
     depth = queue.depth()
     assert (depth.ready, depth.returned, depth.expired, depth.in_flight) == (5, 2, 3, 3)
 

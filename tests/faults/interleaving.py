@@ -18,6 +18,7 @@ import redis
 
 from sluicegate.core import calls, operations, replies
 from sluicegate.core.call import Call, Operation
+from sluicegate.core.markers import bound_markers
 from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
@@ -25,7 +26,7 @@ from tests.conformance import state
 from tests.conformance.core import Core
 
 LEASE_SECONDS, KEEP_SECONDS, MESSAGES, STEP = 10, 40, 12, 2
-VERBS: list[Verb] = ["ack", "ack", "ack", "ack", "nack", "release", "bury"]
+VERBS: list[Verb] = ["ack", "ack", "ack", "ack", "nack", "release", "bury", "discard"]
 Steps = Generator[None, None, Any]
 
 
@@ -80,7 +81,7 @@ class World:
         return bytes(self._slots(name).get(b"m", b"")).startswith(token + b" ")
 
     def _note_effect(self, call: Call[Any], before: dict[bytes, bytes], after: dict[bytes, bytes]) -> None:
-        token, groups = bytes(call.args[1]), call.args[6:]
+        token, groups = bytes(call.args[1]), call.args[10:]
         for verb, slots in zip(groups[::5], groups[1::5], strict=True):
             for slot in parse_ranges(bytes(slots).decode()):
                 entry = before.get(b"%d" % slot)
@@ -156,17 +157,28 @@ class Play:
     def __init__(self, client: redis.Redis, seed: int) -> None:
         self.rnd = random.Random(seed)
         self.manner = MANNERS[seed % len(MANNERS)]
-        self.core = Core(client, most=self.rnd.choice([0, 3]))
+        keep = self.rnd.choice([None, 0])  # no history, or all of it
+        self.core = Core(
+            client,
+            most=self.rnd.choice([0, 3]),
+            most_dead=self.rnd.choice([0, 0, 2]),
+            completed_cap=keep,
+            failed_cap=keep,
+        )
         self.world = World(self.core, self.rnd)
         self.nonces = itertools.count()
         self.worked_on: set[str] = set()
         self.sink: dict[tuple[str, bytes], set[str]] = defaultdict(set)
+        self.bound: list[str] = []  # messages that hold their key until they end
+        self.strangers: dict[str, str] = {}  # keys that went to other messages
         self.faults: list[str] = []
 
     def run(self) -> list[str]:
         """The violations found, none when all is well."""
         names = [str(number) for number in range(MESSAGES)]
         self.core.do(self.core.publish("b", *names))
+        self.bound = names if self.rnd.random() < 0.5 else []
+        self.core.bind(*self.bound)
         holders = self._holders()
         while holders:
             self._something_happens(holders)
@@ -182,7 +194,9 @@ class Play:
     def _something_happens(self, holders: list[Iterator[None]]) -> None:
         world, rnd, luck = self.world, self.rnd, self.rnd.random()
         if luck < 0.2 and world.expired():
-            world.execute(calls.reap(self.core.keys, self.core.terms, rnd.choice(world.expired()), step=STEP))
+            self._reap(rnd.choice(world.expired()))
+        elif luck < 0.22:
+            self._give_a_key_away()
         elif luck < 0.3 and world.late:
             world.execute(world.late.pop(rnd.randrange(len(world.late))))
         elif luck < 0.33:
@@ -194,6 +208,24 @@ class Play:
             holder = rnd.choice(holders)
             if next(holder, "through") == "through":
                 holders.remove(holder)
+
+    def _reap(self, name: bytes) -> None:
+        """One step, and the next one at once or later when it asks for a marker."""
+        keys, terms = self.core.keys, self.core.terms
+        wanted = self.world.execute(calls.reap(keys, terms, name, step=STEP)).wanted
+        if wanted:
+            step = calls.reap(keys, terms, name, step=STEP, wanted=wanted)
+            if self.rnd.random() < 0.3:
+                self.world.late.append(step)
+            else:
+                self.world.execute(step)
+
+    def _give_a_key_away(self) -> None:
+        """A marker ran out, was forgotten or freed, and another message was published under its key."""
+        if self.bound:
+            name = self.rnd.choice(self.bound)
+            self.strangers[name] = f"s-{name}"
+            self.core.client.set(self.core.keys.dedup(name.encode()), self.strangers[name], ex=1000)
 
     # ------------------------------------------------------------------ holders
 
@@ -223,6 +255,7 @@ class Play:
         world, token = self.world, request.nonce + b":" + opened.opening
         slots = opened.slots or range(1, len(opened.entries) + 1)
         messages = {slot: _name(entry) for slot, entry in zip(slots, opened.entries, strict=True)}
+        bound = bound_markers(self.core.keys, zip(slots, opened.entries, strict=True))
         self.worked_on |= set(messages.values())
         for _ in range(self.rnd.randint(0, 3)):
             yield
@@ -243,7 +276,7 @@ class Play:
             return  # a crash: this holder never settles
         for part in self._parts(list(messages)):
             settled = yield from self._settle(
-                lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at
+                lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at, bound
             )
             if settled is None:
                 return
@@ -254,12 +287,18 @@ class Play:
         return [part for part in (slots[:half], slots[half:]) if part]
 
     def _settle(
-        self, lease_id: str, request: ClaimRequest, token: bytes, messages: dict[int, str], asked_at: float
+        self,
+        lease_id: str,
+        request: ClaimRequest,
+        token: bytes,
+        messages: dict[int, str],
+        asked_at: float,
+        bound: tuple[tuple[int, bytes], ...],
     ) -> Generator[None, None, float | None]:
         """Settles, compares the answer with what happened, and gives the time of the question when all went well."""
         world, verbs = self.world, {slot: self.rnd.choice(VERBS) for slot in messages}
         recorded = self.manner.chosen or self.manner.limit != 1
-        asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs))
+        asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs), bound)
         sent_at = world.now
         settling = operations.settle(
             self.core.keys,
@@ -297,31 +336,55 @@ class Play:
     def _settle_down(self) -> None:
         """Everybody is gone: whatever is still leased runs out and comes back."""
         world = self.world
-        for call in world.late:
-            world.execute(call)
+        while world.late:
+            world.execute(world.late.pop(0))
         world.pass_time(1000)
         while world.expired():
-            world.execute(calls.reap(self.core.keys, self.core.terms, world.expired()[0], step=STEP))
+            self._reap(world.expired()[0])
+            while world.late:
+                world.execute(world.late.pop())
         state.fall_due(self.core.client, self.core.queue)
         self.core.do(self.core.promote())
 
     def _judge(self) -> None:
-        acked = Counter(message for message, verb in self.world.done.values() if verb == "ack")
+        ended = Counter(message for message, verb in self.world.done.values() if verb in ("ack", "discard"))
         places = state.contents(self.core.client, self.core.queue).ids()
         alive = Counter(name.removeprefix("b-") for where in ("pending", "returned") for name in places[where])
         dead = Counter(name.removeprefix("b-") for name in places["dead"])
+        dropped = state.counters(self.core.client, self.core.queue).get("dead_dropped", 0)
         for number in range(MESSAGES):
             name = str(number)
-            if acked[name] + alive[name] + dead[name] != 1:
-                self.faults.append(f"{name} is acked {acked[name]}, alive {alive[name]} and dead {dead[name]} times")
-            if acked[name] and name not in self.worked_on:
+            if ended[name] + alive[name] + dead[name] == 0 and dropped > 0:
+                dropped -= 1
+            elif ended[name] + alive[name] + dead[name] != 1:
+                self.faults.append(f"{name} is done {ended[name]}, alive {alive[name]} and dead {dead[name]} times")
+            if ended[name] and name not in self.worked_on:
                 self.faults.append(f"loss: {name} was acked and nobody worked on it")
-            if acked[name] and self.manner.whole and not any(name in batch for batch in self.sink.values()):
+            if ended[name] and self.manner.whole and not any(name in batch for batch in self.sink.values()):
                 self.faults.append(f"loss: {name} was acked and is in no output")
+        if dropped:
+            self.faults.append(f"{dropped} dead letters are counted as dropped and are not")
+        self._judge_markers(alive)
+        self._judge_history()
         try:
             state.check(self.core.client)
         except AssertionError as error:
             self.faults.append(f"stored: {str(error).splitlines()[0]}")
+
+    def _judge_markers(self, alive: Counter[str]) -> None:
+        for name in self.bound:
+            expected = self.strangers.get(name, f"b-{name}" if alive[name] else None)
+            if self.core.owner(name) != expected:
+                self.faults.append(f"the key of {name} is held by {self.core.owner(name)!r} instead of {expected!r}")
+
+    def _judge_history(self) -> None:
+        if self.core.terms.failed_cap is None:
+            return
+        for which, verbs in {"completed": {"ack"}, "failed": {"nack", "bury", "discard"}}.items():
+            recorded = Counter(told[-1] for told in state.history(self.core.client, self.core.queue, which))
+            really = Counter(message for message, verb in self.world.done.values() if verb in verbs)
+            if recorded != really:
+                self.faults.append(f"{which} tells {recorded - really} too much and lacks {really - recorded}")
 
 
 def _name(entry: bytes) -> str:

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+GATHER_SECONDS = 10
+
 
 class Proxy:
     """Forwards connections to a server; `lose(n)` cuts the next n connections that carry a script, once it ran."""
@@ -17,6 +19,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._to_lose = 0
+        self._gathering: threading.Barrier | None = None
         self._refuse_after = self._refuses = False
         self._doomed: set[socket.socket] = set()
         self._sockets: list[socket.socket] = []
@@ -27,6 +30,16 @@ class Proxy:
         """Lose the replies to the next scripts; afterwards let nobody in until `lose(0)`."""
         with self._lock:
             self._to_lose, self._refuse_after, self._refuses = replies, then_refuse, False
+
+    @contextlib.contextmanager
+    def gather(self, parties: int) -> Iterator[None]:
+        """Let scripts through only when so many are under way at the same time, each on a connection of its own."""
+        self._gathering = threading.Barrier(parties, timeout=GATHER_SECONDS)
+        try:
+            yield
+        finally:
+            self._gathering.abort()
+            self._gathering = None
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -50,10 +63,12 @@ class Proxy:
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One request after the other, as redis-py sends them on a connection without a pipeline."""
-        with client, server, contextlib.suppress(OSError):
+        with client, server, contextlib.suppress(OSError, threading.BrokenBarrierError):
             answers = threading.Thread(target=self._answer, args=(client, server), daemon=True)
             answers.start()
             while data := client.recv(1 << 16):
+                if b"EVALSHA" in data and self._gathering is not None:
+                    self._gathering.wait()
                 if b"EVALSHA" in data and self._take_one():
                     self._doomed.add(server)
                 server.sendall(data)

@@ -10,6 +10,7 @@ import redis
 from sluicegate import LeaseState, RedisMessageQueue, Verdict
 from sluicegate.errors import RedisMemoryError
 from tests.conformance import state
+from tests.conformance.admin import Admin
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -94,3 +95,16 @@ def test_a_full_redis_is_drained_to_the_end(full: RedisMessageQueue, client: red
     assert drained == 12
     client.config_set("maxmemory", "0")
     assert full.publish({"id": 100}) is True
+
+
+def test_administration_goes_on(full: RedisMessageQueue, client: redis.Redis) -> None:
+    full.claim(1).ack()
+    full.claim(1).bury()
+    admin = Admin(client)
+    assert admin.pause()
+    assert admin.resume()
+    assert admin.redrive().redriven == 1
+    assert admin.forget("11")
+    ids = [message.id for message in full.peek(3)]
+    assert admin.cancel(ids) == ids
+    assert admin.purge("pending") == 7

@@ -33,12 +33,19 @@ def test_no_answer_is_ever_wrong(bare_client: redis.Redis, request: pytest.Fixtu
 # What each rule is for: without it some seed must go wrong.
 BROKEN = {
     "a settle does not look at the token": ("settle", "if not lease or lease.token ~= token then", "if not lease then"),
-    "a missing lease counts as done": ("settle", "return {asked_slots(ARGV), 0, ''}", "return {'', 0, ''}"),
+    "a missing lease counts as done": ("settle", "return {asked_slots(ARGV), 0, '', 0}", "return {'', 0, '', 0}"),
     "a record is judged without its token": ("settle", "record and record.token == token then", "record then"),
     "a token has no opening": ("claim", "string.format('%.0f-%.0f', us, ", "string.format('1', "),
     "a reap does not fence": ("reap", "  lease.token = '-'\n", ""),
     "a record does not say what was left": ("reap", "gone or '', left)", "gone or '', '')"),
     "a lost lease can be extended": ("extend", "if not lease or lease.token ~= ARGV[2] then", "if not lease then"),
+    "an ack frees the marker of another message": (
+        "settle", "return owners[slot] and owners[slot] == id_of(entry) and keys[slot]", "return owners[slot] and keys[slot]"
+    ),
+    "a buried message keeps its marker": ("reap", "if owner == id_of(entry) then", "if false then"),
+    "a reap frees the marker of another message": ("reap", "if owner == id_of(entry) then", "if owner then"),
+    "an ack frees no marker": ("settle", "markers.free(held[i], entries[i])", ""),
+    "a release is recorded as a failure": ("settle", "if failed and verb ~= 'release' then", "if failed then"),
     "a reap does not count what came back": ("reap", "redis.call('HINCRBY', counters, 'in_flight', -#slots)", ""),
 }  # fmt: skip
 

@@ -12,7 +12,9 @@ from sluicegate import RedisMessageQueue
 from sluicegate.core import calls, replies, scripts
 from sluicegate.core.call import Call
 from tests.conformance import state
+from tests.conformance.admin import Admin
 from tests.conformance.core import Core, verdict
+from tests.faults import admin_cases, ending_cases
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]
@@ -46,6 +48,35 @@ def publish_with_keys_and_receipt(core: Core) -> Call[Any]:
 def publish_nothing_but_duplicates(core: Core) -> Call[Any]:
     core.do(core.publish("earlier", "a", "b", keyed=True))
     return core.publish("b", "b", "a", keyed=True)
+
+
+def publish_delayed(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "z", delay_seconds=2000))
+    return core.publish("b", "a", "b", keyed=True, delay_seconds=1000)
+
+
+def publish_until_acked(core: Core) -> Call[Any]:
+    return core.publish("b", "a", "b", "a", keyed=True, receipt=600, kind=b"2", delay_seconds=1000)
+
+
+def publish_up_to_the_cap(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "z"))
+    return core.publish("b", "a", "b", keyed=True, most_waiting=3)
+
+
+def publish_beyond_the_cap(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "y", "z"))
+    return core.publish("b", "a", "b", keyed=True, most_waiting=3)
+
+
+def publish_in_part(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "b", keyed=True))
+    return core.publish("b", "a", "b", "c", "d", keyed=True, receipt=600, most_waiting=3, overload="partial")
+
+
+def publish_dropping_the_oldest(core: Core) -> Call[Any]:
+    core.do(core.publish("earlier", "y", "z"))
+    return core.publish("b", "a", "b", most_waiting=3, overload="drop_oldest")
 
 
 def publish_too_late(core: Core) -> Call[Any]:
@@ -160,13 +191,16 @@ def peek(core: Core) -> Call[Any]:
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
-ANSWERS_WHAT_IT_DID = (reap, promote)
+ANSWERS_WHAT_IT_DID = (reap, promote, *ending_cases.TOLD_ONCE)
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
-    publish_too_late, claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
+    publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
+    publish_dropping_the_oldest, publish_too_late,
+    claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
-    extend_what_is_lost, reap, promote, depth, peek,
+    extend_what_is_lost, reap, promote, depth, peek, *admin_cases.READING, *admin_cases.CHANGING,
+    *ending_cases.CASES,
 ]  # fmt: skip
 
 
@@ -339,5 +373,15 @@ def test_scripts_flushed_between_any_two_calls(
             assert [message.id for message in one.messages] == [expected.id]
     assert len(queue.peek(state="dead")) == 1
     assert queue.depth().ready == queue.depth().in_flight == 0
+    admin = Admin(client)
+    admin.do = flushing  # type: ignore[method-assign]
+    admin.pause()
+    admin.resume()
+    assert admin.forget("1")
+    assert admin.redrive().redriven == 1
+    (waiting,) = queue.peek()
+    assert admin.cancel([waiting.id]) == [waiting.id]
+    assert admin.purge("failed") == 0
+    assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

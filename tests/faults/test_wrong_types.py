@@ -10,10 +10,12 @@ import redis
 
 from sluicegate.core import calls, scripts
 from sluicegate.core.call import Call
+from sluicegate.core.values import Terms
 from sluicegate.errors import WrongKeyTypeError
 from sluicegate.faults import EXPECTED_TYPES
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
+from tests.faults import admin_cases
 
 Prepare = Callable[[Core], Call[Any]]
 
@@ -21,6 +23,7 @@ Prepare = Callable[[Core], Call[Any]]
 def busy(core: Core) -> bytes:
     """Messages in every state; returns the token of the lease `l` over a to f."""
     core.do(core.publish("b", *"abcdefgh"))
+    core.bind("d", "f", "g")
     token, _ = core.opened("l", "n", 6)
     core.do(
         core.settle("l", token, verdict("nack", "1"), verdict("nack", "2", delay_seconds=1000), verdict("bury", "3"))
@@ -36,6 +39,10 @@ def publish_with_receipt(core: Core) -> Call[Any]:
     return core.publish("c", "x", "y")
 
 
+def publish_delayed_with_a_cap(core: Core) -> Call[Any]:
+    return core.publish("c", "x", "y", keyed=True, receipt=600, delay_seconds=5, most_waiting=99)
+
+
 def claim_anew(core: Core) -> Call[Any]:
     core.client.zremrangebyrank(core.keys.returned, 0, -1)  # so that the claim looks at what is pending
     core.client.rpush(core.keys.pending, b"junk")
@@ -47,6 +54,7 @@ def adopt(core: Core) -> Call[Any]:
 
 
 def settle(core: Core, token: bytes) -> Call[Any]:
+    core.terms = Terms(most_deliveries=10, most_dead=1, completed_cap=5, failed_cap=5)
     return core.settle(
         "l",
         token,
@@ -60,6 +68,14 @@ def settle(core: Core, token: bytes) -> Call[Any]:
 def reap(core: Core) -> Call[Any]:
     state.expire(core.client, core.queue, "l")
     return core.reap("l")
+
+
+def reap_to_death(core: Core) -> Call[Any]:
+    core.terms = Terms(most_deliveries=1, most_dead=1)
+    core.client.zremrangebyrank(core.keys.returned, 0, -1)
+    core.opened("r", "n3", 1)
+    state.expire(core.client, core.queue, "r")
+    return core.reap("r", wanted=[b"g"])
 
 
 def promote(core: Core) -> Call[Any]:
@@ -83,14 +99,19 @@ def without_token(prepare: Prepare) -> Callable[[Core, bytes], Call[Any]]:
 CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "publish with keys": (without_token(publish_keyed), "pending counters bell markers"),
     "publish with a receipt": (without_token(publish_with_receipt), "pending counters bell receipt"),
+    "publish with a delay and a cap": (
+        without_token(publish_delayed_with_a_cap),
+        "pending counters bell receipt returned delayed markers",
+    ),
     "claim": (
         without_token(claim_anew),
         "lease leases closed pending returned delayed counters bell dead dead_records",
     ),
     "adopt": (without_token(adopt), "lease leases counters bell"),
-    "settle": (settle, "lease leases closed returned delayed dead dead_records counters bell"),
+    "settle": (settle, "lease leases closed returned delayed dead dead_records counters bell completed failed markers"),
     "extend": (lambda core, token: core.extend("l", token), "lease leases"),
     "reap": (without_token(reap), "lease leases closed returned dead dead_records counters bell"),
+    "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned bell"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
     "peek pending": (peek("pending"), "source"),
@@ -98,6 +119,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "peek delayed": (peek("delayed"), "source"),
     "peek dead": (peek("dead"), "source dead_records"),
 }
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in admin_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 
 
@@ -131,7 +153,7 @@ def test_a_key_of_another_type(bare_client: redis.Redis, name: str, role: str) -
 def test_every_key_of_every_script_is_among_them() -> None:
     tried: dict[str, set[str]] = {}
     for name, (_, roles) in CASES.items():
-        script = {"adopt": "claim"}.get(name, name.split()[0])
+        script = {"adopt": "claim", "resume": "pause"}.get(name, name.split()[0])
         tried.setdefault(script, set()).update(roles.split())
     assert {name: set(script.header.keys) for name, script in scripts.load_all().items()} == tried
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import re
+import threading
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+import tenacity
 
-from sluicegate import QueueSpec, RedisGateway, RedisMessageQueue
+from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, RedisMessageQueue
+from sluicegate.config import QueueConfig, refuse_foreign_options
 from sluicegate.connection import Address
+from sluicegate.core import policies
+from sluicegate.core.values import Terms
 from sluicegate.errors import ConfigurationError
+from sluicegate.spec import PORTABLE
 
 URL = "redis://127.0.0.1:1/0"
 
@@ -66,7 +74,7 @@ def test_what_is_allowed(options: dict[str, Any]) -> None:
     assert RedisMessageQueue("orders", url=URL, **options).name == "orders"
 
 
-@pytest.mark.parametrize("option", ["key_separator", "visibility_timeout", "max_deliveries"])
+@pytest.mark.parametrize("option", ["visibility_timeout", "max_deliveries"])
 def test_an_unknown_option_is_an_error(option: str) -> None:
     with pytest.raises(TypeError, match=option):
         RedisMessageQueue("orders", url=URL, **{option: 1})
@@ -84,8 +92,8 @@ def test_exactly_one_place(places: dict[str, Any]) -> None:
         (redis.asyncio.Redis, ConfigurationError, "asyncio"),
         (lambda: redis.Redis().pipeline(), ConfigurationError, "pipeline"),
         (lambda: redis.Sentinel([("127.0.0.1", 1)]), ConfigurationError, "master_for"),
-        (lambda: redis.RedisCluster.__new__(redis.RedisCluster), ConfigurationError, "cluster"),
-        (lambda: "redis://h", TypeError, "must be a redis.Redis, not builtins.str"),
+        (lambda: redis.asyncio.RedisCluster(host="h"), ConfigurationError, "asyncio"),
+        (lambda: "redis://h", TypeError, "must be a redis.Redis or redis.RedisCluster, not builtins.str"),
     ],
 )
 def test_unfit_clients_are_refused_with_a_reason(unfit: Any, error: type[Exception], text: str) -> None:
@@ -136,7 +144,235 @@ def test_peek_and_publish_chunks_check_their_arguments() -> None:
             list(queue.publish_chunks([1], batch_size=size))
 
 
+# ---------------------------------------------------------------------- options by themselves, and together
+
+AT_MOST_ONCE: dict[str, Any] = {"visibility_timeout_seconds": None, "max_delivery_count": None}
+DROPPING: dict[str, Any] = {
+    "pending_overload_policy": "drop_oldest",
+    "max_pending_length": 5,
+    "max_delivery_count": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"visibility_timeout_seconds": None}, "max_delivery_count=10 times; set max_delivery_count=None too"),
+        ({**AT_MOST_ONCE, "heartbeat_interval_seconds": 1}, "heartbeat_interval_seconds=1 needs a visibility timeout"),
+        ({**AT_MOST_ONCE, "max_lease_seconds": 1}, "max_lease_seconds=1 needs a visibility timeout"),
+        ({**AT_MOST_ONCE, "on_error": "bury"}, "on_error='bury' needs a visibility timeout"),
+        ({"visibility_timeout_seconds": 4e9}, "at most 100 years"),
+        ({"on_heartbeat_failure": print}, "needs a heartbeat; set heartbeat_interval_seconds"),
+        ({"on_heartbeat_failure": 1, "heartbeat_interval_seconds": 1}, "on_heartbeat_failure must be None or a call"),
+        ({"max_lease_seconds": 299.9}, "max_lease_seconds=299.9 must not be less than visibility_timeout_seconds=300"),
+        ({"max_lease_seconds": 0}, "max_lease_seconds must be a number above 0"),
+        ({"max_lease_seconds": "900"}, "max_lease_seconds must be a number above 0"),
+        ({"on_error": "ignore"}, "on_error must be 'retry', 'bury' or 'discard', not 'ignore'"),
+        ({"on_error": None}, "on_error must be"),
+        ({"retry_backoff": 5}, "retry_backoff must be one of tenacity's wait strategies"),
+        ({"retry_backoff": tenacity.wait_fixed}, "retry_backoff must be"),
+        ({"deduplication_policy": "until_acked"}, "deduplication_policy='until_acked' needs get_deduplication_key"),
+        ({"deduplication_policy": "for_ever", "get_deduplication_key": "id"}, "must be 'window' or 'until_acked'"),
+        ({"deduplication_policy": ["window"]}, "deduplication_policy must be"),
+        ({"max_pending_length": 0}, "max_pending_length must be None (no bound) or an int of 1 or more"),
+        ({"max_pending_length": True}, "max_pending_length must be"),
+        ({"max_pending_length": 10.0}, "max_pending_length must be"),
+        ({"max_pending_length": 2**53 + 1}, "max_pending_length must be"),
+        ({"pending_overload_policy": "wait", "max_pending_length": 1}, "'raise', 'block' or 'drop_oldest', not 'wait'"),
+        ({"pending_overload_policy": "block"}, "'block' needs max_pending_length"),
+        ({"pending_overload_policy": "drop_oldest"}, "'drop_oldest' needs max_pending_length"),
+        ({**DROPPING, "max_delivery_count": 10}, "max_delivery_count=10: what should become a dead letter"),
+        ({**DROPPING, "get_deduplication_key": "id"}, "'drop_oldest' cannot be combined with deduplication"),
+        ({"pending_overload_block_timeout_seconds": -1}, "pending_overload_block_timeout_seconds must be"),
+        ({"pending_overload_block_timeout_seconds": math.inf}, "pending_overload_block_timeout_seconds must be"),
+        ({"enable_completed_queue": 1}, "enable_completed_queue must be True or False, not 1"),
+        ({"enable_failed_queue": None}, "enable_failed_queue must be True or False"),
+        ({"enable_completed_queue": True, "max_completed_length": 0}, "max_completed_length must be None (no bound)"),
+        ({"enable_failed_queue": True, "max_failed_length": -1}, "max_failed_length must be None (no bound)"),
+        ({"max_completed_length": 5}, "max_completed_length=5 has no effect without enable_completed_queue=True"),
+        ({"max_failed_length": None}, "max_failed_length=None has no effect without enable_failed_queue=True"),
+        ({"max_dead_length": 0}, "max_dead_length must be None (no bound)"),
+        ({"strict_payload_types": "yes"}, "strict_payload_types must be True or False"),
+        ({"strict_envelope_decoding": 0}, "strict_envelope_decoding must be True or False"),
+        ({"max_payload_bytes": 0}, "max_payload_bytes must be None (no bound)"),
+        ({"max_payload_depth": 1.5}, "max_payload_depth must be None (no bound)"),
+        ({"interrupt": lambda: True}, "interrupt must be a GracefulInterruptHandler"),
+        ({"interrupt": EventDrivenInterruptHandler}, "interrupt must be"),
+        ({"on_event": "print"}, "on_event must be None or a callable, not 'print'"),
+    ],
+)
+def test_options_that_cannot_work_say_which_and_why(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        QueueConfig(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        AT_MOST_ONCE,
+        {**AT_MOST_ONCE, "on_error": "discard", "enable_failed_queue": True},
+        DROPPING,
+        {"pending_overload_policy": "block", "max_pending_length": 1, "pending_overload_block_timeout_seconds": 0},
+        {"max_pending_length": 1, "get_deduplication_key": "id"},
+        {"deduplication_policy": "until_acked", "get_deduplication_key": "id"},
+        {"max_lease_seconds": 300},
+        {"heartbeat_interval_seconds": 149, "on_heartbeat_failure": print},
+        {"enable_completed_queue": True, "max_completed_length": None},
+        {"enable_failed_queue": True, "max_failed_length": 1, "max_dead_length": 1},
+        {"retry_backoff": tenacity.wait_fixed(3) + tenacity.wait_random(0, 1)},
+        {"retry_backoff": lambda state: state.attempt_number},
+        {"strict_payload_types": True, "max_payload_bytes": 1, "max_payload_depth": 1},
+        {"interrupt": EventDrivenInterruptHandler(threading.Event()), "on_event": print},
+    ],
+)
+def test_options_that_work_are_kept_as_given(options: dict[str, Any]) -> None:
+    config = QueueConfig(**options)
+    assert {name: getattr(config, name) for name in options} == options
+
+
+def test_terms_and_guards_are_what_the_options_say() -> None:
+    assert QueueConfig().terms == Terms(most_deliveries=10)
+    assert not QueueConfig().guards
+    config = QueueConfig(
+        **AT_MOST_ONCE, enable_completed_queue=True, max_completed_length=None, max_payload_bytes=7, max_payload_depth=3
+    )
+    assert config.at_most_once
+    assert config.terms == Terms(most_deliveries=0, completed_cap=0)
+    assert (config.guards.max_payload_bytes, config.guards.max_payload_depth) == (7, 3)
+    config = QueueConfig(
+        max_lease_seconds=900,
+        max_dead_length=4,
+        enable_failed_queue=True,
+        max_failed_length=5,
+        strict_envelope_decoding=True,
+        strict_payload_types=True,
+    )
+    assert not config.at_most_once
+    assert config.terms == Terms(10, 900, most_dead=4, failed_cap=5, strict=True)
+    assert config.guards.strict_payload_types
+
+
+def test_the_default_backoff_grows_from_one_second_to_three_hundred() -> None:
+    waits = [policies.backoff_seconds(QueueConfig().backoff, count) for count in (1, 2, 5, 40)]
+    for wait, low in zip(waits, (1, 2, 16, 300), strict=True):
+        assert low <= wait <= min(low + 1, 300)
+    assert QueueConfig(retry_backoff=tenacity.wait_fixed(7)).backoff(None) == 7  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("key_separator", "any name works"),
+        ("dead_letter_queue", "redrive()"),
+        ("redis_client", "client="),
+        ("message_deduplication_log_ttl_seconds", "its name is deduplication_window_seconds"),
+        ("message_visibility_timeout_seconds", "its name is visibility_timeout_seconds"),
+        ("retry_strategy", "retry_budget_seconds"),
+    ],
+)
+def test_options_of_the_other_library_are_refused_with_what_to_use(option: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)) as caught:
+        refuse_foreign_options({option: SECRET})
+    assert option in str(caught.value)
+    assert SECRET not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        RedisMessageQueue("orders", url=URL, **{option: SECRET})
+
+
+def test_other_unknown_options_name_the_nearest_that_there_is() -> None:
+    with pytest.raises(TypeError, match="'visibility_timeout'; did you mean visibility_timeout_seconds"):
+        refuse_foreign_options({"visibility_timeout": 1})
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzz'$"):
+        refuse_foreign_options({"zzz": 1})
+    refuse_foreign_options({})
+
+
 # ---------------------------------------------------------------------- what travels
+
+# Each option that travels, with a value that is not its default.
+TRAVELLING: dict[str, Any] = {
+    "deduplication_policy": "until_acked",
+    "deduplication_window_seconds": 60,
+    "visibility_timeout_seconds": 30,
+    "heartbeat_interval_seconds": 7,
+    "max_delivery_count": 3,
+    "max_lease_seconds": 90,
+    "on_error": "bury",
+    "max_pending_length": 9,
+    "pending_overload_policy": "block",
+    "pending_overload_block_timeout_seconds": 2,
+    "enable_completed_queue": True,
+    "max_completed_length": None,
+    "enable_failed_queue": True,
+    "max_failed_length": 8,
+    "max_dead_length": 7,
+    "strict_payload_types": True,
+    "max_payload_bytes": 1000,
+    "max_payload_depth": 5,
+    "strict_envelope_decoding": True,
+    "message_wait_interval_seconds": 1,
+    "retry_budget_seconds": 9,
+    "retry_initial_delay_seconds": 0.5,
+    "retry_max_delay_seconds": 2,
+    "get_deduplication_key": "{tenant}:{id}",
+}
+STAYING: dict[str, Any] = {
+    "on_heartbeat_failure": print,
+    "interrupt": EventDrivenInterruptHandler(threading.Event()),
+    "on_event": print,
+    "deduplication": True,
+}
+
+
+def test_every_option_either_travels_or_stays() -> None:
+    every = {field.name for field in dataclasses.fields(QueueConfig)}
+    assert every == {*TRAVELLING, *STAYING, "retry_backoff"}
+    assert set(TRAVELLING) - {"get_deduplication_key"} == PORTABLE
+
+
+def travel(**options: Any) -> QueueConfig:
+    """The options of the queue that is made from the spec of one with these."""
+    spec = RedisMessageQueue("orders", url=URL, **options).spec()
+    return RedisMessageQueue.from_spec(QueueSpec.from_json(spec.to_json()))._config
+
+
+def test_every_option_that_travels_arrives() -> None:
+    assert travel(**TRAVELLING, **STAYING) == QueueConfig(**TRAVELLING)
+
+
+def test_a_policy_stays_behind_with_its_callable_key() -> None:
+    assert travel(get_deduplication_key=str, deduplication_policy="until_acked") == QueueConfig()
+
+
+@pytest.mark.parametrize(
+    "backoff",
+    [
+        tenacity.wait_exponential(multiplier=2, max=30, min=1, exp_base=3),
+        tenacity.wait_exponential_jitter(max=30, jitter=5),
+        tenacity.wait_random_exponential(max=12.5),
+        tenacity.wait_fixed(4),
+        tenacity.wait_incrementing(start=1, increment=2, max=9),
+        tenacity.wait_exponential(),
+    ],
+    ids=lambda backoff: type(backoff).__name__,
+)
+def test_a_usual_backoff_travels(backoff: Any) -> None:
+    arrived = travel(retry_backoff=backoff).backoff
+    assert type(arrived) is type(backoff)
+    assert vars(arrived) == vars(backoff)
+
+
+@pytest.mark.parametrize("backoff", [lambda _: 1.0, tenacity.wait_random(0, 1) + tenacity.wait_fixed(1)])
+def test_any_other_backoff_stays_behind_with_a_warning(backoff: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert travel(retry_backoff=backoff) == QueueConfig()
+    assert "cannot travel" in caplog.text
+
+
+@pytest.mark.parametrize("described", [{"kind": "cron"}, {}, {"kind": "fixed", "weight": 1}, {"kind": ["fixed"]}])
+def test_a_spec_with_another_backoff_is_refused(described: Any) -> None:
+    with pytest.raises(ConfigurationError, match="backoff"):
+        RedisMessageQueue.from_spec(QueueSpec("orders", URL, {"retry_backoff": described}))
+
 
 OPTIONS: dict[str, Any] = {
     "get_deduplication_key": ["tenant", "id"],

@@ -51,7 +51,7 @@ def test_the_prefix_is_read_by_position() -> None:
     assert read_prefix(PREFIX + b"b-0\x1f\x1f\x1f") == Prefix(28, 0x0199F3C2B1A4, 10, 2)
 
 
-@pytest.mark.parametrize("value", [b"", b"hello", b"2" + PREFIX[1:] + b"i\x1f\x1f\x1f", b"1" + b"x" * 40, PREFIX[:20]])
+@pytest.mark.parametrize("value", [b"", b"hello", b"3" + PREFIX[1:] + b"i\x1f\x1f\x1f", b"1" + b"x" * 40, PREFIX[:20]])
 def test_foreign_values_are_named_as_such(value: bytes) -> None:
     assert not is_entry(value)
     with pytest.raises(MalformedStoredMessageError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
-from typing import Any
+import time
+from contextvars import ContextVar
 
 import pytest
 
 from sluicegate import heartbeat
 from sluicegate.heartbeat import HeartbeatScheduler
+from tests.conformance.waiting import wait_until
 
 
 class Clock:
@@ -23,6 +27,7 @@ class Beats:
 
     def __init__(self, clock: Clock, interval: float | None) -> None:
         self.clock, self.interval, self.at = clock, interval, list[float]()
+        self.beats_through = None
 
     def beat(self) -> float | None:
         self.at.append(self.clock.now)
@@ -105,6 +110,8 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
     begun, go_on, order = threading.Event(), threading.Event(), list[str]()
 
     class Slow:
+        beats_through = None
+
         def beat(self) -> float | None:
             begun.set()
             assert go_on.wait(20)
@@ -124,8 +131,7 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
 
     leaving = threading.Thread(target=leave)
     leaving.start()
-    while lease in (watched for watched in _watched(scheduler)):  # until the leaver holds nothing but its wait
-        pass
+    wait_until(lambda: lease not in scheduler._agenda, "the leaver holds nothing but its wait")
     go_on.set()
     leaving.join(20)
     beating.join(20)
@@ -134,24 +140,225 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
     assert scheduler.run_once() is None
 
 
-def _watched(scheduler: HeartbeatScheduler) -> list[Any]:
-    with scheduler._changed:
-        numbers = set(scheduler._watched)
-    return [lease for lease in scheduler._beating if id(lease) in numbers]
-
-
-def test_the_thread_serves_a_lease_watched_later(clock: Clock) -> None:
-    beaten = threading.Event()
-
-    class Once:
+def test_a_beat_may_unwatch_its_own_lease(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+    class Quitter(Beats):
         def beat(self) -> float | None:
-            beaten.set()
+            super().beat()
+            scheduler.unwatch(self)
+            return self.interval
+
+    quitter = Quitter(clock, 1)
+    scheduler.watch(quitter, 0)
+    begun = time.monotonic()
+    assert scheduler.run_once() is None
+    assert time.monotonic() - begun < 10
+    assert quitter.at == [100]
+
+
+def test_unwatch_gives_up_on_a_beat_that_does_not_end(
+    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", 0.05)
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Stuck:
+        beats_through = None
+
+        def beat(self) -> float | None:
+            begun.set()
+            assert go_on.wait(20)
             return None
 
-    scheduler = HeartbeatScheduler()
-    scheduler.watch(Once(), 3600)
-    scheduler.watch(Once(), 0)
-    assert beaten.wait(20)
+    stuck = Stuck()
+    scheduler.watch(stuck, 0)
+    beating = threading.Thread(target=scheduler.run_once)
+    beating.start()
+    assert begun.wait(20)
+    scheduler.unwatch(stuck)
+    assert "is not waited for" in caplog.text
+    go_on.set()
+    beating.join(20)
+
+
+class Hung:
+    """Beats of a gateway whose server does not answer before it is told to."""
+
+    def __init__(self, gateway: object) -> None:
+        self.beats_through = gateway
+        self.under_way, self.answer = threading.Event(), threading.Event()
+
+    def beat(self) -> float | None:
+        self.under_way.set()
+        assert self.answer.wait(20)
+        return None
+
+
+class Counted:
+    """Beats at once, again and again, until it was called so often."""
+
+    def __init__(self, gateway: object, most: int) -> None:
+        self.beats_through, self.left, self.done = gateway, most, threading.Event()
+
+    def beat(self) -> float | None:
+        self.left -= 1
+        if self.left == 0:
+            self.done.set()
+            return None
+        return 0
+
+
+def test_a_gateway_that_hangs_delays_its_own_beats_only() -> None:
+    scheduler, away, here = HeartbeatScheduler(), object(), object()
+    hung, behind, elsewhere = Hung(away), Counted(away, 1), Counted(here, 100)
+    scheduler.watch(hung, 0)
+    assert hung.under_way.wait(20)
+    scheduler.watch(behind, 0)
+    scheduler.watch(elsewhere, 0)
+    assert elsewhere.done.wait(20)
+    assert not behind.done.is_set(), "one beat per gateway at a time"
+    hung.answer.set()
+    assert behind.done.wait(20)
+    wait_until(lambda: beat_threads() == [], "a gateway without due beats has no thread")
+
+
+def test_beats_of_one_gateway_never_overlap() -> None:
+    scheduler, gateway, overlaps = HeartbeatScheduler(), object(), list[int]()
+    inside = threading.Lock()
+
+    class Jealous(Counted):
+        def beat(self) -> float | None:
+            alone = inside.acquire(blocking=False)
+            time.sleep(0.001)  # what a round trip takes: others would fall due meanwhile
+            after = super().beat()
+            if alone:
+                inside.release()
+            else:
+                overlaps.append(self.left)
+            return after
+
+    leases = [Jealous(gateway, 10) for _ in range(20)]
+    for lease in leases:
+        scheduler.watch(lease, 0)
+    assert all(lease.done.wait(20) for lease in leases)
+    assert overlaps == []
+
+
+def beat_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "sluicegate-beats"]
+
+
+def test_a_beat_sees_the_context_in_which_its_lease_was_watched(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+    seen = list[str]()
+
+    class Curious:
+        beats_through = None
+
+        def beat(self) -> float | None:
+            seen.append(tenant.get())
+            tenant.set("changed by a beat")
+            return 1
+
+    acme, other = Curious(), Curious()
+    tenant.set("acme")
+    scheduler.watch(acme, 1)
+    tenant.set("other")
+    scheduler.watch(other, 1)
+    tenant.set("later")
+    for _ in range(2):
+        clock.now += 1
+        scheduler.run_once()
+    assert seen == ["acme", "other"] * 2
+    assert tenant.get() == "later"
+
+
+def test_a_lease_that_nobody_holds_is_not_extended_for_ever(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+    at = list[float]()
+
+    class Abandoned(Beats):
+        def beat(self) -> float | None:
+            at.append(self.clock.now)
+            return super().beat()
+
+    abandoned = Abandoned(clock, 1)
+    scheduler.watch(abandoned, 1)
+    clock.now += 1
+    assert scheduler.run_once() == 1
+    del abandoned
+    gc.collect()
+    clock.now += 1
+    assert scheduler.run_once() is None
+    assert at == [101]
+    assert len(scheduler._agenda) == 0
+
+
+def test_what_ended_takes_no_room_until_it_would_have_been_due(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+    held = Beats(clock, 1000)
+    scheduler.watch(held, 1000)
+    for _ in range(10_000):
+        ended = Beats(clock, 1000)
+        scheduler.watch(ended, 1000)
+        scheduler.unwatch(ended)
+    assert len(scheduler._agenda) == 1
+    assert len(scheduler._agenda._due) < 100
+    clock.now += 1000
+    assert scheduler.run_once() == 1000
+    assert held.at == [1100]
+
+
+def test_beats_go_on_when_a_thread_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.01)
+    start, refused = threading.Thread.start, threading.Event()
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name == "sluicegate-beats" and not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    scheduler, lease = HeartbeatScheduler(), Counted(object(), 1)
+    scheduler.watch(lease, 0)
+    assert lease.done.wait(20)
+    assert refused.is_set()
+
+
+def test_a_child_forked_by_a_beat_beats_for_nobody(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+    reader, writer = os.pipe()
+    parent = os.getpid()
+
+    class Forking(Beats):
+        child = 0
+
+        def beat(self) -> float | None:
+            self.child = os.fork()
+            return None
+
+    class Telling(Beats):
+        def beat(self) -> float | None:
+            if os.getpid() != parent:
+                os.write(writer, b"a beat in the child")
+            return super().beat()
+
+    forking, behind = Forking(clock, None), Telling(clock, None)
+    scheduler.watch(forking, 0)
+    scheduler.watch(behind, 0)
+    scheduler.run_once()
+    if os.getpid() != parent:
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        assert told.read() == ""
+    os.waitpid(forking.child, 0)
+    assert behind.at == [100]
+
+
+def test_the_thread_serves_a_lease_watched_later() -> None:
+    scheduler, far, near = HeartbeatScheduler(), Counted(object(), 1), Counted(object(), 1)
+    scheduler.watch(far, 3600)
+    scheduler.watch(near, 0)
+    assert near.done.wait(20)
+    assert not far.done.is_set()
 
 
 def test_a_forked_child_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ class RedisQueueHook(BaseHook):
         # Held, not only known: a lease may outlive its caller's reference to the queue, and is released with it.
         self._queues: list[RedisMessageQueue] = []
 
-    def get_conn(self) -> redis.Redis:
+    def get_conn(self) -> redis.Redis | redis.RedisCluster:
         """Return a client, the same one each time; it connects at its first command."""
         return self._gateway.client
 

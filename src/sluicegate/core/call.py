@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from sluicegate.core.scripts import Script
+from sluicegate.events import QueueEvent
 
-__all__ = ["Call", "Operation", "Wait"]
+__all__ = ["Call", "Operation", "Pause", "Wait"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -26,6 +27,9 @@ class Call(Generic[T_co]):
         args: its ARGV.
         decode: from the raw reply to a value.
         elapsed_arg: the argument, in ms, that grows between attempts; None when none does.
+        then: a command sent right behind the script on the same connection, at every attempt, such as WAIT; the result
+            of the call is then a pair of the decoded reply and this command's raw reply, which may be an error.
+        patience_seconds: how long it may be retried, when that is less than the gateway's budget; None for the budget.
     """
 
     script: Script
@@ -33,6 +37,8 @@ class Call(Generic[T_co]):
     args: Sequence[bytes | int]
     decode: Callable[[Any], T_co]
     elapsed_arg: int | None = None
+    then: tuple[bytes | int, ...] = ()
+    patience_seconds: float | None = None
 
     def later(self, seconds: float) -> Call[T_co]:
         """The same call, sent so much later: the argument that tells an age has grown."""
@@ -56,8 +62,22 @@ class Wait:
     seconds: float
 
 
-Operation = Generator[Call[Any] | Wait, Any, T]
-"""Several calls that belong together: yields calls and waits, is sent their decoded replies, returns its result.
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A request to sleep; its answer is True when the queue is stopping, and then it comes at once.
+
+    Attributes:
+        seconds: the sleep.
+    """
+
+    seconds: float
+
+
+Operation = Generator[Call[Any] | Wait | Pause | QueueEvent, Any, T]
+"""Several calls that belong together: yields calls, waits, pauses and events, is sent their answers, returns its result.
+
+A call is answered by its decoded reply, a wait by whether the bell rang, a pause by whether the queue is stopping, an
+event by None.
 
 Written once, driven by the sync and the asyncio shell alike.
 """

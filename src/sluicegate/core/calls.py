@@ -11,6 +11,7 @@ from typing import Any
 from sluicegate.core import replies, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
 
 __all__ = ["claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle"]
@@ -19,17 +20,31 @@ _MOST_CLAIM_BYTES = 32 * 1024 * 1024
 
 
 def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replies.Published]:
-    """Make a batch pending, except what its markers refuse."""
-    script_keys = (keys.pending, keys.counters, keys.bell, keys.published(batch.id), *batch.markers)
+    """Make a batch pending or delayed, except what its markers or the cap refuse."""
+    script_keys = (
+        keys.pending,
+        keys.counters,
+        keys.bell,
+        keys.published(batch.id),
+        keys.returned,
+        keys.delayed,
+        *batch.markers,
+    )
     args: list[bytes | int] = [
         batch.id,
         _ms(age_seconds),
         _ms(batch.oldest_seconds),
         _ms(batch.window_seconds),
         _ms(batch.receipt_seconds),
+        batch.kind,
+        _ms(batch.delay_seconds),
+        batch.due_ms,
+        batch.most_waiting,
+        batch.overload.encode(),
     ]
     args += batch.parts
-    return Call(scripts.load("publish"), script_keys, args, replies.published, elapsed_arg=1)
+    then = batch.durability.command()
+    return Call(scripts.load("publish"), script_keys, args, replies.published, elapsed_arg=1, then=then)
 
 
 def claim(
@@ -62,6 +77,9 @@ def claim(
             takeover,
             int(tidy),
             _MOST_CLAIM_BYTES,
+            _ms(terms.longest_lease_seconds),
+            terms.most_dead,
+            int(terms.strict),
         ),
         replies.claimed,
     )
@@ -70,6 +88,7 @@ def claim(
 def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_seconds: float) -> Call[replies.Settled]:
     """Give slots of a lease their verdicts."""
     name = request.name
+    bound = _ended_by(request) if request.bound else ()
     args: list[bytes | int] = [
         name,
         request.token,
@@ -77,6 +96,10 @@ def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_second
         int(request.recorded),
         _ms(held_seconds),
         terms.most_deliveries,
+        terms.most_dead,
+        _cap(terms.completed_cap),
+        _cap(terms.failed_cap),
+        format_ranges(slot for slot, _ in bound).encode(),
     ]
     for group in request.groups:
         args += (group.verb.encode(), group.slots.encode(), _ms(group.delay_seconds), int(group.named), group.why)
@@ -92,6 +115,9 @@ def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_second
             keys.dead_records,
             keys.counters,
             keys.bell,
+            keys.completed,
+            keys.failed,
+            *(marker for _, marker in bound),
         ),
         args,
         replies.settled,
@@ -111,8 +137,10 @@ def extend(
     )
 
 
-def reap(keys: QueueKeys, terms: Terms, name: bytes, *, step: int = 500) -> Call[replies.Reaped]:
-    """Take the messages of an expired lease back, at most `step` of them."""
+def reap(
+    keys: QueueKeys, terms: Terms, name: bytes, *, step: int = 250, wanted: Sequence[bytes] = ()
+) -> Call[replies.Reaped]:
+    """Take the messages of an expired lease back, at most `step` of them; `wanted` is what an answer asked for."""
     return Call(
         scripts.load("reap"),
         (
@@ -124,13 +152,14 @@ def reap(keys: QueueKeys, terms: Terms, name: bytes, *, step: int = 500) -> Call
             keys.dead_records,
             keys.counters,
             keys.bell,
+            *(keys.dedup(key) for key in wanted),
         ),
-        (name, step, terms.most_deliveries),
+        (name, step, terms.most_deliveries, terms.most_dead, *wanted),
         replies.reaped,
     )
 
 
-def promote(keys: QueueKeys, *, step: int = 1000) -> Call[int]:
+def promote(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     """Make delayed messages claimable that are due, at most `step` of them."""
     return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.bell), (step,), int)
 
@@ -154,14 +183,23 @@ def depth(keys: QueueKeys, expired: Sequence[bytes] = ()) -> Call[replies.Counte
 
 
 def peek(keys: QueueKeys, state: str, count: int) -> Call[list[bytes]]:
-    """Show stored values of one state: pending, returned, delayed or dead."""
-    source = {"pending": keys.pending, "returned": keys.returned, "delayed": keys.delayed, "dead": keys.dead}[state]
-    kind = {"pending": b"list", "dead": b"dead"}.get(state, b"zset")
-    return Call(scripts.load("peek"), (source, keys.dead_records), (kind, count), _values)
+    """Show stored values of one state: pending, returned, delayed, dead, completed or failed."""
+    kind = {"pending": b"list", "dead": b"dead", "completed": b"history", "failed": b"history"}.get(state, b"zset")
+    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records), (kind, count), _values)
 
 
 def _values(reply: list[Any]) -> list[bytes]:
     return [value for value in reply if value]
+
+
+def _ended_by(request: SettleRequest) -> Sequence[tuple[int, bytes]]:
+    """The slots with a marker to which a settle gives a verdict that may end them or put them off."""
+    given = {slot for group in request.groups if group.verb != "release" for slot in parse_ranges(group.slots)}
+    return [pair for pair in request.bound if pair[0] in given]
+
+
+def _cap(length: int | None) -> int:
+    return -1 if length is None else length
 
 
 def _ms(seconds: float) -> int:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["KeyFunction", "KeySource", "compile_key_function", "portable_key_source"]
+__all__ = ["DeduplicationPolicy", "KeyFunction", "KeySource", "compile_key_function", "portable_key_source"]
 
 KeyFunction = Callable[[Any], str]
 KeySource = Callable[[Any], str] | str | Sequence[str]
+DeduplicationPolicy = Literal["window", "until_acked"]
+"""How long a key refuses further messages: for a time from the publish, or until its message has ended."""
 
 _TEXT = frozenset({str, int})
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

@@ -7,7 +7,7 @@
     │  │             │             └ finished deliveries (3 hex digits, saturating)
     │  │             └ time of enqueueing, ms since the epoch (12 hex digits)
     │  └ sequence: the queue's `published` total (12 hex digits)
-    └ version byte
+    └ kind: 2 when the message's deduplication marker is freed as it ends, else 1
 
 The prefix is stamped and rewritten by the server by position; the client's part starts at byte 29 and is never read by
 Lua but for the id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded
@@ -25,8 +25,8 @@ from sluicegate.core.keys import encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError
 
 __all__ = [
+    "KINDS",
     "PREFIX_LENGTH",
-    "VERSION",
     "Prefix",
     "client_part",
     "encode_deduplication_key",
@@ -37,11 +37,11 @@ __all__ = [
     "split_entry",
 ]
 
-VERSION = b"1"
+KINDS = (b"1", b"2")
 SEPARATOR = b"\x1f"
 PREFIX_LENGTH = 29
 _FIELDS = 4
-_ENTRY = re.compile(rb"1[0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
+_ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
 
 
 class Prefix(NamedTuple):
@@ -91,8 +91,8 @@ def read_prefix(entry: bytes) -> Prefix:
         MalformedStoredMessageError: the value is not an entry of this version.
     """
     try:
-        if entry[:1] != VERSION:
-            raise ValueError("unknown version byte")
+        if entry[:1] not in KINDS:
+            raise ValueError("unknown kind")
         return Prefix(int(entry[1:13], 16), int(entry[13:25], 16), int(entry[25:28], 16), int(entry[28:29], 16))
     except ValueError:
         raise MalformedStoredMessageError("a stored value is not a Sluicegate entry") from None

@@ -55,6 +55,7 @@ class QueueKeys:
         "delayed",
         "failed",
         "leases",
+        "name",
         "pending",
         "returned",
     )
@@ -68,6 +69,7 @@ class QueueKeys:
             root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
         except UnicodeEncodeError:
             raise ConfigurationError("queue name holds a lone surrogate; UTF-8 cannot carry it") from None
+        self.name = name
         self._root = root
         self._lease = root + b"lease:"
         self._dedup = root + b"dedup:"

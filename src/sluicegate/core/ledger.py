@@ -17,7 +17,7 @@ class LeaseCounts:
     """What became of a lease's messages.
 
     Attributes:
-        acked: done.
+        acked: done, or discarded: gone for good either way.
         returned: nacked or released, claimable again.
         buried: dead.
     """
@@ -38,7 +38,7 @@ class Ledger:
         self._open = dict.fromkeys(slots)  # ordered: a whole lease is one range
         self._verbs: dict[int, Verb] = {}
         self._confirmed: set[int] = set()
-        self._counts = {"ack": 0, "nack": 0, "release": 0, "bury": 0}
+        self._counts = {"ack": 0, "discard": 0, "nack": 0, "release": 0, "bury": 0}
 
     @property
     def open(self) -> list[int]:
@@ -54,7 +54,7 @@ class Ledger:
     def counts(self) -> LeaseCounts:
         """Confirmed verdicts so far."""
         counts = self._counts
-        return LeaseCounts(counts["ack"], counts["nack"] + counts["release"], counts["bury"])
+        return LeaseCounts(counts["ack"] + counts["discard"], counts["nack"] + counts["release"], counts["bury"])
 
     def group(
         self,

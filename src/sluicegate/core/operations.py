@@ -6,12 +6,14 @@ The sync and the asyncio shell drive the same generators, so that nothing here i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from sluicegate.core import calls, replies
+from sluicegate.core import calls, replies, telling
 from sluicegate.core.call import Operation, Wait
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
-from sluicegate.errors import LeaseLostError, PublishUnknownError, RetryBudgetExhaustedError
+from sluicegate.core.publish_operation import publish
+from sluicegate.core.values import ClaimRequest, SettleRequest, Terms
+from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
 
 __all__ = ["claim", "depth", "publish", "settle"]
 
@@ -19,33 +21,6 @@ Clock = Callable[[], float]
 _LONGEST_SLEEP_SECONDS = 10.0
 _SHORTEST_SLEEP_SECONDS = 0.01
 _TIDY_CALLS = 10
-
-
-def publish(keys: QueueKeys, batch: Batch, *, clock: Clock) -> Operation[replies.Published]:
-    """Publish one batch.
-
-    Raises:
-        PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
-    """
-    call, born = calls.publish(keys, batch, age_seconds=0), clock()
-    try:
-        published: replies.Published = yield call
-    except RetryBudgetExhaustedError as error:
-        raise PublishUnknownError(
-            f"{error}; whether the {len(batch.parts)} messages were published is unknown, and the prepared calls in "
-            f"`calls` tell: "
-            f"running them within {batch.oldest_seconds:.0f} s of the publish repeats nothing",
-            ids=batch.message_ids(),
-            calls=(call,),
-            born=born,
-        ) from error
-    if published.accepted < 0:
-        raise PublishUnknownError(
-            f"a publish of {len(batch.parts)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after "
-            "which a repeat could publish them twice; look for them by their ids before publishing again",
-            ids=batch.message_ids(),
-        )
-    return published
 
 
 def claim(
@@ -56,32 +31,59 @@ def claim(
     clock: Clock,
     wait_seconds: float = 0,
     take_over_after_seconds: float | None = None,
+    tell: bool = False,
+    lease_id: str | None = None,
 ) -> Operation[replies.ClaimReply]:
-    """Claim, after letting expired and due messages come back, in at most ten calls, and wait if told to."""
+    """Claim, after letting expired and due messages come back, in at most ten calls, and wait if told to.
+
+    A wait that nothing ended is followed by no other claim, but for one whose empty answer is to be remembered.
+
+    Raises:
+        MalformedStoredMessageError: the queue keeps values that are no messages, and holds nothing else to claim.
+    """
     deadline = clock() + wait_seconds
     takeover = b"" if take_over_after_seconds is None else b"?"
-    tidies = _TIDY_CALLS
-    patient = ClaimRequest(request.name, request.nonce, request.limit, request.lease_seconds, request.keep_seconds)
+    tidies, foreign = _TIDY_CALLS, 0
+    patient = replace(request, empty_seconds=0)
     while True:
         remaining = deadline - clock()
         asked = request if remaining <= 0 else patient  # only the last answer of a waiting claim may be remembered
         reply: replies.ClaimReply = yield calls.claim(keys, terms, asked, takeover=takeover, tidy=tidies > 0)
+        if tell and isinstance(reply, replies.Opened | replies.Empty | replies.Tidy):
+            yield from telling.dead(keys.name, buried=reply.buried, dropped=reply.dropped)
         match reply:
             case replies.Tidy():
-                tidies = yield from _tidy(keys, terms, reply, tidies)
+                tidies = yield from _tidy(keys, terms, reply, tidies, tell)
+                continue
             case replies.Expired():
-                yield from _reap(keys, terms, request.name, calls_left=None)
+                yield from _reap(keys, terms, request.name, calls_left=None, tell=tell)
+                continue
             case replies.Held(token, silent_seconds) if (
                 take_over_after_seconds is not None and silent_seconds >= take_over_after_seconds
             ):
                 takeover = token
-            case replies.Empty(next_seconds) if remaining > 0:
-                yield _sleep(keys, remaining, next_seconds)
-                tidies = _TIDY_CALLS
-            case replies.Paused() if remaining > 0:
-                yield _sleep(keys, remaining, None)
-            case _:
-                return reply
+                continue
+            case replies.Foreign(count, more):
+                foreign, tidies = foreign + count, tidies - 1
+                if more and tidies > 0:
+                    continue
+        if remaining <= 0 or not isinstance(reply, replies.Empty | replies.Foreign | replies.Paused):
+            break
+        rung: bool | None = yield _sleep(keys, remaining, getattr(reply, "next_seconds", None))
+        over = not rung and deadline - clock() <= _SHORTEST_SLEEP_SECONDS
+        if rung is None or (over and request.empty_seconds == 0):  # None: the queue is stopping
+            break
+        tidies, foreign = _TIDY_CALLS, 0
+    if tell:
+        who = telling.lease_id_of(request.name) if lease_id is None else lease_id
+        yield from telling.claimed(keys.name, who, reply, taken_over=takeover not in (b"", b"?"))
+    if isinstance(reply, replies.Foreign):
+        raise MalformedStoredMessageError(
+            f"queue {keys.name!r} holds {foreign} stored values that are no Sluicegate messages, and nothing else to "
+            "claim; they stay, at its tail. Find who writes them, and remove them from the queue's `pending` list or "
+            "leave strict_envelope_decoding off to have them buried"
+        )
+    return reply
 
 
 def settle(
@@ -93,6 +95,7 @@ def settle(
     confirmed_at: float,
     lease_seconds: float,
     lease_id: str,
+    tell: bool = False,
 ) -> Operation[replies.Settled]:
     """Settle; a holder that was silent for long asks first whether the lease is still its own.
 
@@ -110,6 +113,8 @@ def settle(
             )
         confirmed_at = asked_at
     settled: replies.Settled = yield calls.settle(keys, terms, request, held_seconds=clock() - confirmed_at)
+    if tell:
+        yield from telling.dead(keys.name, buried=0, dropped=settled.dropped)
     return settled
 
 
@@ -127,25 +132,31 @@ def _sleep(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wai
     return Wait(keys.bell, max(_SHORTEST_SLEEP_SECONDS, min(_LONGEST_SLEEP_SECONDS, remaining, soon)))
 
 
-def _tidy(keys: QueueKeys, terms: Terms, tidy: replies.Tidy, calls_left: int) -> Operation[int]:
+def _tidy(keys: QueueKeys, terms: Terms, tidy: replies.Tidy, calls_left: int, tell: bool) -> Operation[int]:
     """Let what has expired or is due come back; returns how many calls are left for it."""
     calls_left -= 1
     if tidy.due and calls_left > 0:
-        yield calls.promote(keys)
+        promoted: int = yield calls.promote(keys)
         calls_left -= 1
+        if tell:
+            yield from telling.promoted(keys.name, promoted)
     for name in tidy.expired:
         if calls_left <= 0:
             break
-        calls_left = yield from _reap(keys, terms, name, calls_left)
+        calls_left = yield from _reap(keys, terms, name, calls_left, tell)
     return calls_left
 
 
-def _reap(keys: QueueKeys, terms: Terms, name: bytes, calls_left: int | None) -> Operation[int]:
+def _reap(keys: QueueKeys, terms: Terms, name: bytes, calls_left: int | None, tell: bool) -> Operation[int]:
     """Reap one lease, in so many calls at most; None for to the end."""
     made = 0
+    wanted: tuple[bytes, ...] = ()
     while calls_left is None or made < calls_left:
-        reaped: replies.Reaped = yield calls.reap(keys, terms, name)
+        reaped: replies.Reaped = yield calls.reap(keys, terms, name, wanted=wanted)
         made += 1
+        if tell:
+            yield from telling.reaped(keys.name, name, reaped)
         if reaped.finished:
             break
+        wanted = reaped.wanted
     return (calls_left or 0) - made

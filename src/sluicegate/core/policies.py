@@ -2,22 +2,68 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import tenacity
 
-__all__ = ["DEFAULT_BACKOFF", "backoff_seconds", "why"]
+from sluicegate.core.values import Verb
+
+__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "why"]
+
+OnError = Literal["retry", "bury", "discard"]
 
 DEFAULT_BACKOFF: Any = tenacity.wait_exponential_jitter(initial=1, max=300, jitter=1)
 _LONGEST_ERROR = 2000
 _US = "\x1f"
 
 
-def backoff_seconds(wait: Any, deliveries: int) -> float:
-    """How long a message stays out of reach after so many deliveries, by one of tenacity's wait strategies."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The verdict for a message whose handler raised.
+
+    Attributes:
+        verb: nack, bury or discard.
+        delay_seconds: how long a nack stays out of reach.
+        reason: of a bury.
+    """
+
+    verb: Verb
+    delay_seconds: float = 0.0
+    reason: str = ""
+
+
+def after_error(on_error: OnError, retry_backoff: Any, deliveries: int, error: BaseException | None = None) -> Failure:
+    """What `on_error` means for the message in hand.
+
+    Args:
+        on_error: `retry` after a pause, `bury`, or `discard`, which forgets the message.
+        retry_backoff: one of tenacity's wait strategies; the deliveries are its attempts.
+        deliveries: of the message, this one included.
+        error: what was raised, for strategies that look at it.
+    """
+    if on_error == "bury":
+        return Failure("bury", reason="handler_error")
+    if on_error == "discard":
+        return Failure("discard")
+    return Failure("nack", backoff_seconds(retry_backoff, deliveries, error))
+
+
+def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = None) -> float:
+    """How long a message stays out of reach after so many deliveries, by one of tenacity's wait strategies.
+
+    Raises:
+        ValueError: the strategy gave something that is no duration.
+    """
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.attempt_number = max(1, deliveries)
-    return float(wait(state))
+    if error is not None:
+        state.set_exception((type(error), error, error.__traceback__))
+    seconds = float(wait(state))
+    if not math.isfinite(seconds):
+        raise ValueError(f"retry_backoff gave {seconds!r} for attempt {state.attempt_number}; it must be finite")
+    return max(0.0, seconds)
 
 
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:

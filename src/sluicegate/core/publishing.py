@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sluicegate.core import json
-from sluicegate.core.deduplication import KeyFunction
+from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction
+from sluicegate.core.durability import MEMORY, Durability, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
+from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch
+from sluicegate.core.schedule import parse_schedule
+from sluicegate.core.values import Batch, Overload
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = ["MOST_PER_CALL", "Publishing", "chunks", "encode_payload"]
 
 MOST_PER_CALL = 1000
 _SHORTEST_RECEIPT_SECONDS = 600.0
+_SHORTEST_BOUND_SECONDS = 7 * 86400.0  # of a marker that is freed as its message ends
 _SAFE_SHARE = 0.9  # of a marker's or receipt's life: a repeat sent within it arrives within it
 
 
@@ -59,39 +66,102 @@ class Publishing:
     Attributes:
         keys: of the queue.
         key_function: from a payload to its deduplication key, None without deduplication.
-        window_seconds: life of a marker.
+        window_seconds: life of a marker; for `until_acked` a safety bound, seven days at least.
         retry_seconds: how long one publish is retried.
+        policy: whether a marker lives for the window, or until its message ends.
+        most_waiting: messages that may wait in the queue, 0 for any number.
+        overload: what a publish beyond that does; `block` is refused like `raise`, and tries again.
+        guards: what a payload may be.
     """
 
     keys: QueueKeys
     key_function: KeyFunction | None
     window_seconds: float
     retry_seconds: float
+    policy: DeduplicationPolicy = "window"
+    most_waiting: int = 0
+    overload: Literal["raise", "block", "drop_oldest"] = "raise"
+    guards: Guards = NO_GUARDS
 
-    def batch(self, batch_id: bytes, payloads: list[Any], headers: Mapping[str, str] | None = None) -> Batch:
-        """One call's worth of messages. The key function is called once per message."""
-        middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
-        key_function = self.key_function
-        if key_function is None:
-            parts = [SEPARATOR + middle + encode_payload(payload) for payload in payloads]
-            receipt = self._receipt_seconds()
-            return Batch(batch_id, parts, receipt_seconds=receipt, oldest_seconds=receipt * _SAFE_SHARE)
-        parts, markers = [], []
-        dedup = self.keys.dedup
-        for payload in payloads:
-            key = encode_deduplication_key(key_function(payload))
-            parts.append(SEPARATOR + key + middle + encode_payload(payload))
-            markers.append(dedup(key))
-        outlived = self.window_seconds >= 2 * self.retry_seconds
-        receipt = 0.0 if outlived else self._receipt_seconds()
+    @property
+    def most_per_call(self) -> int:
+        """Messages that one call may carry; what drops the oldest to make room must fit by itself."""
+        return min(MOST_PER_CALL, self.most_waiting or MOST_PER_CALL) if self._drops else MOST_PER_CALL
+
+    def batch(
+        self,
+        batch_id: bytes,
+        payloads: list[Any],
+        headers: Mapping[str, str] | None = None,
+        *,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = MEMORY,
+        partial: bool = False,
+    ) -> Batch:
+        """One call's worth of messages. The key function is called once per message.
+
+        Args:
+            batch_id: sixteen characters nobody else makes.
+            payloads: at most `most_per_call`.
+            headers: the same for all.
+            delay_seconds: from the time at which the server stores them until they fall due.
+            due_at: when they fall due, instead.
+            durability: what the publish waits for.
+            partial: when the cap leaves room for some only, take the first that fit instead of refusing all.
+
+        Raises:
+            TypeError, ValueError: a payload, key or header that cannot be stored.
+            ConfigurationError: an argument that cannot work.
+        """
+        schedule = parse_schedule(delay_seconds, due_at)
+        durable = parse_durability(durability)
+        parts, markers = self._messages(payloads, headers)
+        overload: Overload = "raise"
+        if self.most_waiting:
+            overload = "partial" if partial else "drop_oldest" if self._drops else "raise"
+        freed = bool(markers) and self.policy == "until_acked"
+        window = max(self.window_seconds, _SHORTEST_BOUND_SECONDS) if freed else self.window_seconds
+        # A marker tells a repeat what was accepted; what else came of it, or after an ack, only a receipt does.
+        outlived = bool(markers) and not freed and window >= 2 * self.retry_seconds
+        recorded = not outlived or overload != "raise" or durable != MEMORY
+        receipt = max(_SHORTEST_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
         return Batch(
             batch_id,
             parts,
             markers,
-            window_seconds=self.window_seconds,
+            window_seconds=window if markers else 0,
             receipt_seconds=receipt,
-            oldest_seconds=(receipt or self.window_seconds) * _SAFE_SHARE,
+            oldest_seconds=(receipt or window) * _SAFE_SHARE,
+            kind=b"2" if freed else b"1",
+            delay_seconds=schedule.delay_seconds,
+            due_ms=schedule.due_ms,
+            most_waiting=self.most_waiting,
+            overload=overload,
+            durability=durable,
         )
 
-    def _receipt_seconds(self) -> float:
-        return max(_SHORTEST_RECEIPT_SECONDS, 2 * self.retry_seconds)
+    @property
+    def _drops(self) -> bool:
+        return self.overload == "drop_oldest"
+
+    def _messages(self, payloads: list[Any], headers: Mapping[str, str] | None) -> tuple[list[bytes], list[bytes]]:
+        """The client's part of each entry, and its marker where there is deduplication."""
+        middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
+        encode = self._guarded if self.guards else encode_payload
+        key_function = self.key_function
+        if key_function is None:
+            return [SEPARATOR + middle + encode(payload) for payload in payloads], []
+        parts, markers = [], []
+        dedup = self.keys.dedup
+        for payload in payloads:
+            key = encode_deduplication_key(key_function(payload))
+            parts.append(SEPARATOR + key + middle + encode(payload))
+            markers.append(dedup(key))
+        return parts, markers
+
+    def _guarded(self, payload: Any) -> bytes:
+        self.guards.check_payload(payload)
+        data = encode_payload(payload)
+        self.guards.check_stored(payload, data)
+        return data

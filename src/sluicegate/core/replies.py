@@ -9,12 +9,15 @@ from typing import Any
 from sluicegate.core.ranges import parse_ranges
 
 __all__ = [
+    "REFUSED",
+    "TOO_OLD",
     "Acked",
     "ClaimReply",
     "Counted",
     "Empty",
     "Expired",
     "Extended",
+    "Foreign",
     "Held",
     "Opened",
     "Paused",
@@ -24,23 +27,41 @@ __all__ = [
     "Tidy",
 ]
 
+TOO_OLD, REFUSED = -1, -2
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Outcomes of a batch. `accepted` is -1 when the batch was too old to be published safely."""
+    """Outcomes of a batch.
+
+    Attributes:
+        accepted: messages published; `TOO_OLD` when the batch was too old to be published safely, `REFUSED` when the
+            cap refused it whole.
+        duplicates: the id of the holder of its key, by position.
+        refused: positions that the cap refused.
+        dropped: messages that were dropped to make room.
+        waiting: messages that wait in the queue, when the batch was refused whole.
+    """
 
     accepted: int
     duplicates: dict[int, str]
+    refused: tuple[int, ...] = ()
+    dropped: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open lease: its opening, takeovers, slots (empty: 1..n) and entries."""
+    """An open lease: its opening, takeovers, slots (empty: 1..n) and entries; and the foreign values that were buried on
+    the way, and the dead letters that had to go for their cap.
+    """
 
     opening: bytes
     takeovers: int
     slots: list[int]
     entries: list[bytes]
+    buried: int = 0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +87,13 @@ class Empty:
 
     Attributes:
         next_seconds: until a message falls due or a lease runs out, None when neither is in sight.
+        buried: foreign values that were buried.
+        dropped: dead letters that had to go for their cap.
     """
 
     next_seconds: float | None = None
+    buried: int = 0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +107,23 @@ class Tidy:
 
     due: bool
     expired: list[bytes] = field(default_factory=list)
+    buried: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Nothing to claim but values that are no messages, in a queue that keeps them.
+
+    Attributes:
+        count: values that were moved to the tail.
+        more: whether messages may lie behind them.
+        next_seconds: as for `Empty`.
+    """
+
+    count: int
+    more: bool = False
+    next_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +131,19 @@ class Expired:
     """The lease under this id has expired and must come back first."""
 
 
-ClaimReply = Opened | Held | Acked | Empty | Paused | Tidy | Expired
+ClaimReply = Opened | Held | Acked | Empty | Paused | Tidy | Expired | Foreign
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Slots whose verdict did not take effect, how many the lease still holds, and which of its messages are dead."""
+    """Slots whose verdict did not take effect, how many the lease still holds, which of its messages are dead, and how
+    many dead letters had to go for their cap.
+    """
 
     lost: list[int]
     held: int
     buried: list[int]
+    dropped: int = 0
 
 
 class Extended(Enum):
@@ -111,11 +156,21 @@ class Extended(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """One step of a reap."""
+    """One step of a reap.
+
+    Attributes:
+        finished: nothing of the lease is left.
+        moved: messages that are claimable again.
+        buried: messages that are dead now.
+        dropped: dead letters that had to go for their cap.
+        wanted: deduplication keys, as they stand in entries, whose markers the next step must bring along.
+    """
 
     finished: bool
     moved: int
     buried: int
+    dropped: int = 0
+    wanted: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,37 +193,46 @@ class Counted:
 
 
 def published(reply: list[Any]) -> Published:
-    return Published(
-        int(reply[0]),
-        {int(reply[i]): reply[i + 1].decode() for i in range(1, len(reply), 2)} if len(reply) > 1 else {},
-    )
+    head = reply[0]
+    if head == REFUSED:
+        return Published(REFUSED, {}, waiting=reply[1])
+    duplicates = {int(reply[i]): reply[i + 1].decode() for i in range(1, len(reply), 2)} if len(reply) > 1 else {}
+    if isinstance(head, list):
+        return Published(head[0], duplicates, refused=tuple(head[2:]), dropped=head[1])
+    return Published(head, duplicates)
 
 
 def claimed(reply: list[Any]) -> ClaimReply:
     kind = reply[0]
     if kind == b"open":
-        return Opened(reply[1], reply[2], reply[3], reply[4])
+        return Opened(reply[1], reply[2], reply[3], reply[4], reply[5], reply[6])
     if kind == b"held":
         return Held(reply[1], max(0, reply[2]) / 1000)
     if kind == b"acked":
         return Acked(*reply[1:4])
     if kind == b"tidy":
-        return Tidy(bool(reply[1]), reply[2:])
+        return Tidy(bool(reply[1]), reply[4:], reply[2], reply[3])
     if kind == b"empty":
-        return Empty(reply[1] / 1000 if reply[1] >= 0 else None)
+        return Empty(_seconds(reply[1]), reply[2], reply[3])
+    if kind == b"foreign":
+        return Foreign(reply[1], bool(reply[2]), _seconds(reply[3]))
     return Paused() if kind == b"paused" else Expired()
 
 
+def _seconds(ms: int) -> float | None:
+    return ms / 1000 if ms >= 0 else None
+
+
 def settled(reply: list[Any]) -> Settled:
-    return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()))
+    return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()), reply[3])
 
 
 def extended(reply: bytes) -> Extended:
     return Extended(reply)
 
 
-def reaped(reply: list[int]) -> Reaped:
-    return Reaped(bool(reply[0]), reply[1], reply[2])
+def reaped(reply: list[Any]) -> Reaped:
+    return Reaped(bool(reply[0]), reply[1], reply[2], reply[3], tuple(reply[4:]))
 
 
 def counted(reply: list[Any]) -> Counted:

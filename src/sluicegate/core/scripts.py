@@ -17,7 +17,10 @@ from types import MappingProxyType
 
 __all__ = ["NAMES", "Header", "Script", "load", "load_all"]
 
-NAMES = ("claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle")
+NAMES = (
+    "cancel", "claim", "depth", "extend", "forget", "pause", "peek", "promote", "publish", "purge", "reap", "redrive",
+    "scan", "settle", "stats",
+)  # fmt: skip
 _INCLUDE = re.compile(r"^--- @include (\w+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)
 _ITEM = re.compile(r"^--\s+(\d+)(\.\.\.)?\s+(\w+)", re.MULTILINE)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Batch", "ClaimRequest", "SettleRequest", "Terms", "Verb", "VerdictGroup"]
+from sluicegate.core.durability import MEMORY, Durability
 
-Verb = Literal["ack", "nack", "release", "bury"]
+__all__ = ["Batch", "ClaimRequest", "Overload", "SettleRequest", "Terms", "Verb", "VerdictGroup"]
+
+Verb = Literal["ack", "discard", "nack", "release", "bury"]
+Overload = Literal["raise", "partial", "drop_oldest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +20,18 @@ class Terms:
     Attributes:
         most_deliveries: deliveries after which a message is buried, 0 for no cap.
         longest_lease_seconds: longest life of a lease, however often it is extended; 0 for no bound.
+        most_dead: dead letters kept, the oldest dropped first; 0 for all.
+        completed_cap: records of acked messages kept; None for no history, 0 for all.
+        failed_cap: records of failed attempts kept; None for no history, 0 for all.
+        strict: a foreign value stays where it is and is told, instead of being buried.
     """
 
     most_deliveries: int = 0
     longest_lease_seconds: float = 0
+    most_dead: int = 0
+    completed_cap: int | None = None
+    failed_cap: int | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,12 @@ class Batch:
         window_seconds: life of a marker.
         receipt_seconds: life of the receipt, 0 for none.
         oldest_seconds: the age up to which a repeat is known to be harmless.
+        kind: first byte of the entries: `1`, or `2` when a marker is freed as its message ends.
+        delay_seconds: from the time at which the server stores the messages until they fall due.
+        due_ms: when they fall due, in ms since the epoch; 0 to go by the delay.
+        most_waiting: messages that may wait in the queue, these included; 0 for any number.
+        overload: what happens beyond that: the batch is refused whole, or in part, or the oldest messages are dropped.
+        durability: what the publish waits for.
     """
 
     id: bytes
@@ -42,6 +59,12 @@ class Batch:
     window_seconds: float = 0
     receipt_seconds: float = 0
     oldest_seconds: float = 0
+    kind: bytes = b"1"
+    delay_seconds: float = 0
+    due_ms: int = 0
+    most_waiting: int = 0
+    overload: Overload = "raise"
+    durability: Durability = MEMORY
 
     def message_ids(self) -> list[str]:
         """The ids of the messages by position."""
@@ -75,7 +98,7 @@ class VerdictGroup:
     """One verdict for some slots.
 
     Attributes:
-        verb: ack, nack, release or bury.
+        verb: ack, discard, nack, release or bury.
         slots: as ranges, such as "1-3,5".
         delay_seconds: how long a nack stays out of reach.
         named: given to these messages by name, not to a whole batch; then a nack may bury for the count at once.
@@ -99,6 +122,7 @@ class SettleRequest:
         keep_seconds: life of the record of its end.
         recorded: False for a one-message lease with a library-made id, whose ack leaves no record.
         groups: the verdicts.
+        bound: slot and marker key, ascending, of the messages among them whose deduplication marker ends with them.
     """
 
     name: bytes
@@ -106,3 +130,4 @@ class SettleRequest:
     keep_seconds: float
     recorded: bool
     groups: tuple[VerdictGroup, ...]
+    bound: tuple[tuple[int, bytes], ...] = ()

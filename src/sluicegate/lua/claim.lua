@@ -22,10 +22,15 @@
 --   8 takeover       token of the open lease to take over, "?" to be told it, "" to leave it alone
 --   9 tidy           1: answer with what must come back first; 0: take what is there
 --  10 most_bytes     stop taking once this much is taken
--- Returns: {"open", opening, takeovers, slots, entries} with slots empty when they are 1..n; {"held", token, silent ms};
---   {"acked", acked, returned, buried}; {"empty", ms to the next due or expiring message or -1};
---   {"paused"}; {"tidy", due, expired lease names...};
---   {"reaping"} when the lease under this id has expired and must come back first
+--  11 longest_ms     longest life of a lease since its opening or last takeover, 0 for no bound
+--  12 most_dead      dead letters kept, 0 for all
+--  13 strict         1: foreign values go to the tail of `pending`; 0: they are buried
+-- Returns: {"open", opening, takeovers, slots, entries, buried, dropped} with slots empty when they are 1..n; {"held", token, silent ms};
+--   {"acked", acked, returned, buried}; {"empty", ms to the next due or expiring message or -1, buried, dropped};
+--   {"paused"}; {"tidy", due, buried, dropped, expired lease names...};
+--   {"foreign", values moved to the tail, 1 when more may lie behind them, ms to the next due or expiring message or -1};
+--   {"reaping"} when the lease under this id has expired and must come back first.
+--   `buried` are foreign values that are dead now, `dropped` the dead letters that had to go for the cap
 -- Repeat: the open lease under this nonce is answered again with a new deadline; a lost takeover is found done.
 
 --- @include clock
@@ -40,6 +45,8 @@
 local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local delayed, counters, bell = KEYS[6], KEYS[7], KEYS[8]
 local name, nonce, limit, span, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[7])
+local longest, strict = tonumber(ARGV[11]), ARGV[13] == '1'
+span = longest > 0 and math.min(span, longest) or span
 admit(leases)
 local tokens = redis.call('LLEN', bell)
 redis.call('HLEN', counters)
@@ -61,11 +68,18 @@ if lease then
     end
     lease.token, lease.takeovers, lease.since = nonce .. ':' .. opening, lease.takeovers + 1, ms
     redis.call('HINCRBY', counters, 'taken_over', 1)
+  elseif longest > 0 then
+    span = math.min(span, lease.since + longest - ms)
+    if span <= 0 then
+      redis.call('ZADD', leases, ms, name) -- a repeat gives it no more than its longest life; the bound may be younger than the lease
+      return {'reaping'}
+    end
   end
   lease.span = span
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
   redis.call('ZADD', leases, ms + span, name)
-  return {'open', string.match(lease.token, ':(.+)$'), lease.takeovers, read_slots(lease_key, 1, lease.size, lease.size, math.huge)}
+  local slots, entries = read_slots(lease_key, 1, lease.size, lease.size, math.huge)
+  return {'open', string.match(lease.token, ':(.+)$'), lease.takeovers, slots, entries, 0, 0}
 end
 
 local record = redis.call('GET', closed_key)
@@ -74,7 +88,7 @@ if record and record.how == 'acked' then
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
 if record and record.empty and tonumber(record.empty) > ms then
-  return {'empty', -1}
+  return {'empty', -1, 0, 0}
 end
 if redis.call('HEXISTS', counters, 'paused') == 1 then
   return {'paused'}
@@ -82,14 +96,14 @@ end
 local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', ms, 'LIMIT', 0, 16)
 if ARGV[9] == '1' and (due > 0 or #expired > 0) then
-  return {'tidy', due, unpack(expired)}
+  return {'tidy', due, 0, 0, unpack(expired)}
 end
 
 local take = taker(limit, tonumber(ARGV[10]), most)
 take.from_returned(returned)
 take.from_pending(pending)
 local taken, foreign = take.taken, take.foreign
-if #foreign > 0 then
+if #foreign > 0 and not strict then
   redis.call('ZCARD', KEYS[9])
   redis.call('HLEN', KEYS[10])
 end
@@ -106,27 +120,37 @@ if #taken > 0 then
   redis.call('HINCRBY', counters, 'in_flight', #taken)
 end
 for i = 1, #foreign do
-  local number = redis.call('HINCRBY', counters, 'foreign', 1)
-  bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. number, 'foreign\31\31')
+  if strict then
+    redis.call('LPUSH', pending, foreign[i])
+  else
+    bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. redis.call('HINCRBY', counters, 'foreign', 1), 'foreign\31\31')
+  end
 end
+local buried = strict and 0 or #foreign
 if take.ranks > 0 then
   redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)
 end
 if take.scanned > 0 then
   redis.call('LTRIM', pending, 0, -(take.scanned + 1))
 end
+local dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
+-- A list that holds nothing but the foreign values that were just moved wakes nobody: they would be met again at once.
+local moved = #foreign - buried
 local more = redis.call('EXISTS', returned, pending) > 0
-if more then
+if moved > 0 then
+  more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
+end
+if more and (moved == 0 or #taken > 0) then
   ring(bell, tokens)
 end
 if #taken > 0 then
-  return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken}
+  return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped}
 end
-if more and #foreign > 0 then
-  return {'tidy', 0}
+if more and buried > 0 then
+  return {'tidy', 0, buried, dropped}
 end
 local empty_ms = tonumber(ARGV[6])
-if empty_ms > 0 and not more and due == 0 and #expired == 0 then
+if empty_ms > 0 and not more and moved == 0 and due == 0 and #expired == 0 then
   if record then
     record.empty = string.format('%.0f', ms + empty_ms)
     redis.call('SET', closed_key, cjson.encode(record), 'PX', math.max(empty_ms, redis.call('PTTL', closed_key)))
@@ -137,4 +161,8 @@ end
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])
 local next_ms = math.min(first_due or math.huge, first_expiry or math.huge) - ms
-return {'empty', next_ms < math.huge and math.max(0, math.ceil(next_ms)) or -1}
+next_ms = next_ms < math.huge and math.max(0, math.ceil(next_ms)) or -1
+if moved > 0 then
+  return {'foreign', moved, more and 1 or 0, next_ms}
+end
+return {'empty', next_ms, buried, dropped}

@@ -8,7 +8,7 @@
 --   2 token
 --   3 span_ms        new life without a heartbeat
 --   4 longest_ms     longest life since the opening or the last takeover, 0 for no bound
--- Returns: "ok", "lost", or "over" when the lease has reached its longest life
+-- Returns: "ok", "lost", or "over" when the lease has reached its longest life; what is left of that is the most that is granted
 -- Repeat: moves the deadline again; a lease that is gone or in another hand is never answered "ok".
 
 --- @include clock
@@ -20,8 +20,11 @@ if not lease or lease.token ~= ARGV[2] then
   return 'lost'
 end
 local ms, span, longest = math.floor(clock_us() / 1000), tonumber(ARGV[3]), tonumber(ARGV[4])
-if longest > 0 and ms - lease.since >= longest then
-  return 'over'
+if longest > 0 then
+  span = math.min(span, lease.since + longest - ms)
+  if span <= 0 then
+    return 'over'
+  end
 end
 if lease.span ~= span then
   lease.span = span

@@ -1,10 +1,10 @@
--- Show messages of one state, the next to be claimed first.
+-- Show messages of one state, the next to be claimed first, or records of a history, the newest first.
 -- Guarantee: reads only.
 -- KEYS:
 --   1 source         a list, or a zset of entries or of dead ids
 --   2 dead_records   the dead records by id
 -- ARGV:
---   1 kind           "list", "zset" or "dead"
+--   1 kind           "list", "zset", "dead" or "history"
 --   2 count          most messages
 -- Returns: the stored values
 -- Repeat: reads again.
@@ -16,6 +16,9 @@ if kind == 'list' then
     reply[#reply + 1] = values[i]
   end
   return reply
+end
+if kind == 'history' then
+  return redis.call('LRANGE', KEYS[1], 0, count - 1)
 end
 local members = redis.call('ZRANGE', KEYS[1], 0, count - 1)
 if kind == 'zset' then

@@ -14,13 +14,22 @@
 --- @include admit
 --- @include bell
 --- @include entry
+local MOST_BYTES = 524288 -- as a reap's
 local delayed, pending, returned = KEYS[1], KEYS[2], KEYS[3]
 admit(delayed)
 local tokens = redis.call('LLEN', KEYS[4])
 redis.call('LLEN', pending)
 redis.call('ZCARD', returned)
 local ms = math.floor(clock_us() / 1000)
-local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, tonumber(ARGV[1]))
+local due, bytes, chunk, step = {}, 0, 1, tonumber(ARGV[1])
+repeat
+  local wanted = math.min(chunk, step - #due)
+  local found = redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', #due, wanted)
+  for i = 1, #found do
+    due[#due + 1], bytes = found[i], bytes + #found[i]
+  end
+  chunk = math.min(chunk * 4, 1000)
+until #found < wanted or #due >= step or bytes >= MOST_BYTES
 for i = 1, #due do
   local entry = due[i]
   if is_entry(entry) and deliveries_of(entry) > 0 then

@@ -1,4 +1,4 @@
--- Give slots of a lease their verdicts: ack, nack, release and bury, in any mixture.
+-- Give slots of a lease their verdicts: ack, discard, nack, release and bury, in any mixture.
 -- Guarantee: a verdict takes effect once, only under the token of the open lease, and the answer names every slot for which it did not.
 -- KEYS:
 --   1 lease
@@ -10,6 +10,9 @@
 --   7 dead_records
 --   8 counters
 --   9 bell
+--  10 completed      records of acked messages
+--  11 failed         records of failed attempts
+--  12... markers     deduplication markers that end with the messages in `bound`
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 token
@@ -17,13 +20,18 @@
 --   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record where its repeat needs none; else 1
 --   5 held_ms        time since the holder's last confirmed answer
 --   6 most           delivery cap, 0 for none
---   7 verb           of a group
---   8 slots          of a group, as ranges
---   9 delay_ms       of a group: how long a nack stays out of reach
---  10 named          of a group: 1 when the verdict was given to its messages by name, 0 when to a whole batch
---  11... why         of a group: "reason US error type US error text"; then the next group
--- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges}
+--   7 most_dead      dead letters kept, 0 for all
+--   8 completed_cap  records kept in `completed`, 0 for all, -1 for no history
+--   9 failed_cap     likewise in `failed`
+--  10 bound          slots of the markers, as ranges
+--  11 verb           of a group
+--  12 slots          of a group, as ranges
+--  13 delay_ms       of a group: how long a nack stays out of reach
+--  14 named          of a group: 1 when the verdict was given to its messages by name, 0 when to a whole batch
+--  15... why         of a group: "reason US error type US error text"; then the next group
+-- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead letters dropped for their cap}
 -- Repeat: slots already gone under this token are done if the lease, or the record of its end, says that they went this way.
+--   Nothing is recorded, freed or dropped for them again.
 
 --- @include clock
 --- @include admit
@@ -34,6 +42,10 @@
 --- @include ranges
 --- @include slots
 --- @include come_back
+--- @include history
+--- @include owners
+--- @include markers
+--- @include fates
 --- @include verdicts
 local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
 local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
@@ -47,33 +59,37 @@ local lease = read_lease(lease_key)
 if not lease or lease.token ~= token then
   local fenced = lease and lease.token == '-' and fenced_record(lease_key)
   if fenced and fenced.token == token then
-    return {lost_after(fenced, ARGV), 0, fenced.buried}
+    return {lost_after(fenced, ARGV), 0, fenced.buried, 0}
   elseif record and record.token == token then
-    return {lost_after(record, ARGV), 0, record.buried}
+    return {lost_after(record, ARGV), 0, record.buried, 0}
   elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
-    return {'', 0, ''}
+    return {'', 0, '', 0}
   end
-  return {asked_slots(ARGV), 0, ''}
+  return {asked_slots(ARGV), 0, '', 0}
 end
 
-for i = 4, 6 do
-  redis.call('ZCARD', KEYS[i])
+if brings_back(ARGV) then
+  for i = 4, 6 do
+    redis.call('ZCARD', KEYS[i])
+  end
+  redis.call('HLEN', KEYS[7])
 end
-redis.call('HLEN', KEYS[7])
 local ms = math.floor(clock_us() / 1000)
-local verdicts, lost, back = verdicts_of(lease_key, lease), {}, 0
-for at = 7, #ARGV, 5 do
+local completed, failed = history(KEYS[10], tonumber(ARGV[8])), history(KEYS[11], tonumber(ARGV[9]))
+local verdicts, lost, back = verdicts_of(lease_key, lease, ms, markers_of(ARGV[10], 12), completed, failed), {}, 0
+for at = FIRST_GROUP, #ARGV, 5 do
   local verb, ranges = ARGV[at], ARGV[at + 1]
-  if verb == 'ack' then
-    verdicts.ack(ranges, lost)
+  if verb == 'ack' or verb == 'discard' then
+    verdicts.finish(verb, ranges, lost, ARGV[at + 4])
   else
     back = back + verdicts.take_back(verb, ranges, lost, {
-      ms = ms, delay = tonumber(ARGV[at + 2]), named = ARGV[at + 3] == '1', why = ARGV[at + 4], most = most,
+      delay = tonumber(ARGV[at + 2]), named = ARGV[at + 3] == '1', why = ARGV[at + 4], most = most,
       returned = KEYS[4], delayed = KEYS[5], dead = KEYS[6], records = KEYS[7],
     })
   end
 end
 verdicts.count(counters)
+local dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
 if lease.held > 0 then
   verdicts.keep()
 else
@@ -88,4 +104,4 @@ end
 if back > 0 then
   ring(bell, tokens)
 end
-return {table.concat(lost, ','), lease.held, verdicts.buried}
+return {table.concat(lost, ','), lease.held, verdicts.buried, dropped}

@@ -30,7 +30,7 @@ def to_table(messages: Sequence[Message]) -> pa.Table:
 
     # Below the properties of `Message`, which would parse the prefix three times per row: a third of the time.
     ids, keys, headers, payloads = zip(*(message._split() for message in messages), strict=True)
-    stamps = [read_prefix(message._entry) for message in messages]
+    stamps = [read_prefix(message.entry) for message in messages]
     return pa.table(
         {
             "id": pa.array(ids, pa.binary()).cast(pa.string()),

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from sluicegate.config import QueueSpec
 from sluicegate.core import json
 from sluicegate.errors import RedisMessageQueueError
-from sluicegate.lease import Lease, LeaseState, Verdict
+from sluicegate.lease import Lease
+from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._halving import Halving

@@ -1,5 +1,6 @@
--- Stored messages by position: version 1, sequence 2-13, time 14-25, deliveries 26-28, releases 29, then id US key US headers US payload.
-local ENTRY = '^1' .. string.rep('%x', 28) .. '[^\31]+\31[^\31]*\31[^\31]*\31'
+-- Stored messages by position: kind 1, sequence 2-13, time 14-25, deliveries 26-28, releases 29, then id US key US headers US payload.
+-- Kind 2: its deduplication marker is freed when the message ends.
+local ENTRY = '^[12]' .. string.rep('%x', 28) .. '[^\31]+\31[^\31]*\31[^\31]*\31'
 local MOST_DELIVERIES, FREE_RELEASES = 4095, 3
 
 local function is_entry(value)
@@ -30,4 +31,17 @@ local function restamped(entry, deliveries, releases)
   return string.sub(entry, 1, 25)
     .. string.format('%03x%x', math.min(deliveries, MOST_DELIVERIES), releases)
     .. string.sub(entry, 30)
+end
+
+local function is_bound(entry)
+  return string.byte(entry) == 50
+end
+
+local function key_of(entry)
+  return string.match(entry, '^[^\31]+\31([^\31]*)', 30)
+end
+
+-- As the entry stands once the delivery under way is counted as ended.
+local function ended(entry, takeovers)
+  return restamped(entry, deliveries_of(entry) + takeovers + 1, releases_of(entry))
 end

@@ -30,7 +30,24 @@ local function read_slots(key, first, last, most, most_bytes)
         bytes = bytes + #found[i]
       end
     end
-    first, chunk = first + #names, math.min(chunk * 4, 1000)
+    -- By what was read so far: a step never reads much more than it may.
+    local fitting = bytes > 0 and math.ceil((most_bytes - bytes) * #slots / bytes) or math.huge
+    first, chunk = first + #names, math.max(1, math.min(chunk * 4, 1000, fitting))
+  end
+  return slots, entries
+end
+
+-- Those of some slots, from the `start`th on, that are still held, with their entries.
+local function read_held(key, asked, start)
+  local slots, entries = {}, {}
+  for first = start, #asked, 1000 do
+    local last = math.min(first + 999, #asked)
+    local found = redis.call('HMGET', key, unpack(asked, first, last))
+    for i = 1, #found do
+      if found[i] then
+        slots[#slots + 1], entries[#entries + 1] = asked[first + i - 1], found[i]
+      end
+    end
   end
   return slots, entries
 end
@@ -40,11 +57,15 @@ local function held_slots(key, lease)
   if lease.held == lease.size then
     return lease.size == 1 and '1' or '1-' .. lease.size
   end
-  local slots, names = {}, redis.call('HKEYS', key)
+  local slots, held, names = {}, {}, redis.call('HKEYS', key)
   for i = 1, #names do
-    slots[#slots + 1] = tonumber(names[i])
+    held[names[i]] = true
   end
-  table.sort(slots)
+  for slot = 1, lease.size do
+    if held[tostring(slot)] then
+      slots[#slots + 1] = slot
+    end
+  end
   return to_ranges(slots)
 end
 

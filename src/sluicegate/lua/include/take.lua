@@ -10,10 +10,10 @@ local function taker(limit, most_bytes, most)
   local function take(value)
     if is_entry(value) then
       self.taken[#self.taken + 1] = value
-      self.bytes = self.bytes + #value
     else
       self.foreign[#self.foreign + 1] = value
     end
+    self.bytes = self.bytes + #value
   end
 
   -- The head decides whether this lease holds tried or untried messages; the two never mix.

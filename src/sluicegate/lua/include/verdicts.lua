@@ -1,49 +1,9 @@
--- Which verdict each verb may find on a slot that is already gone, and still count as done.
-local AGREES = {
-  ack = {acked = true}, bury = {buried = true},
-  nack = {returned = true, buried = true}, release = {returned = true, buried = true},
-}
-
--- What became of a slot of an ended or partly settled lease.
-local function fates(returned, buried, left)
-  local in_returned, in_buried, in_left = slot_set(returned), slot_set(buried), slot_set(left)
-  return function(slot)
-    return in_left[slot] and 'left' or in_returned[slot] and 'returned' or in_buried[slot] and 'buried' or 'acked'
-  end
-end
-
-local function asked_slots(argv)
-  local asked = {}
-  for at = 8, #argv, 5 do
-    asked[#asked + 1] = argv[at]
-  end
-  return table.concat(asked, ',')
-end
-
--- The record that a reap in progress will write.
-local function fenced_record(key)
-  local token, left, returned, buried = unpack(redis.call('HMGET', key, 'fenced', 'left', 'returned', 'buried'))
-  return {token = token, left = left or '', returned = returned or '', buried = buried or ''}
-end
-
--- The slots of a repeated or late settle whose verdict did not take effect.
-local function lost_after(record, argv)
-  local fate, lost = fates(record.returned, record.buried, record.left), {}
-  for at = 7, #argv, 5 do
-    each_slot(argv[at + 1], function(slot)
-      if not AGREES[argv[at]][fate(slot)] then
-        lost[#lost + 1] = slot
-      end
-    end)
-  end
-  return table.concat(lost, ',')
-end
-
--- The verdicts of one settle on an open lease. `lease.held` and `lease.acked` follow.
-local function verdicts_of(key, lease)
-  local gone = redis.call('HMGET', key, 'returned', 'buried')
-  local self = {returned = gone[1] or '', buried = gone[2] or ''}
-  local counts = {acked = 0, nacked = 0, released = 0, buried = 0}
+-- The verdicts of one settle on an open lease. `lease.held` and `lease.acked` follow. `markers`, `completed` and `failed` are nil
+-- where there is nothing to free or to record, and then an ack reads no message.
+local function verdicts_of(key, lease, ms, markers, completed, failed)
+  local gone = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
+  local self = {returned = gone[1] or '', buried = gone[2] or '', dead = 0}
+  local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
 
   local function note_gone(verb, slots, lost)
     local fate = fates(self.returned, self.buried, '')
@@ -54,33 +14,79 @@ local function verdicts_of(key, lease)
     end
   end
 
-  function self.ack(ranges, lost)
-    local asked, dropped = count_slots(ranges), nil
-    if asked == lease.size and lease.held == lease.size then
+  -- "ms US error type US error text US verb US entry"
+  local function record_failure(verb, why, entry)
+    failed.add(string.format('%.0f', ms) .. string.match(why, '\31.*$') .. '\31' .. verb .. '\31' .. entry)
+  end
+
+  -- What goes on record, and whose markers are freed, before slots are dropped for good.
+  local function say_farewell(verb, slots, why)
+    local kept = verb == 'ack' and completed or verb == 'discard' and failed
+    local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0 -- their records would be trimmed at once
+    local held, entries = read_held(key, slots, math.max(1, beyond + 1))
+    for i = 1, #held do
+      if markers then
+        markers.free(held[i], entries[i])
+      end
+      if kept and verb == 'ack' then
+        kept.add(string.format('%.0f', ms) .. '\31' .. ended(entries[i], lease.takeovers))
+      elseif kept then
+        record_failure(verb, why, ended(entries[i], lease.takeovers))
+      end
+    end
+    if kept then
+      kept.write()
+    end
+    if markers then
+      markers.write()
+    end
+  end
+
+  -- ack and discard
+  function self.finish(verb, ranges, lost, why)
+    local asked, dropped, slots = count_slots(ranges), nil, {}
+    local whole = asked == lease.size and lease.held == lease.size
+    local noted = markers or verb == 'ack' and completed or verb == 'discard' and failed
+    if not whole or noted then
+      each_slot(ranges, function(slot) slots[#slots + 1] = slot end)
+    end
+    if noted then
+      say_farewell(verb, slots, why)
+    end
+    if whole then
       dropped = asked -- the whole lease: its hash is unlinked at once
     else
-      local slots = {}
-      each_slot(ranges, function(slot) slots[#slots + 1] = slot end)
       if self.returned ~= '' or self.buried ~= '' then
-        note_gone('ack', slots, lost)
+        note_gone(verb, slots, lost)
       end
       dropped = drop_slots(key, slots)
     end
-    lease.held, lease.acked, counts.acked = lease.held - dropped, lease.acked + dropped, counts.acked + dropped
+    lease.held, lease.acked = lease.held - dropped, lease.acked + dropped
+    local counter = verb == 'ack' and 'acked' or 'discarded'
+    counts[counter] = counts[counter] + dropped
   end
 
   -- One slot leaves unacked: to the dead, out of reach for a while, or back among the claimable.
-  local function put_back(verb, entry, to)
+  local function put_back(verb, slot, entry, to)
     local deadly = verb == 'bury'
     if deadly then
-      entry = restamped(entry, deliveries_of(entry) + lease.takeovers + 1, releases_of(entry))
+      entry = ended(entry, lease.takeovers)
     else
       entry, deadly = come_back(entry, verb == 'nack', lease, to.most, to.named)
     end
+    if failed and verb ~= 'release' then
+      record_failure(verb, to.why, entry)
+    end
     if deadly then
-      bury(to.dead, to.records, to.ms, entry, id_of(entry), verb == 'bury' and to.why or ('max_delivery_count' .. to.why))
+      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or ('max_delivery_count' .. to.why))
+      if markers then
+        markers.free(slot, entry)
+      end
     elseif to.delay > 0 then
-      redis.call('ZADD', to.delayed, to.ms + to.delay, entry)
+      redis.call('ZADD', to.delayed, ms + to.delay, entry)
+      if markers then
+        markers.prolong(slot, entry, to.delay)
+      end
     else
       redis.call('ZADD', to.returned, sequence_of(entry), entry)
     end
@@ -95,7 +101,7 @@ local function verdicts_of(key, lease)
       local at = 1
       for slot = first, last do
         if slots[at] == slot then
-          local where = put_back(verb, entries[at], to) and buried or back
+          local where = put_back(verb, slot, entries[at], to) and buried or back
           where[#where + 1] = slot
           at = at + 1
         else
@@ -104,10 +110,16 @@ local function verdicts_of(key, lease)
       end
     end
     note_gone(verb, missing, lost)
+    if failed then
+      failed.write()
+    end
+    if markers then
+      markers.write()
+    end
     drop_slots(key, back)
     drop_slots(key, buried)
     self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
-    lease.held = lease.held - #back - #buried
+    lease.held, self.dead = lease.held - #back - #buried, self.dead + #buried
     local counter = verb == 'release' and 'released' or 'nacked'
     counts[counter], counts.buried = counts[counter] + #back, counts.buried + #buried
     return #back

@@ -1,0 +1,402 @@
+"""How a prepared call reaches Redis from asyncio; `sluicegate.gateway` is the other half."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+import tenacity
+from redis import exceptions as redis_errors
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+
+from sluicegate import faults
+from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
+from sluicegate.core.call import Call, Wait
+from sluicegate.shared.gateway import (
+    ASKING,
+    CONNECTION_FOR,
+    MOST_REDIRECTS,
+    STOP_SLICE_SECONDS,
+    TROUBLE,
+    WAIT_MARGIN_SECONDS,
+    Command,
+    GatewayBase,
+    RetryNote,
+    Stage,
+    commands,
+    derived_pool,
+    elapsed_clock,
+    heard,
+    is_passing,
+    known_nodes,
+    node_options,
+    owner,
+    reply_seconds,
+    sentinels,
+)
+from sluicegate.shared.routes import Node
+
+__all__ = ["Client", "Gateway", "RedisGateway"]
+
+T = TypeVar("T")
+Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
+Work = Callable[..., Awaitable[list[Any]]]  # (pool, asking=…) -> raw replies; errors are among them
+_log = logging.getLogger("sluicegate")
+
+
+class _Ended(Exception):
+    """A wait is over although no reply came; its connection is of no further use."""
+
+
+class Gateway(Protocol):
+    """A way of reaching Redis; `sluicegate.gateway.Gateway` says what each member promises."""
+
+    retry_budget_seconds: float
+
+    @property
+    def server(self) -> str:
+        """Where it connects to, in words."""
+
+    @property
+    def decodes_responses(self) -> bool:
+        """Whether handlers get str instead of bytes."""
+
+    @property
+    def address(self) -> Address | None:
+        """Where it connects to as something that travels, None when it cannot travel."""
+
+    async def execute(
+        self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
+    ) -> T:
+        """Execute one call; what `on_retry` returns is awaited when it is awaitable."""
+
+    async def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        """Sleep until the bell rings, time is up or `stopped()` is true."""
+
+    async def aclose(self) -> None:
+        """Let go of connections that it made."""
+
+
+class RedisGateway(GatewayBase):
+    """Executes prepared calls over one `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`.
+
+    What `sluicegate.gateway.RedisGateway` promises holds here too. A cancellation drops the connection on which a reply
+    is still to come. One made from a URL serves any number of event loops, one after the other or at once.
+
+    Args:
+        redis_client: a client; the gateway does not close it.
+        url: where to connect instead; see `Address.parse`. The client is made at the first call.
+        retry_budget_seconds: how long a call is retried, attempts included, by a monotonic clock. 0 disables.
+        retry_initial_delay_seconds: first pause between attempts; pauses double, with jitter.
+        retry_max_delay_seconds: longest pause.
+
+    Raises:
+        ConfigurationError: a client that cannot serve, or a retry parameter that makes no sense.
+    """
+
+    def __init__(
+        self,
+        *,
+        redis_client: Client | None = None,
+        url: str | None = None,
+        retry_budget_seconds: float = 120,
+        retry_initial_delay_seconds: float = 0.01,
+        retry_max_delay_seconds: float = 5.0,
+    ) -> None:
+        super().__init__(
+            redis_client=redis_client,
+            url=url,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+        )
+        if redis_client is not None:
+            refuse_unfit_client(redis_client, asynchronous=True)
+        self._given = redis_client
+        # Sockets belong to the event loop, and so to the process, in which they were made.
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
+
+    @property
+    def client(self) -> Client:
+        """The client; one for a URL is made on first use in an event loop."""
+        if self._given is not None:
+            return self._given
+        assert self.address is not None
+        loop = asyncio.get_running_loop()
+        if loop not in self._made:
+            self._made[loop] = self.address.async_client()
+        return self._made[loop]
+
+    @property
+    def server(self) -> str:
+        """Where this gateway connects to, in words."""
+        return self.address.server if self.address else describe_client(self._given)
+
+    @property
+    def decodes_responses(self) -> bool:
+        """Whether the client was made with `decode_responses=True`, so that its user expects str."""
+        return self.address.decode_responses if self.address else client_decodes(self._given)
+
+    async def execute(
+        self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
+    ) -> T:
+        """Execute one call, with retries unless told otherwise; see `sluicegate.gateway.Gateway.execute`."""
+        start = elapsed_clock()
+        notes: list[RetryNote] = []
+        try:
+            if retry:
+                sleep = partial(self._sleep, notes, on_retry)
+                async for attempt in tenacity.AsyncRetrying(sleep=sleep, **self._policy(call, notes)):
+                    with attempt:
+                        return await self._once(call.later(elapsed_clock() - start), Stage.CALLS)
+            return await self._once(call, Stage.SINGLE)
+        except Exception as error:
+            explained = self._explained(call, error, retried=retry)
+            if explained is None and faults.is_wrong_type(error):
+                explained = await self._wrong_type(call)
+            if explained is None:
+                raise
+            raise explained from error
+
+    async def send(self, call: Call[T]) -> Callable[[], Awaitable[T]]:
+        """Send a call without waiting for its reply.
+
+        Returns:
+            What waits for the reply; it must be awaited. Whatever went wrong in between, `execute` repeats the call.
+        """
+        start = elapsed_clock()
+
+        async def again() -> T:
+            return await self.execute(call.later(elapsed_clock() - start))
+
+        if not self._reached or call.then:
+            return again
+        try:
+            pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
+            connection = await _connected(pool)
+        except TROUBLE:  # the repetition meets it again, and says what it is
+            return again
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands(call)))
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            await pool.release(connection)
+            if not isinstance(error, TROUBLE):
+                raise
+            return again
+
+        async def receive() -> T:
+            finished = False
+            try:
+                reply = await _read(connection)
+                finished = not faults.is_readonly(reply)
+            except TROUBLE:
+                return await again()
+            finally:
+                if not finished:
+                    await connection.disconnect(nowait=True)
+                await pool.release(connection)
+            return await again() if isinstance(reply, Exception) else call.decode(reply)
+
+        return receive
+
+    async def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        """Sleep until the bell rings, on a connection of its own; a lost connection ends the sleep early."""
+        try:
+            reply = (await self._routed(Stage.WAITING, wait.bell, partial(self._listen, wait, stopped)))[0]
+            if isinstance(reply, Exception):
+                raise reply
+            return reply is not None
+        except _Ended:
+            return False
+        except Exception as error:  # noqa: BLE001  (most are passed on)
+            if not faults.is_transient(error):
+                raise faults.access_refused(self.server, error) or error from None
+            _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
+            await asyncio.sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
+            return False
+
+    async def aclose(self) -> None:
+        """Close the connections that this gateway made in this event loop; a client given by the user stays open."""
+        loop = asyncio.get_running_loop()
+        for pool in self._pools.pop(loop, {}).values():
+            await pool.disconnect()
+        client = self._made.pop(loop, None)
+        if client is not None:
+            for each in (client, *sentinels(client)):
+                await (each.aclose() if hasattr(each, "aclose") else each.close())
+
+    # ------------------------------------------------------------------ one attempt
+
+    async def _once(self, call: Call[T], stage: str) -> T:
+        async def work(pool: Any, *, asking: bool) -> list[Any]:
+            if not self._reached:
+                await self._meet(pool)
+            if (name := self._needs_check(call)) is not None:
+                self._learn(name, (await _exchange(pool, [("COMMAND", "INFO", name)]))[0])
+            seconds = reply_seconds(call)
+            replies = await _exchange(pool, commands(call), asking=asking, seconds=seconds)
+            if isinstance(replies[0], redis_errors.NoScriptError):
+                replies = await _exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            return replies
+
+        result: T = self._result(call, await self._routed(stage, call.keys[0], work))
+        return result
+
+    async def _meet(self, pool: Any) -> None:
+        """First contact: until it succeeds nothing was sent that could have taken effect."""
+        self._met((await _exchange(pool, [("PING",)]))[0])
+
+    async def _wrong_type(self, call: Call[Any]) -> Exception | None:
+        for position, key in enumerate(call.keys):
+            found = await self._routed(Stage.CALLS, key, partial(_exchange, sent=[("TYPE", key)]))
+            if (named := faults.mistyped(call, position, found[0])) is not None:
+                return named
+        return None
+
+    async def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
+        """The reply to BLPOP, None when the sleep ended before it came."""
+        async with _borrowed(pool) as connection:
+            sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
+            await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+            if asking:
+                await _read(connection)
+            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
+            reading = asyncio.ensure_future(_read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
+            try:
+                while not reading.done():
+                    if elapsed_clock() > end or (stopped is not None and stopped()):
+                        raise _Ended
+                    await asyncio.wait({reading}, timeout=STOP_SLICE_SECONDS if stopped is not None else None)
+                return [heard(reading.result())]
+            finally:
+                reading.cancel()
+
+    async def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:
+        if on_retry is not None:
+            told = on_retry(notes[-1])
+            if isawaitable(told):
+                await told
+        await asyncio.sleep(seconds)
+
+    # ------------------------------------------------------------------ where
+
+    async def _routed(self, stage: str, key: bytes, work: Work) -> list[Any]:
+        """Do a piece of work on the node that has a key, wherever a cluster says that it is; returns its replies."""
+        place: Node | None = None
+        asking = False
+        replies: list[Any] = []
+        for _ in range(MOST_REDIRECTS):
+            pool, node = await self._pool(stage, key, place)
+            try:
+                replies = await work(pool, asking=asking)
+            except Exception as error:
+                if node is not None and faults.is_transient(error):
+                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                raise
+            redirect = faults.redirection(replies[0])
+            if redirect is None:
+                if node is not None and is_passing(replies[0]):
+                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                break
+            place, asking = self._redirected(redirect, node), redirect.asking
+            if not asking:
+                self._routes.learn(key_slot(key), place)
+        return replies
+
+    async def _pool(self, stage: str, key: bytes, place: Node | None) -> tuple[Any, Node | None]:
+        """The pool for a key, and in a cluster the node that it leads to."""
+        client = self.client
+        pools = self._pools.setdefault(asyncio.get_running_loop(), {})
+        if not isinstance(client, redis.asyncio.RedisCluster):
+            if stage == Stage.CALLS:
+                return client.connection_pool, None
+            if stage not in pools:
+                pools[stage] = derived_pool(client.connection_pool, stage, _NO_RETRY)
+            return pools[stage], None
+        await client.initialize()  # once
+        node = place or self._routes.get(key_slot(key)) or owner(client, key)
+        if (stage, node) not in pools:
+            pools[stage, node] = self._node_pool(client, stage, node)
+        return pools[stage, node], node
+
+    @staticmethod
+    def _node_pool(client: redis.asyncio.RedisCluster, stage: str, node: Node) -> Any:
+        like = client.get_nodes()[0]
+        options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
+        return redis.asyncio.ConnectionPool(connection_class=like.connection_class, **options)
+
+
+async def _exchange(
+    pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None
+) -> list[Any]:
+    """Send commands in one write on one connection and return their raw replies, errors among them.
+
+    Args:
+        pool: of connections.
+        sent: the commands.
+        asking: whether a cluster is to be told that the slot is on its way.
+        seconds: how long the last reply may take, None for as long as any other.
+    """
+    async with _borrowed(pool) as connection:
+        await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+        if asking:
+            await _read(connection)
+        replies = [await _read(connection, seconds if command is sent[-1] else None) for command in sent]
+        if any(faults.is_readonly(reply) for reply in replies):
+            await connection.disconnect(nowait=True)  # so that the primary is looked up again
+        return replies
+
+
+async def _read(connection: Any, seconds: float | None = None) -> Any:
+    """A raw reply, or the error that the server answered with."""
+    try:
+        if seconds is None:
+            return await connection.read_response(disable_decoding=True)
+        return await connection.read_response(disable_decoding=True, timeout=seconds)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+@asynccontextmanager
+async def _borrowed(pool: Any) -> AsyncIterator[Any]:
+    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
+    connection = await _connected(pool)
+    finished = False
+    try:
+        yield connection
+        finished = True
+    finally:
+        if not finished:
+            await connection.disconnect(nowait=True)
+        await pool.release(connection)
+
+
+async def _connected(pool: Any) -> Any:
+    """A connection from a pool; a cancellation lets the handshake end, whose replies would be taken for ours."""
+    getting = asyncio.ensure_future(pool.get_connection(*CONNECTION_FOR))
+    try:
+        return await asyncio.shield(getting)
+    except asyncio.CancelledError:
+        getting.add_done_callback(lambda done: _give_back(pool, done))
+        raise
+
+
+def _give_back(pool: Any, done: asyncio.Future[Any]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        _returning.add(task := asyncio.ensure_future(pool.release(done.result())))
+        task.add_done_callback(_returning.discard)
+
+
+_NO_RETRY = Retry(NoBackoff(), 0)
+_returning: set[asyncio.Future[Any]] = set()  # the event loop itself keeps no hold of a task

@@ -1,0 +1,181 @@
+"""A lease: a batch of messages that one holder works on, settled message by message or whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+
+from sluicegate.asyncio.driving import Driver
+from sluicegate.asyncio.heartbeat import scheduler
+from sluicegate.asyncio.runtime import holder, notify
+from sluicegate.config import QueueConfig
+from sluicegate.core import replies
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.values import ClaimRequest
+from sluicegate.errors import LeaseLostError, RedisMessageQueueError
+from sluicegate.message import Message
+from sluicegate.shared.lease import LeaseBase, OnBatchError, Verdict
+
+__all__ = ["Lease"]
+
+_log = logging.getLogger("sluicegate")
+
+
+class Lease(LeaseBase):
+    """A batch of messages leased to this holder.
+
+    Falsy unless it holds messages; `state` tells why. As a context manager it beats in the background, and leaving
+    the block acks what has no
+    verdict yet. When the block raises an `Exception`, the message in hand is nacked with the error, messages already
+    yielded
+    are released or acked as `on_batch_error` says, those not yet yielded are released; a block that never iterated
+    has its whole batch
+    nacked. Any other `BaseException` releases everything.
+
+    A message has one verdict per lease. Verdicts raise `LeaseLostError` when they came too late.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        keys: QueueKeys,
+        config: QueueConfig,
+        request: ClaimRequest,
+        reply: replies.ClaimReply,
+        *,
+        lease_id: str,
+        chosen: bool,
+        asked_at: float,
+        on_batch_error: OnBatchError,
+        heartbeat_seconds: float | None,
+    ) -> None:
+        super().__init__(
+            keys,
+            config,
+            request,
+            reply,
+            lease_id=lease_id,
+            chosen=chosen,
+            asked_at=asked_at,
+            on_batch_error=on_batch_error,
+            tells=driver.tells,
+        )
+        self.holder = holder()
+        self._driver = driver
+        self._heartbeat_seconds = heartbeat_seconds
+
+    @property
+    def beats_through(self) -> object:
+        """What its heartbeats are sent through: those of one gateway wait for each other, and for no other's."""
+        return self._driver.gateway
+
+    async def ack(self, *messages: Message | Iterable[Message]) -> None:
+        """The messages are done; without arguments, all that have no verdict."""
+        await self.settle(*(Verdict("ack", message) for message in messages) if messages else (Verdict("ack"),))
+
+    async def nack(
+        self,
+        messages: Message | Iterable[Message] | None = None,
+        *,
+        delay_seconds: float = 0,
+        error: BaseException | str | None = None,
+    ) -> None:
+        """The messages failed: claimable again, after a delay if given; counts as a delivery and may bury them for
+        their count.
+        """
+        await self.settle(Verdict("nack", messages, delay_seconds, error))
+
+    async def release(self, messages: Message | Iterable[Message] | None = None) -> None:
+        """The messages were not worked on: claimable again, not counted up to three times."""
+        await self.settle(Verdict("release", messages))
+
+    async def bury(
+        self,
+        messages: Message | Iterable[Message] | None = None,
+        *,
+        error: BaseException | str | None = None,
+        reason: str = "buried",
+    ) -> None:
+        """The messages are hopeless: dead, with reason and error."""
+        await self.settle(Verdict("bury", messages, error=error, reason=reason))
+
+    async def settle(self, *verdicts: Verdict) -> None:
+        """Give several verdicts in one call: all of them take effect, or the error names the slots that did not.
+
+        Raises:
+            LeaseLostError: some verdicts came too late.
+            AlreadySettledError: a message has another verdict, or is not of this lease.
+        """
+        await self._driver.run(self._settling(self._groups(verdicts)))
+
+    async def extend(self, lease_seconds: float | None = None) -> None:
+        """Move the deadline to now plus `lease_seconds` (default: as claimed or last extended).
+
+        Raises:
+            LeaseLostError: the lease is gone, in another hand, or has reached its longest life.
+        """
+        extended = await self._driver.run(self._extending(lease_seconds))
+        if extended is not replies.Extended.OK:
+            what = "over its longest life" if extended is replies.Extended.OVER else "lost"
+            raise LeaseLostError(
+                f"lease {self.id!r} cannot be extended: it is {what}",
+                lease_id=self.id,
+                lost=self._ledger.open,
+            )
+
+    def start_heartbeat(self, interval_seconds: float | None = None) -> None:
+        """Extend in the background, every third of the lease unless told otherwise, until `stop_heartbeat`."""
+        if not self.messages:
+            return
+        self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._lease_seconds / 3
+        scheduler().watch(self, self._heartbeat_seconds)
+
+    async def stop_heartbeat(self) -> None:
+        """No extension begins after this."""
+        await scheduler().unwatch(self)
+
+    async def beat(self) -> float | None:
+        """One heartbeat, for the scheduler: extends once without retries; returns the seconds to the next, None for
+        no more.
+        """
+        if self._finished:
+            return None
+        interval = self._heartbeat_seconds or self._lease_seconds / 3
+        try:
+            extended = await self._driver.run(self._extending(), retry=False)
+        except RedisMessageQueueError as error:
+            _log.warning("heartbeat of lease %r failed: %s", self.id, type(error).__name__)
+            if self._silence() <= 2 * self._lease_seconds:
+                return min(interval, 1.0)
+            await self._tell_stopped("Redis could not be reached for twice its life")
+            return None
+        if self._finished:
+            return None
+        if extended is not replies.Extended.OK:
+            await self._tell_stopped("it is lost or over its longest life")
+            return None
+        return interval
+
+    async def _tell_stopped(self, why: str) -> None:
+        _log.warning("the heartbeat of lease %r stops: %s", self.id, why)
+        if self._config.on_heartbeat_failure is not None:
+            await notify(self._config.on_heartbeat_failure)
+
+    async def __aenter__(self) -> Lease:
+        if self._heartbeat_seconds is not None:
+            self.start_heartbeat()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop_heartbeat()
+        if not self.messages:
+            return
+        try:
+            await self.settle(*self._exit_verdicts(error))
+        except RedisMessageQueueError as failure:
+            if error is None:
+                raise
+            _log.warning("lease %r could not be settled after its block failed: %s", self.id, failure)

@@ -1,0 +1,663 @@
+"""The queue: a thin shell over the prepared calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Literal, overload
+
+from sluicegate.asyncio.driving import Driver
+from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
+from sluicegate.asyncio.lease import Lease
+from sluicegate.asyncio.runtime import finished, holder, is_lost, pause
+from sluicegate.config import OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff, refuse_foreign_options
+from sluicegate.core import admin, calls, operations, replies
+from sluicegate.core.call import Operation
+from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
+from sluicegate.core.durability import Durability
+from sluicegate.core.publishing import MOST_PER_CALL, chunks
+from sluicegate.core.redriving import RedriveRequest, redrive
+from sluicegate.core.values import Batch
+from sluicegate.errors import (
+    CleanupFailedError,
+    ConfigurationError,
+    LeaseLostError,
+    PublishUnknownError,
+    RedisMessageQueueError,
+)
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.shared.gateway import elapsed_clock
+from sluicegate.shared.lease import OnBatchError
+from sluicegate.shared.queue import QueueBase, new_id
+
+__all__ = ["RedisMessageQueue"]
+
+_log = logging.getLogger("sluicegate")
+_LOOK_SECONDS = 0.01  # between looks of a drain at what others still hold
+
+
+class RedisMessageQueue(QueueBase[Lease]):
+    """A queue of messages on Redis: deduplicated publishes, leased batches, at-least-once delivery.
+
+    Constructing one does no I/O. Objects are safe to share between threads or tasks.
+
+    Args:
+        name: of the queue; any text with a visible character in it.
+        client: a `redis.asyncio.Redis` or `RedisCluster`; it stays the caller's to close.
+        url: instead of a client: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, `redis+cluster://` or
+            `embedded:///folder`; the password by reference as `?password_env=NAME`.
+        gateway: instead of both, a configured `RedisGateway` or another `Gateway`.
+        deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an
+            error.
+        get_deduplication_key: a callable from payload to key, a field name, a list of fields, or a template such as
+            `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry.
+        deduplication_policy: `window`: a key refuses further messages for a time from the publish; `until_acked`: for
+            as long as its message is waiting or in flight.
+        deduplication_window_seconds: that time; default one hour. For `until_acked` a safety bound, seven days at
+            least.
+        visibility_timeout_seconds: life of a lease without a heartbeat; default 300. None, together with
+            `max_delivery_count=None`, is at-most-once: messages are acked before their handler starts.
+        heartbeat_interval_seconds: less than half of the visibility timeout; None: off for `process_message`, a
+            third of the lease for `claim` blocks.
+        on_heartbeat_failure: called without arguments when a heartbeat stops because its lease could not be extended.
+        max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None
+            for no cap.
+        max_lease_seconds: longest life of a lease, however often it is extended, kept by the server; None for no
+            bound.
+        on_error: what becomes of a message whose handler raised: `retry`, `bury` or `discard`. The exception always
+            propagates.
+        retry_backoff: how long it waits before its next delivery: a wait strategy of tenacity; default exponential
+            from 1 s to 300 s with jitter.
+        max_pending_length: most waiting messages (pending, returned, delayed) that a publish may leave; None for no
+            bound.
+        pending_overload_policy: what a publish beyond it does: `raise`, `block` or `drop_oldest`.
+        pending_overload_block_timeout_seconds: how long `block` waits for room.
+        enable_completed_queue: keep a record per acked message.
+        max_completed_length: of so many, None for no bound.
+        enable_failed_queue: keep a record per failed attempt.
+        max_failed_length: of so many, None for no bound.
+        max_dead_length: most dead letters; None, the default, loses none.
+        strict_payload_types: refuse what JSON would change, such as tuples.
+        max_payload_bytes: largest payload as stored.
+        max_payload_depth: deepest nesting of dicts and lists.
+        strict_envelope_decoding: raise for values that something else put into the queue, and leave them there,
+            instead of burying them as `foreign`.
+        message_wait_interval_seconds: how long `process_message` waits for a message; 0 for not at all.
+        retry_budget_seconds: how long a call is retried when Redis goes away; 0 disables.
+        retry_initial_delay_seconds: first pause between attempts.
+        retry_max_delay_seconds: longest pause.
+        interrupt: stops claims, waits and blocked publishes once it is interrupted.
+        on_event: told a `QueueEvent` after every transition; what it raises is logged and alters nothing.
+
+    Raises:
+        ConfigurationError: an option that cannot work as given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: Client | None = None,
+        url: str | None = None,
+        gateway: Gateway | None = None,
+        deduplication: bool | None = None,
+        get_deduplication_key: KeySource | None = None,
+        deduplication_policy: DeduplicationPolicy = "window",
+        deduplication_window_seconds: float = 3600,
+        visibility_timeout_seconds: float | None = 300,
+        heartbeat_interval_seconds: float | None = None,
+        on_heartbeat_failure: Callable[[], Any] | None = None,
+        max_delivery_count: int | None = 10,
+        max_lease_seconds: float | None = None,
+        on_error: OnError = "retry",
+        retry_backoff: RetryBackoff | None = None,
+        max_pending_length: int | None = None,
+        pending_overload_policy: OverloadPolicy = "raise",
+        pending_overload_block_timeout_seconds: float = 1.0,
+        enable_completed_queue: bool = False,
+        max_completed_length: int | None = 1000,
+        enable_failed_queue: bool = False,
+        max_failed_length: int | None = 1000,
+        max_dead_length: int | None = None,
+        strict_payload_types: bool = False,
+        max_payload_bytes: int | None = None,
+        max_payload_depth: int | None = None,
+        strict_envelope_decoding: bool = False,
+        message_wait_interval_seconds: float = 5,
+        retry_budget_seconds: float = 120,
+        retry_initial_delay_seconds: float = 0.01,
+        retry_max_delay_seconds: float = 5.0,
+        interrupt: BaseGracefulInterruptHandler | None = None,
+        on_event: Callable[[QueueEvent], Any] | None = None,
+        **unknown: Any,
+    ) -> None:
+        refuse_foreign_options(unknown)
+        config = QueueConfig(
+            get_deduplication_key=get_deduplication_key,
+            deduplication=deduplication,
+            deduplication_policy=deduplication_policy,
+            deduplication_window_seconds=deduplication_window_seconds,
+            visibility_timeout_seconds=visibility_timeout_seconds,
+            heartbeat_interval_seconds=heartbeat_interval_seconds,
+            on_heartbeat_failure=on_heartbeat_failure,
+            max_delivery_count=max_delivery_count,
+            max_lease_seconds=max_lease_seconds,
+            on_error=on_error,
+            retry_backoff=retry_backoff,
+            max_pending_length=max_pending_length,
+            pending_overload_policy=pending_overload_policy,
+            pending_overload_block_timeout_seconds=pending_overload_block_timeout_seconds,
+            enable_completed_queue=enable_completed_queue,
+            max_completed_length=max_completed_length,
+            enable_failed_queue=enable_failed_queue,
+            max_failed_length=max_failed_length,
+            max_dead_length=max_dead_length,
+            strict_payload_types=strict_payload_types,
+            max_payload_bytes=max_payload_bytes,
+            max_payload_depth=max_payload_depth,
+            strict_envelope_decoding=strict_envelope_decoding,
+            message_wait_interval_seconds=message_wait_interval_seconds,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+            interrupt=interrupt,
+            on_event=on_event,
+        )
+        if sum(place is not None for place in (client, url, gateway)) != 1:
+            raise ConfigurationError(f"queue {name!r} needs exactly one of client, url and gateway")
+        self._owns_gateway = gateway is None
+        self._gateway: Gateway = gateway or RedisGateway(
+            redis_client=client,
+            url=url,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+        )
+        super().__init__(name, config, self._gateway.retry_budget_seconds)
+        self._driver = Driver(self._gateway, name, on_event, self._stopping)
+
+    # ------------------------------------------------------------------ publish
+
+    async def publish(
+        self,
+        payload: Any,
+        *,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = "memory",
+    ) -> bool:
+        """Publish one message.
+
+        Args:
+            payload: a dict or list (JSON), a str, or bytes.
+            headers: a few names and texts that travel with it.
+            delay_seconds: how long nobody may claim it.
+            due_at: instead, from when on it may be claimed: an aware datetime.
+            durability: what the publish waits for: `memory` (Redis has it), `fsync` (it is on disk; Redis 7.2), or
+                `replicated(n)`.
+
+        Returns:
+            True, or False when its deduplication key is held.
+
+        Raises:
+            TypeError, ValueError: a payload or key that cannot be stored; names the path.
+            ConfigurationError: a deduplication key that is missing, null or empty.
+            QueueBackpressureError: `max_pending_length` is reached; nothing was stored.
+            RedisMemoryError: Redis is full; nothing was stored.
+            NotDurableError: stored, but not confirmed as durable as asked.
+            PublishUnknownError: Redis stayed away and the outcome is unknown.
+        """
+        batch = self._batch([payload], headers, delay_seconds, due_at, durability)
+        return (await self._send(batch)).accepted == 1
+
+    async def publish_many(
+        self,
+        payloads: Iterable[Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = "memory",
+        partial: bool = False,
+    ) -> PublishReport:
+        """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
+
+        Each call takes effect whole or not at all; the next is prepared while Redis works on one, and sent once it has
+        succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
+        `publish`.
+
+        Args:
+            payloads: see `publish`.
+            headers: the same for all.
+            delay_seconds: the same for all.
+            due_at: the same for all.
+            durability: what each call waits for.
+            partial: where `max_pending_length` leaves room for a part only, publish the first that fit and tell the
+                others in `refused_positions`, instead of refusing the call whole.
+        """
+        report = PublishReport()
+        batches = (
+            self._batch(chunk, headers, delay_seconds, due_at, durability, partial)
+            for chunk in chunks(payloads, self._publishing.most_per_call)
+        )
+        try:
+            async for done in self._publish_ahead(batches):
+                report.add(done)
+        except Exception as error:
+            error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
+            raise
+        return report
+
+    async def publish_chunks(
+        self,
+        payloads: Iterable[Any],
+        *,
+        batch_size: int = MOST_PER_CALL,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[PublishReport]:
+        """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
+        if not 1 <= batch_size <= MOST_PER_CALL:
+            raise ConfigurationError(f"batch_size must be from 1 to {MOST_PER_CALL}, not {batch_size!r}")
+        for chunk in chunks(payloads, min(batch_size, self._publishing.most_per_call)):
+            yield await self._send(self._batch(chunk, headers))
+
+    async def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
+        """Ask for the outcome of a publish that is unknown, publishing what was not.
+
+        Harmless while the batch is young enough, which the error's text tells; after that it raises again, without
+        `calls`.
+
+        Raises:
+            PublishUnknownError: it is too late, or Redis is still away.
+        """
+        if not unknown.calls:
+            raise unknown
+        assert unknown.batch is not None
+        return await self._send(unknown.batch, unknown.born)
+
+    async def _publish_ahead(self, batches: Iterable[Batch]) -> AsyncIterator[PublishReport]:
+        """While Redis works on one call the next is read and encoded."""
+        ahead = iter(batches)
+        finish: Callable[[], Awaitable[PublishReport]] | None = None
+        while True:
+            try:
+                batch = next(ahead, None)
+            except BaseException:
+                if finish is not None:  # what was sent before the input failed stays published, and is told
+                    yield await finish()
+                raise
+            if finish is not None:
+                yield await finish()
+            if batch is None:
+                return
+            finish = await self._start(batch)
+
+    async def _start(self, batch: Batch) -> Callable[[], Awaitable[PublishReport]]:
+        """Send a batch; what is returned waits for its outcome."""
+        receive = await self._driver.start(self._operation(batch))
+
+        async def finish() -> PublishReport:
+            self._publishing_now += 1
+            try:
+                return PublishReport.of(await receive(), batch.message_ids())
+            finally:
+                self._publishing_now -= 1
+
+        return finish
+
+    async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
+        self._publishing_now += 1
+        try:
+            return PublishReport.of(await self._driver.run(self._operation(batch, born)), batch.message_ids())
+        finally:
+            self._publishing_now -= 1
+
+    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
+        config = self._config
+        block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
+        return operations.publish(
+            self._keys, batch, clock=elapsed_clock, block_seconds=block, tell=self._driver.tells, born=born
+        )
+
+    # ------------------------------------------------------------------ claim
+
+    async def claim(
+        self,
+        limit: int = 1,
+        *,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+        lease_id: str | None = None,
+        take_over_after_seconds: float | None = None,
+        retention_seconds: float | None = None,
+        remember_empty: bool = False,
+        heartbeat: bool = True,
+        on_batch_error: OnBatchError = "release",
+    ) -> Lease:
+        """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
+
+        A claim that is repeated under its `lease_id` finds its own lease, open or ended, and never takes a second
+        batch while the first is remembered: that is how a retried task goes on where it stopped.
+
+        Args:
+            limit: most messages, up to 10,000. What failed before comes in smaller batches, the last time alone.
+            lease_seconds: life of the lease without a heartbeat; default `visibility_timeout_seconds`.
+            wait_seconds: how long to wait for a first message; 0 never blocks.
+            lease_id: a name that a retry would use again; made by the library when left out.
+            take_over_after_seconds: when the lease of this id is open in another hand: None answers `HELD`;
+                otherwise it is taken over once its holder has been silent so long (0: at once). A takeover counts as
+                a delivery.
+            retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
+            remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
+                again.
+            heartbeat: extend in the background while inside the `with` block.
+            on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+            RedisUnavailableError: Redis cannot be reached.
+        """
+        request = self._claim_request(
+            limit,
+            lease_seconds,
+            wait_seconds,
+            lease_id,
+            take_over_after_seconds,
+            retention_seconds,
+            remember_empty,
+            on_batch_error,
+        )
+        asked_at = elapsed_clock()
+        reply: replies.ClaimReply = replies.Empty()
+        if not self._stopping():
+            reply = await self._driver.run(
+                operations.claim(
+                    self._keys,
+                    self._config.terms,
+                    request,
+                    clock=elapsed_clock,
+                    wait_seconds=wait_seconds,
+                    take_over_after_seconds=take_over_after_seconds,
+                    tell=self._driver.tells,
+                    lease_id=lease_id,
+                )
+            )
+        lease = Lease(
+            self._driver,
+            self._keys,
+            self._config,
+            request,
+            reply,
+            lease_id=lease_id if lease_id is not None else request.nonce.decode(),
+            chosen=lease_id is not None,
+            asked_at=asked_at if wait_seconds == 0 else elapsed_clock(),
+            on_batch_error=on_batch_error,
+            heartbeat_seconds=self._beat_seconds(request.lease_seconds) if heartbeat else None,
+        )
+        if not lease:
+            return lease
+        if self._drained:  # by another hand, while this one was waiting: what came too late goes back
+            await lease.release()
+            lease._empty()
+            return lease
+        if self._config.at_most_once:
+            await lease.ack()
+            return lease
+        self._hold(lease)
+        return lease
+
+    @asynccontextmanager
+    async def process_message(self) -> AsyncIterator[str | bytes | None]:
+        """Wait for one message and yield its payload, or None when none came in time.
+
+        Leaving the block acks it; an exception nacks it with a growing delay, or as `on_error` says, and propagates.
+        That the lease was lost is logged and told as an event, never raised. The payload is a str when the client has
+        `decode_responses=True` and the payload is UTF-8, else bytes.
+        """
+        async with self._one_message() as lease:
+            if not lease:
+                yield None
+                return
+            (message,) = lease
+            yield self._received(message.payload, self._gateway.decodes_responses)
+
+    async def process_message_callback(self, handler: Callable[[str | bytes], Any]) -> bool:
+        """Claim at most one message as `process_message` does, and call `handler` with its payload.
+
+        Returns:
+            True when a message was handled and acked, False when none came in time.
+
+        Raises:
+            TypeError: the handler returned an awaitable that nobody would await; the message was released.
+        """
+        async with self._one_message() as lease:
+            if not lease:
+                return False
+            (message,) = lease
+            result = handler(self._received(message.payload, self._gateway.decodes_responses))
+            if is_lost(result):
+                await lease.release()
+            await finished(result)
+        return True
+
+    @asynccontextmanager
+    async def _one_message(self) -> AsyncIterator[Lease]:
+        lease = await self.claim(
+            wait_seconds=self._config.message_wait_interval_seconds,
+            heartbeat=self._config.heartbeat_interval_seconds is not None,
+        )
+        handled = False
+        try:
+            async with lease:
+                yield lease
+                handled = True
+        except LeaseLostError as lost:
+            if lost.lease_id != lease.id:
+                raise
+            _log.warning("queue %r: %s", self.name, lost)
+        except RedisMessageQueueError as failure:
+            if not handled:
+                raise
+            raise CleanupFailedError(
+                f"queue {self.name!r}: the handler finished, but its message could not be acked "
+                f"({type(failure).__name__}); it will be delivered again"
+            ) from failure
+
+    # ------------------------------------------------------------------ look
+
+    async def depth(self) -> Depth:
+        """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any
+        size.
+        """
+        return Depth.from_counts(await self._driver.run(operations.depth(self._keys)))
+
+    @overload
+    async def peek(self, count: int = 10, *, state: Literal["dead"]) -> list[DeadMessage]: ...
+    @overload
+    async def peek(self, count: int = 10, *, state: Literal["completed"]) -> list[CompletedMessage]: ...
+    @overload
+    async def peek(self, count: int = 10, *, state: Literal["failed"]) -> list[FailedAttempt]: ...
+    @overload
+    async def peek(
+        self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending"
+    ) -> list[Message]: ...
+    async def peek(
+        self, count: int = 10, *, state: str = "pending"
+    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt]:
+        """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
+        the newest.
+
+        Args:
+            count: most messages.
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+        """
+        self._check_peek(count, state)
+        values = await self._gateway.execute(calls.peek(self._keys, state, count))
+        if state == "dead":
+            return [DeadMessage.from_record(value) for value in values]
+        if state == "completed":
+            return [CompletedMessage.from_record(value) for value in values]
+        if state == "failed":
+            return [FailedAttempt.from_record(value) for value in values]
+        return [Message(value) for value in values]
+
+    async def stats(self) -> QueueStats:
+        """Totals of the queue since it exists, kept in Redis: they survive every process."""
+        return await self._driver.run(admin.stats(self._keys))
+
+    # ------------------------------------------------------------------ administer
+
+    async def redrive(
+        self,
+        *,
+        reason: str | None = None,
+        older_than_seconds: float | None = None,
+        deduplication_key: str | None = None,
+        ids: Iterable[str] | None = None,
+        where: Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        page_size: int = 500,
+    ) -> RedriveReport:
+        """Send dead letters back: pending again, at the tail, with their deliveries reset.
+
+        Letters that are buried after it began stay, so that what dies again is not redriven in a loop. A letter is
+        never blocked by its own deduplication key; while another message holds the key it stays dead and is counted
+        as blocked. What `max_pending_length` leaves no room for stays dead, too.
+
+        Args:
+            reason: only those buried for this reason.
+            older_than_seconds: only those buried at least so long ago, by the server's clock.
+            deduplication_key: only those published under this key.
+            ids: only these messages.
+            where: only those it finds true; what it raises ends the redrive, and its page stays.
+            limit: most letters, None for all.
+            after: `report.after` of an earlier redrive with the same filters, to go on where it stopped.
+            page_size: letters read and moved per call, up to 1,000.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        request = RedriveRequest(
+            reason=reason,
+            older_than_seconds=older_than_seconds,
+            deduplication_key=deduplication_key,
+            ids=self._ids(ids),
+            where=None if where is None else lambda record: where(DeadMessage.from_record(record)),
+            limit=limit,
+            after=after,
+            page_size=page_size,
+        )
+        cap = self._config.max_pending_length or 0
+        return await self._driver.run(redrive(self._keys, new_id(), request, most_waiting=cap, tell=self._driver.tells))
+
+    async def purge(self, state: str) -> int:
+        """Delete everything that is in a state now, in bounded steps, and free the deduplication keys it holds.
+
+        Args:
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+
+        Returns:
+            How many messages or records were deleted. What arrives meanwhile stays.
+        """
+        return await self._driver.run(admin.purge(self._keys, new_id(), state, tell=self._driver.tells))
+
+    async def cancel(self, ids: Iterable[str]) -> list[str]:
+        """Delete waiting messages (pending, returned or delayed) by id, and free their deduplication keys.
+
+        Reads through the queue in bounded steps, so it costs as much as the queue is long.
+
+        Returns:
+            The ids that were cancelled; one that is in flight, dead or unknown is not among them.
+        """
+        wanted = self._ids(ids) or ()
+        return await self._driver.run(admin.cancel(self._keys, new_id(), wanted, tell=self._driver.tells))
+
+    async def forget(self, key: str) -> bool:
+        """Free a deduplication key, whoever holds it; returns whether anybody did."""
+        return await self._driver.run(admin.forget(self._keys, key, tell=self._driver.tells))
+
+    async def pause(self) -> bool:
+        """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
+
+        Returns:
+            Whether the queue was not paused yet.
+        """
+        return await self._driver.run(admin.pause(self._keys, tell=self._driver.tells))
+
+    async def resume(self) -> bool:
+        """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
+        return await self._driver.run(admin.resume(self._keys, tell=self._driver.tells))
+
+    # ------------------------------------------------------------------ travel and end
+
+    def spec(self) -> QueueSpec:
+        """This queue as it may travel to executors and triggers: without its secret.
+
+        Raises:
+            ConfigurationError: the queue was made from a client, or its URL carries a password.
+        """
+        return self._spec(self._gateway.address)
+
+    @classmethod
+    def from_spec(cls, spec: QueueSpec) -> RedisMessageQueue:
+        """The queue that a spec describes. Connects at its first command."""
+        options = dict(spec.options)
+        publishes = options.pop("publishes", True)
+        queue = cls(spec.name, url=spec.url, **options)
+        queue._publishes = publishes
+        return queue
+
+    async def drain(self, timeout: float = 30.0) -> bool:
+        """Stop publishing and claiming with this object, and let go of what it holds.
+
+        Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
+        hold, uncounted. What the caller itself holds is left to it, so that a signal handler may call this: it would
+        wait for itself. The queue in Redis and other objects are not touched.
+
+        Args:
+            timeout: seconds to wait; 0 only stops and reports.
+
+        Returns:
+            True when nothing is held and nothing is being published any more.
+        """
+        self._drained = True
+        await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
+        me, deadline = holder(), elapsed_clock() + timeout
+        while elapsed_clock() < deadline and (self._publishing_now or any(x.holder != me for x in self._held())):
+            await pause(_LOOK_SECONDS, lambda: False)
+        if timeout > 0:
+            for lease in self._held():
+                if lease.holder != me:
+                    await self._let_go(lease)
+        left = sum(len(lease.unsettled) for lease in self._held())
+        clean = left == 0 and self._publishing_now == 0
+        outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
+        await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
+        return clean
+
+    async def aclose(self) -> None:
+        """Stop publishing and claiming here, release what leases made here still hold, and close our own connections.
+
+        A lease object that nobody references any more is not released; it runs out.
+        """
+        self._drained = True
+        for lease in self._held():
+            await self._let_go(lease)
+        if self._owns_gateway:
+            await self._gateway.aclose()
+
+    close = aclose  # asyncio only
+
+    async def _let_go(self, lease: Lease) -> None:
+        await lease.stop_heartbeat()
+        try:
+            await lease.release()
+        except RedisMessageQueueError as error:
+            _log.warning("queue %r: lease %r could not be released: %s", self.name, lease.id, type(error).__name__)

@@ -1,0 +1,58 @@
+"""What differs between tasks and threads; `sluicegate.runtime` is the other half."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["finished", "holder", "is_lost", "notify", "pause"]
+
+T = TypeVar("T")
+_SLICE_SECONDS = 0.05
+_log = logging.getLogger("sluicegate")
+
+
+def holder() -> int:
+    """Who runs this: stands for the current task."""
+    return id(asyncio.current_task())
+
+
+async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
+    """Sleep, or less when the queue is stopping; returns whether it is."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not stopping():
+        left = end - loop.time()
+        if left <= 0:
+            return False
+        await asyncio.sleep(min(left, _SLICE_SECONDS))
+    return True
+
+
+def is_lost(result: object) -> bool:
+    """Whether nobody would run what a handler returned: a generator, of which nothing has run yet."""
+    return inspect.isgenerator(result) or inspect.isasyncgen(result)
+
+
+async def finished(result: Any) -> Any:
+    """The result of a handler, awaited when it is awaitable.
+
+    Raises:
+        TypeError: nobody would run it.
+    """
+    if is_lost(result):
+        raise TypeError(
+            f"the handler returned a {type(result).__name__}, which does nothing by itself; its message was given back"
+        )
+    return await result if inspect.isawaitable(result) else result
+
+
+async def notify(callback: Callable[[], Any]) -> None:
+    """Call a callback that only observes: what it raises is logged."""
+    try:
+        await finished(callback())
+    except Exception:  # noqa: BLE001  (an observer alters no outcome)
+        _log.warning("%r raised", callback, exc_info=True)

@@ -1,0 +1,65 @@
+"""What one option may be. Every refusal names the option, the value and what would do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["callback", "cap", "flag", "not_negative", "one_of", "positive", "whole"]
+
+_LONGEST_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
+_LARGEST = 2**53  # an int that Lua still counts exactly
+
+
+def positive(name: str, value: Any) -> None:
+    """A number of seconds above 0."""
+    if not _is_number(value) or not 0 < value <= _LONGEST_SECONDS:
+        raise ConfigurationError(f"{name} must be a number above 0 (at most 100 years), not {value!r}")
+
+
+def not_negative(name: str, value: Any) -> None:
+    """A number of seconds, 0 included."""
+    if not _is_number(value) or not 0 <= value <= _LONGEST_SECONDS:
+        raise ConfigurationError(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}")
+
+
+def whole(name: str, value: Any, most: int) -> None:
+    """None, or an int from 1 to `most`."""
+    if value is not None and (not _is_int(value) or not 1 <= value <= most):
+        raise ConfigurationError(f"{name} must be None or an int from 1 to {most}, not {value!r}")
+
+
+def cap(name: str, value: Any) -> None:
+    """None for no bound, or an int of 1 or more."""
+    if value is not None and (not _is_int(value) or not 1 <= value <= _LARGEST):
+        raise ConfigurationError(f"{name} must be None (no bound) or an int of 1 or more (to 2**53), not {value!r}")
+
+
+def flag(name: str, value: Any) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} must be True or False, not {value!r}")
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed[:-1])
+        raise ConfigurationError(f"{name} must be {words} or {allowed[-1]!r}, not {value!r}")
+
+
+def callback(name: str, value: Any) -> None:
+    """None, or something to call."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name} must be None or a callable, not {value!r}")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,105 @@
+"""What a publish waits for besides Redis having it: the disk, or replicas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["FSYNC", "MEMORY", "Durability", "parse_durability", "replicated"]
+
+_MOST_REPLICAS = 1000
+_FSYNC_TIMEOUT_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """Where a message must be before a publish succeeds; `MEMORY`, `FSYNC`, or made by `replicated`.
+
+    Attributes:
+        kind: `memory`, `fsync` or `replicated`.
+        replicas: that must have it.
+        timeout_seconds: how long Redis waits for them, or for its disk.
+    """
+
+    kind: Literal["memory", "fsync", "replicated"] = "memory"
+    replicas: int = 0
+    timeout_seconds: float = 0.0
+
+    def command(self) -> tuple[bytes | int, ...]:
+        """What is sent right behind the script; nothing for `memory`."""
+        timeout_ms = max(1, math.ceil(self.timeout_seconds * 1000))  # 0 would wait for ever
+        if self.kind == "replicated":
+            return (b"WAIT", self.replicas, timeout_ms)
+        return (b"WAITAOF", 1, 0, timeout_ms) if self.kind == "fsync" else ()
+
+    def confirmed(self, reply: Any) -> bool:
+        """Whether the raw reply of that command says that enough have it; an error that Redis answered does not."""
+        if self.kind == "memory":
+            return True
+        if self.kind == "fsync":
+            return isinstance(reply, list) and int(reply[0]) >= 1
+        return isinstance(reply, int) and reply >= self.replicas
+
+    def shortfall(self, reply: Any) -> str:
+        """What is missing when it is not confirmed, and what to do."""
+        if isinstance(reply, Exception):
+            what = f"Redis answered {'WAITAOF' if self.kind == 'fsync' else 'WAIT'} with: {reply}"
+        elif self.kind == "fsync":
+            what = f"it was not on disk within {self.timeout_seconds:g} s"
+        else:
+            what = f"{reply} of {self.replicas} replicas had it within {self.timeout_seconds:g} s"
+        if self.kind == "fsync":
+            return f"{what}; fsync needs Redis 7.2 or later with appendonly yes (CONFIG SET appendonly yes)"
+        return f"{what}; look at the replicas (INFO replication), or ask for fewer or for longer"
+
+
+MEMORY = Durability()
+FSYNC = Durability("fsync", timeout_seconds=_FSYNC_TIMEOUT_SECONDS)
+
+
+def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
+    """A publish succeeds once so many replicas have it.
+
+    Args:
+        replicas: 1 or more.
+        timeout_seconds: how long Redis waits for them, above 0; default 1.
+
+    Raises:
+        ConfigurationError: an argument that cannot work.
+    """
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MOST_REPLICAS:
+        raise ConfigurationError(
+            f"replicated() needs a number of replicas, an int from 1 to {_MOST_REPLICAS}, not {replicas!r}"
+        )
+    if (
+        isinstance(timeout_seconds, bool)
+        or not isinstance(timeout_seconds, (int, float))
+        or not 0 < timeout_seconds < math.inf
+    ):
+        raise ConfigurationError(
+            f"replicated() needs timeout_seconds as a number of seconds above 0, not {timeout_seconds!r}"
+        )
+    return Durability("replicated", replicas, float(timeout_seconds))
+
+
+_NAMED = {"memory": MEMORY, "fsync": FSYNC}
+
+
+def parse_durability(value: Durability | str) -> Durability:
+    """The durability that a `durability` argument stands for.
+
+    Raises:
+        ConfigurationError: anything but `"memory"`, `"fsync"` and what `replicated` makes.
+    """
+    if isinstance(value, Durability):
+        return value
+    if isinstance(value, str) and value in _NAMED:
+        return _NAMED[value]
+    if (isinstance(value, str) and value.startswith("replicated")) or callable(value):
+        raise ConfigurationError(
+            "durability by replicas needs their number: durability=replicated(1), from sluicegate import replicated"
+        )
+    raise ConfigurationError(f"durability must be 'memory', 'fsync' or replicated(n), not {value!r}")

@@ -1,0 +1,77 @@
+"""What operations that look at a queue, or move its dead letters, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+__all__ = ["QueueStats", "RedriveReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveReport:
+    """What a redrive did.
+
+    Attributes:
+        redriven: dead letters that are pending again.
+        blocked: letters that stay dead, because another message holds their deduplication key or they are foreign
+            values.
+        scanned: dead letters that were looked at.
+        after: where it stopped before the end, for the `after` of a next call; None when it came to the end.
+    """
+
+    redriven: int = 0
+    blocked: int = 0
+    scanned: int = 0
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """Totals of a queue since it exists, kept in Redis: they survive every process.
+
+    Attributes:
+        published: messages accepted.
+        duplicates: messages refused because their deduplication key was held; attempts that are repeated count again.
+        claimed: deliveries begun.
+        taken_over: leases taken over.
+        acked: messages acked.
+        nacked: messages given back as failed.
+        released: messages given back uncounted.
+        buried: messages that died.
+        reaped: messages that came back from leases that ran out.
+        dropped: waiting messages dropped by `drop_oldest`.
+        dead_dropped: dead letters dropped by `max_dead_length`.
+        discarded: failed messages dropped by `on_error="discard"`.
+        foreign: values that are no messages, found and buried.
+        redriven: dead letters made pending again.
+        purged: messages and records deleted by `purge`.
+        cancelled: messages deleted by `cancel`.
+        in_flight: messages in leases at the moment.
+        paused: whether claims are paused.
+    """
+
+    published: int = 0
+    duplicates: int = 0
+    claimed: int = 0
+    taken_over: int = 0
+    acked: int = 0
+    nacked: int = 0
+    released: int = 0
+    buried: int = 0
+    reaped: int = 0
+    dropped: int = 0
+    dead_dropped: int = 0
+    discarded: int = 0
+    foreign: int = 0
+    redriven: int = 0
+    purged: int = 0
+    cancelled: int = 0
+    in_flight: int = 0
+    paused: bool = False
+
+    @classmethod
+    def from_totals(cls, totals: Mapping[str, int]) -> QueueStats:
+        """From the stored totals; one that was never counted is 0, and what this version does not know is left out."""
+        known = {field.name: totals.get(field.name, 0) for field in fields(cls) if field.name != "paused"}
+        return cls(**known, paused="paused" in totals)

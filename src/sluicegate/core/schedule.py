@@ -1,0 +1,66 @@
+"""When published messages fall due: what `delay_seconds` and `due_at` ask for, checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["NOW", "Schedule", "parse_schedule"]
+
+_LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0  # a hundred years: beyond, it is a mistake in the unit
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A due time: relative to the server's clock as it stores the messages, or absolute.
+
+    Attributes:
+        delay_seconds: 0 for none.
+        due_ms: since the epoch; 0 to go by the delay.
+    """
+
+    delay_seconds: float = 0
+    due_ms: int = 0
+
+
+NOW = Schedule()
+
+
+def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
+    """The due time that a publish asks for.
+
+    Args:
+        delay_seconds: a number of seconds, 0 or more.
+        due_at: an aware datetime; one in the past means at once.
+
+    Raises:
+        ConfigurationError: a delay that is no finite number of 0 or more, a naive datetime, or both given.
+    """
+    if due_at is None:
+        if delay_seconds == 0 and type(delay_seconds) is int:
+            return NOW
+        return Schedule(delay_seconds=_checked_delay(delay_seconds))
+    if delay_seconds != 0:
+        raise ConfigurationError("give delay_seconds or due_at, not both: each says when the message falls due")
+    # By what it can do, not by its class: the core has no `datetime`, whose `now` would be a clock of its own.
+    if not hasattr(due_at, "utcoffset") or not hasattr(due_at, "timestamp"):
+        raise ConfigurationError(f"due_at must be an aware datetime, not {type(due_at).__name__}")
+    if due_at.utcoffset() is None:
+        raise ConfigurationError(
+            "due_at is a naive datetime: it names no instant without a time zone, and this machine's may not be the "
+            "one you mean; give it one, such as due_at=datetime(..., tzinfo=UTC) or due_at.astimezone()"
+        )
+    microseconds = round(due_at.timestamp() * 1_000_000)
+    return Schedule(due_ms=max(1, -(-microseconds // 1000)))
+
+
+def _checked_delay(value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 <= value < math.inf:
+        raise ConfigurationError(f"delay_seconds must be a finite number of 0 or more, not {value!r}")
+    if value > _LONGEST_DELAY_SECONDS:
+        raise ConfigurationError(f"delay_seconds must be a hundred years at most, not {value!r}; it is in seconds")
+    return float(value)

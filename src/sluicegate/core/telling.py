@@ -1,0 +1,61 @@
+"""What operations tell of the transitions that they made: events, one per call with a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sluicegate.core import replies
+from sluicegate.core.entry import split_entry
+from sluicegate.core.keys import decode_name
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+
+__all__ = ["claimed", "dead", "lease_id_of", "promoted", "reaped"]
+
+
+def lease_id_of(name: bytes) -> str:
+    """A lease's id as far as its keys tell it: they hold a hash (`#...`) of one over 40 bytes."""
+    text = name.decode()
+    return text if text.startswith("#") else decode_name(text)
+
+
+def claimed(queue: str, lease_id: str, reply: replies.ClaimReply, *, taken_over: bool) -> Iterator[QueueEvent]:
+    """How a claim ended."""
+    operation, outcome, count, message_id = EventOperation.CLAIM, EventOutcome.EMPTY, 0, None
+    match reply:
+        case replies.Opened(entries=entries):
+            operation = EventOperation.TAKE_OVER if taken_over else EventOperation.CLAIM
+            outcome, count = EventOutcome.SUCCESS, len(entries)
+            message_id = split_entry(entries[0])[0].decode() if count == 1 else None
+        case replies.Held():
+            outcome = EventOutcome.HELD
+        case replies.Paused():
+            outcome = EventOutcome.PAUSED
+        case replies.Acked(acked, returned, buried):
+            outcome, count = EventOutcome.DUPLICATE, acked + returned + buried
+        case replies.Foreign(count=count):
+            outcome = EventOutcome.REFUSED
+        case _:
+            pass
+    yield QueueEvent(operation, outcome, queue, count, lease_id=lease_id, message_id=message_id)
+
+
+def dead(queue: str, *, buried: int, dropped: int, lease_id: str | None = None) -> Iterator[QueueEvent]:
+    """Messages buried by the server's rules, and dead letters dropped for their cap."""
+    if buried:
+        yield QueueEvent(EventOperation.BURY, EventOutcome.SUCCESS, queue, buried, lease_id=lease_id)
+    if dropped:
+        yield QueueEvent(EventOperation.BURY, EventOutcome.DROPPED, queue, dropped)
+
+
+def reaped(queue: str, name: bytes, step: replies.Reaped) -> Iterator[QueueEvent]:
+    """What came back from an expired lease."""
+    lease_id = lease_id_of(name)
+    if step.moved:
+        yield QueueEvent(EventOperation.REAP, EventOutcome.SUCCESS, queue, step.moved, lease_id=lease_id)
+    yield from dead(queue, buried=step.buried, dropped=step.dropped, lease_id=lease_id)
+
+
+def promoted(queue: str, count: int) -> Iterator[QueueEvent]:
+    """What fell due."""
+    if count:
+        yield QueueEvent(EventOperation.PROMOTE, EventOutcome.SUCCESS, queue, count)

@@ -1,0 +1,126 @@
+# Made from src/sluicegate/asyncio/driving.py by `make format`; edit there.
+"""Runs operations: calls and waits go to the gateway, pauses to the clock, events to `on_event`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from sluicegate.core.call import Call, Operation, Pause, Wait
+from sluicegate.emitting import emit
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.gateway import Gateway
+from sluicegate.runtime import pause
+from sluicegate.shared.gateway import RetryNote
+
+__all__ = ["Driver"]
+
+T = TypeVar("T")
+Step = Call[Any] | Wait | Pause | QueueEvent
+_OPERATIONS = {operation.value: operation for operation in EventOperation}  # scripts bear the names of the verbs
+
+
+class Driver:
+    """Runs the operations of one queue.
+
+    Args:
+        gateway: where calls and waits go.
+        name: of the queue, for events about retries.
+        on_event: is told events, None for nobody.
+        stopping: whether the queue is stopping, which ends waits and pauses early.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        name: str,
+        on_event: Callable[[QueueEvent], Any] | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.gateway = gateway
+        self.tells = on_event is not None
+        self._name = name
+        self._on_event = on_event
+        self._stopping = stopping
+
+    def run(self, operation: Operation[T], *, retry: bool = True) -> T:
+        """Drive an operation to its result; its calls are retried unless told otherwise.
+
+        What interrupts a call, such as a cancellation, is thrown into the operation as well: it may have more to do
+        before it lets go.
+        """
+        try:
+            step = next(operation)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return self._go_on(operation, step, retry)
+
+    def start(self, operation: Operation[T]) -> Callable[[], T]:
+        """Send the first call of an operation, where the gateway can, without waiting for its reply.
+
+        Returns:
+            What waits for the reply and drives the operation to its result, as `run` does; it must be called.
+        """
+        step = next(operation)
+        send = getattr(self.gateway, "send", None)
+        if send is None or not isinstance(step, Call) or step.then:
+            return lambda: self._go_on(operation, step, True)
+        receive = send(step)
+        return lambda: self._go_on(operation, step, True, receive)
+
+    def tell(self, event: QueueEvent) -> None:
+        """Tell an event that no operation made."""
+        if self._on_event is not None:
+            emit(self._on_event, event)
+
+    def _go_on(
+        self,
+        operation: Operation[T],
+        step: Step,
+        retry: bool,
+        receive: Callable[[], Any] | None = None,
+    ) -> T:
+        try:
+            while True:
+                try:
+                    answer = receive() if receive is not None else self._answer(step, retry)
+                except Exception as error:  # noqa: BLE001  (the operation decides what it means)
+                    step = operation.throw(error)
+                except BaseException as error:
+                    if not isinstance(step, Call):
+                        raise
+                    step, retry = operation.throw(error), False
+                else:
+                    step = operation.send(answer)
+                receive = None
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _answer(self, step: Step, retry: bool) -> Any:
+        if isinstance(step, Call):
+            if self.tells:
+                return self.gateway.execute(step, retry=retry, on_retry=self._note_retry)
+            return self.gateway.execute(step, retry=retry)
+        if isinstance(step, Wait):
+            rung = self.gateway.wait(step, self._stopping)
+            return None if self._stopping() else rung
+        if isinstance(step, Pause):
+            return pause(step.seconds, self._stopping)
+        return self.tell(step)
+
+    def _note_retry(self, note: RetryNote) -> None:
+        operation = _OPERATIONS.get(note.script)
+        if operation is not None:
+            self.tell(
+                QueueEvent(
+                    operation,
+                    EventOutcome.RETRY,
+                    self._name,
+                    count=0,
+                    attempt=note.attempt,
+                    seconds=note.seconds,
+                    error=note.error,
+                )
+            )

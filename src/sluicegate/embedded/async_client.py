@@ -1,0 +1,47 @@
+"""An asyncio client for `embedded:///folder` that starts or joins the folder's server when it connects."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import redis.asyncio
+
+from sluicegate.embedded.client import ServerLocator, parse_url
+
+__all__ = ["AsyncEmbeddedConnection", "connect"]
+
+
+class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
+    """A connection that starts or joins the server when there is none at the other end."""
+
+    def __init__(self, *, locator: ServerLocator, **options: Any) -> None:
+        super().__init__(**options)
+        self._locator = locator
+
+    async def _connect(self) -> None:
+        # Starting a server takes a while, and the event loop has other things to do.
+        self.path = await asyncio.to_thread(self._locator.socket_path)
+        try:
+            await super()._connect()  # type: ignore[no-untyped-call]
+        except (FileNotFoundError, ConnectionRefusedError):
+            self.path = await asyncio.to_thread(self._locator.rejoin)
+            await super()._connect()  # type: ignore[no-untyped-call]
+
+
+def connect(url: str, **redis_options: Any) -> redis.asyncio.Redis:
+    """Return an asyncio client of the folder's server; nothing is read, made or started before its first command.
+
+    Args:
+        url: `embedded:///folder?…`, see `sluicegate.embedded.parse_url`.
+        **redis_options: options of `redis.asyncio.Redis`, such as `decode_responses`, `retry`.
+
+    Raises:
+        ConfigurationError: a URL that cannot work.
+    """
+    options = parse_url(url)
+    client = redis.asyncio.Redis(unix_socket_path=str(options.folder), **redis_options)
+    pool = client.connection_pool
+    pool.connection_class = AsyncEmbeddedConnection
+    pool.connection_kwargs["locator"] = ServerLocator(options)
+    return client

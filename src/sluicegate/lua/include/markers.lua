@@ -1,0 +1,39 @@
+-- Deduplication markers that end with their message: those of the slots in `bound`, in KEYS from `first` on.
+-- Only the message that owns a marker frees it or makes it live longer, so a marker that changed hands is left alone.
+local SAFETY_MS = 604800000 -- seven days: a marker that nothing frees ends by itself
+
+local function markers_of(bound, first)
+  if bound == '' then
+    return nil
+  end
+  local self, keys, owners, freed, at = {}, {}, {}, {}, 0
+  local owner_at = marker_owners(KEYS, first)
+  each_slot(bound, function(slot)
+    keys[slot], owners[slot], at = KEYS[first + at], owner_at[at + 1], at + 1
+  end)
+
+  local function owned(slot, entry)
+    return owners[slot] and owners[slot] == id_of(entry) and keys[slot]
+  end
+
+  function self.free(slot, entry)
+    freed[#freed + 1] = owned(slot, entry) or nil
+  end
+
+  function self.prolong(slot, entry, delay)
+    local key = owned(slot, entry)
+    local left = key and redis.call('PTTL', key) or -1
+    if left >= 0 and left < delay + SAFETY_MS then
+      redis.call('PEXPIRE', key, delay + SAFETY_MS)
+    end
+  end
+
+  function self.write()
+    for from = 1, #freed, 1000 do
+      redis.call('DEL', unpack(freed, from, math.min(from + 999, #freed)))
+    end
+    freed = {}
+  end
+
+  return self
+end

@@ -1,0 +1,34 @@
+-- Stored values that a first answer told and a second call names again, in pairs: what names the value, and the place of its deduplication
+-- marker among the call's markers, 0 for none.
+local function name_of(value)
+  return is_entry(value) and id_of(value) or '\31' .. redis.sha1hex(value) -- a stranger's value has no id; no id holds a separator
+end
+
+local function read_named(argv, first)
+  local named = {}
+  for at = first, #argv, 2 do
+    named[#named + 1] = {name = argv[at], marker = tonumber(argv[at + 1])}
+  end
+  return named
+end
+
+-- Frees a deduplication key that belongs to the message of this id. Before the message goes: a script that is stopped in between leaves a
+-- message without its marker, which the next attempt removes, and never a key that refuses messages for one that is gone.
+local function free_marker(keys, start, owners, number, id)
+  if number > 0 and owners[number] == id then
+    redis.call('DEL', keys[start + number - 1])
+  end
+end
+
+local function drop_members(zset, members)
+  for first = 1, #members, 1000 do
+    redis.call('ZREM', zset, unpack(members, first, math.min(first + 999, #members)))
+  end
+end
+
+local function drop_letters(dead, records, ids)
+  drop_members(dead, ids)
+  for first = 1, #ids, 1000 do
+    redis.call('HDEL', records, unpack(ids, first, math.min(first + 999, #ids)))
+  end
+end

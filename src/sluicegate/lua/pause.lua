@@ -1,0 +1,29 @@
+-- Pause or resume: while a queue is paused, claims take no new messages.
+-- Guarantee: acts only on the change count that a first call told, so that a call executed late undoes nothing that was done since.
+-- KEYS:
+--   1 leases
+--   2 counters
+--   3 bell
+-- ARGV:
+--   1 wanted         1 to pause, 0 to resume
+--   2 changes        how often the queue was paused or resumed so far, "" to be told it
+-- Returns: {changes, 1 when paused}
+-- Repeat: finds another count, and changes nothing.
+
+--- @include admit
+--- @include bell
+local counters, wanted = KEYS[2], ARGV[1]
+admit(KEYS[1])
+local tokens = redis.call('LLEN', KEYS[3])
+local found = redis.call('HMGET', counters, 'pauses', 'paused')
+local changes, paused = tonumber(found[1] or 0), found[2] and '1' or '0'
+if ARGV[2] ~= '' and tonumber(ARGV[2]) == changes and paused ~= wanted then
+  changes, paused = redis.call('HINCRBY', counters, 'pauses', 1), wanted
+  if wanted == '1' then
+    redis.call('HSET', counters, 'paused', '1')
+  else
+    redis.call('HDEL', counters, 'paused')
+    ring(KEYS[3], tokens)
+  end
+end
+return {changes, tonumber(paused)}

@@ -1,0 +1,60 @@
+"""What differs between threads and tasks; `sluicegate.asyncio.runtime` is the other half."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["finished", "holder", "is_lost", "notify", "pause"]
+
+_SLICE_SECONDS = 0.05
+_log = logging.getLogger("sluicegate")
+
+
+def holder() -> int:
+    """Who runs this: stands for the current thread."""
+    return threading.get_ident()
+
+
+def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
+    """Sleep, or less when the queue is stopping; returns whether it is."""
+    end = time.monotonic() + seconds
+    while not stopping():
+        left = end - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(left, _SLICE_SECONDS))
+    return True
+
+
+def is_lost(result: object) -> bool:
+    """Whether nobody would run what a handler returned: an awaitable, or a generator, of which nothing has run yet."""
+    return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
+
+
+def finished(result: Any) -> Any:
+    """The result of a handler.
+
+    Raises:
+        TypeError: it is awaitable or a generator, and nobody here would run it.
+    """
+    if is_lost(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"the handler returned a {type(result).__name__}; its message was given back. "
+            "Use sluicegate.asyncio.RedisMessageQueue for async handlers"
+        )
+    return result
+
+
+def notify(callback: Callable[[], Any]) -> None:
+    """Call a callback that only observes: what it raises is logged."""
+    try:
+        finished(callback())
+    except Exception:  # noqa: BLE001  (an observer alters no outcome)
+        _log.warning("%r raised", callback, exc_info=True)

@@ -1,0 +1,1 @@
+"""What the sync and the asyncio shells have in common: everything but the I/O."""

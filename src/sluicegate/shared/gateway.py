@@ -1,0 +1,296 @@
+"""What both gateways have in common: options, when to try again, what is sent, what a reply or an error means."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+import redis
+import redis.asyncio
+import tenacity
+from redis import exceptions as redis_errors
+
+from sluicegate import faults
+from sluicegate.connection import Address
+from sluicegate.core.call import Call
+from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
+from sluicegate.shared.routes import Node, Routes
+
+__all__ = [
+    "ASKING",
+    "CONNECTION_FOR",
+    "MOST_REDIRECTS",
+    "STOP_SLICE_SECONDS",
+    "TROUBLE",
+    "WAIT_MARGIN_SECONDS",
+    "Command",
+    "GatewayBase",
+    "RetryNote",
+    "Stage",
+    "commands",
+    "derived_pool",
+    "elapsed_clock",
+    "heard",
+    "is_passing",
+    "known_nodes",
+    "node_options",
+    "owner",
+    "reply_seconds",
+    "sentinels",
+]
+
+Command = tuple[bytes | int | str | float, ...]
+_log = logging.getLogger("sluicegate")
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+TROUBLE = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)  # of sending and receiving
+ASKING: tuple[Command, ...] = (("ASKING",),)
+MOST_REDIRECTS = 5  # of one attempt; a cluster that sends us round in circles is asked again after a pause
+STOP_SLICE_SECONDS = 0.1  # between looks at whether a wait should end
+WAIT_MARGIN_SECONDS = 5.0  # how much later than asked for the reply to a blocking command may come
+_SINGLE_TIMEOUT_SECONDS = 5.0
+# Before redis-py 5.3 a pool wants to be told the command; later ones warn when they are.
+_COMMAND_NAME = signature(redis.ConnectionPool.get_connection).parameters["command_name"]
+CONNECTION_FOR = ("EVALSHA",) if _COMMAND_NAME.default is Parameter.empty else ()
+# Bound to the pool or cluster client that they came with; a pool made from the same options makes its own.
+_BOUND_OPTIONS = ("connection_pool", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler")
+
+
+def elapsed_clock() -> float:
+    """Seconds by a clock that counts suspension where the system has one."""
+    return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNote:
+    """An attempt failed, and another will be made.
+
+    Attributes:
+        script: the transition, by the name of its script.
+        attempt: how many attempts were made.
+        seconds: the pause before the next.
+        error: what the last attempt raised.
+    """
+
+    script: str
+    attempt: int
+    seconds: float
+    error: BaseException
+
+
+class Stage:
+    """What connections are for; each stage has connections of its own."""
+
+    CALLS = "calls"
+    SINGLE = "single"  # one bounded attempt, so that a hung server holds its caller a few seconds at most
+    WAITING = "waiting"
+
+
+def derived_pool(pool: Any, stage: str, no_retry: object) -> Any:
+    """A pool for a stage that leads to the same place as the user's; nothing below it retries."""
+    options = _options(pool.connection_kwargs, stage, no_retry)
+    kind = pool.connection_class
+    if hasattr(pool, "service_name"):
+        options.update(connection_class=kind, is_master=pool.is_master)
+        return type(pool)(pool.service_name, pool.sentinel_manager, **options)
+    plain = redis.asyncio.ConnectionPool if isinstance(pool, redis.asyncio.ConnectionPool) else redis.ConnectionPool
+    return plain(connection_class=kind, **options)
+
+
+def node_options(options: dict[str, Any], stage: str, no_retry: object, node: Node) -> dict[str, Any]:
+    """Options of a pool for a stage and a node of a cluster, from those of another node."""
+    derived = _options(options, stage, no_retry)
+    derived.pop("redis_connect_func", None)  # sends READONLY, which is for replicas; scripts belong on the primary
+    derived.update(host=node[0], port=node[1])
+    return derived
+
+
+def owner(client: Any, key: bytes) -> Node:
+    """The node that has a key as a cluster client sees it; any node when it does not know."""
+    try:
+        found = client.get_node_from_key(key)
+    except (redis_errors.RedisClusterException, KeyError, IndexError):
+        found = None
+    return known_nodes(client)[0] if found is None else (found.host, int(found.port))
+
+
+def known_nodes(client: Any) -> list[Node]:
+    """The nodes that a cluster client knows, those it started with last."""
+    nodes = [*client.get_nodes(), *client.nodes_manager.startup_nodes.values()]
+    if not nodes:
+        raise redis_errors.ClusterDownError("CLUSTERDOWN the client knows no node")
+    return [(node.host, int(node.port)) for node in nodes]
+
+
+def sentinels(client: Any) -> Sequence[Any]:
+    """The clients of Sentinels through which a client finds its primary."""
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return manager.sentinels if manager is not None else ()
+
+
+def heard(reply: Any) -> Any:
+    """The reply to a blocking command; one that tells of a failover is raised, so that the connection is dropped."""
+    if is_passing(reply) and faults.redirection(reply) is None:
+        raise reply
+    return reply
+
+
+def is_passing(reply: object) -> bool:
+    """Whether a reply is an error that another attempt may not meet."""
+    return isinstance(reply, Exception) and faults.is_transient(reply)
+
+
+def _options(options: dict[str, Any], stage: str, no_retry: object) -> dict[str, Any]:
+    derived = {name: value for name, value in options.items() if name not in _BOUND_OPTIONS}
+    derived["retry"] = no_retry
+    if stage == Stage.SINGLE:
+        for name in ("socket_timeout", "socket_connect_timeout"):
+            derived[name] = min(options.get(name) or _SINGLE_TIMEOUT_SECONDS, _SINGLE_TIMEOUT_SECONDS)
+    return derived
+
+
+def commands(call: Call[Any], *, text: bool = False) -> list[Command]:
+    """What is sent for a call: the script by its hash or by its text, and what stands right behind it."""
+    name, script = ("EVAL", call.script.text) if text else ("EVALSHA", call.script.sha)
+    sent: list[Command] = [(name, script, len(call.keys), *call.keys, *call.args)]
+    if call.then:
+        sent.append(call.then)
+    return sent
+
+
+def reply_seconds(call: Call[Any]) -> float | None:
+    """How long the reply to `then` may take, None when there is none: the last word of WAIT and WAITAOF is a time."""
+    return int(call.then[-1]) / 1000 + WAIT_MARGIN_SECONDS if call.then else None
+
+
+class GatewayBase:
+    """Options and decisions of a gateway; its subclasses do the I/O."""
+
+    def __init__(
+        self,
+        *,
+        redis_client: object | None,
+        url: str | None,
+        retry_budget_seconds: float,
+        retry_initial_delay_seconds: float,
+        retry_max_delay_seconds: float,
+    ) -> None:
+        if (redis_client is None) == (url is None):
+            raise ConfigurationError("give exactly one of redis_client and url")
+        for name, value in (
+            ("retry_budget_seconds", retry_budget_seconds),
+            ("retry_initial_delay_seconds", retry_initial_delay_seconds),
+            ("retry_max_delay_seconds", retry_max_delay_seconds),
+        ):
+            if not value >= 0:
+                raise ConfigurationError(f"{name} must be 0 or more, not {value!r}")
+        self.address = Address.parse(url) if url is not None else None
+        self.retry_budget_seconds = retry_budget_seconds
+        self._reached = False
+        self._routes = Routes()
+        self._knows: set[bytes] = set()  # commands that the server is known to have
+        self._pause = tenacity.wait_random_exponential(
+            multiplier=retry_initial_delay_seconds, max=retry_max_delay_seconds
+        )
+
+    @property
+    def server(self) -> str:
+        """Where this gateway connects to, in words."""
+        raise NotImplementedError
+
+    def _policy(self, call: Call[Any], notes: list[RetryNote]) -> dict[str, Any]:
+        """Options for tenacity: tried again while it may help, the last time when the budget ends.
+
+        What is worth telling about an attempt is left in `notes`, for the sleep that follows it.
+        """
+        start = elapsed_clock()
+
+        def left() -> float:
+            return self.retry_budget_seconds - (elapsed_clock() - start)
+
+        def note(state: tenacity.RetryCallState) -> None:
+            error = state.outcome.exception() if state.outcome else None
+            seconds = state.next_action.sleep if state.next_action else 0.0
+            assert error is not None
+            _log.warning("Redis at %s: %s, attempt %d", self.server, type(error).__name__, state.attempt_number)
+            notes[:] = [RetryNote(call.script.name, state.attempt_number, seconds, error)]
+
+        return {
+            "retry": tenacity.retry_if_exception(lambda error: self._reached and faults.is_transient(error)),
+            "wait": lambda state: max(0.0, min(self._pause(state), left())),
+            "stop": lambda state: left() <= 0,
+            "before_sleep": note,
+            "reraise": True,
+        }
+
+    def _result(self, call: Call[Any], replies: Sequence[Any]) -> Any:
+        """The result of a call from its raw replies.
+
+        An error in answer to the script is raised. One in answer to `then` is part of the result, unless trying again
+        may help: what the script did is done.
+        """
+        if isinstance(replies[0], Exception):
+            raise replies[0]
+        if not call.then:
+            return call.decode(replies[0])
+        if isinstance(replies[1], Exception) and faults.is_transient(replies[1]):
+            raise replies[1]
+        return call.decode(replies[0]), replies[1]
+
+    def _explained(self, call: Call[Any], error: Exception, *, retried: bool) -> Exception | None:
+        """Our error for one of redis-py's, None when it is not one that we name."""
+        if faults.is_transient(error):
+            away = faults.unavailable(self.server, error)
+            if not self._reached:
+                return away
+            spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
+            return RetryBudgetExhaustedError(f"{away} ({spent})")
+        if denied := faults.access_refused(self.server, error):
+            return denied
+        return faults.refusal(call, error) if isinstance(error, redis_errors.ResponseError) else None
+
+    def _met(self, reply: Any) -> None:
+        """Take the reply to the first PING."""
+        if isinstance(reply, redis_errors.NoPermissionError):
+            _log.debug("the user of %s may not PING; it was reached all the same", self.server)
+        elif isinstance(reply, Exception):
+            raise reply
+        self._reached = True
+
+    def _redirected(self, redirect: faults.Redirect, node: Node | None) -> Node:
+        """Where to go on.
+
+        Raises:
+            ConfigurationError: the client is not made for a cluster.
+        """
+        if node is None:
+            raise ConfigurationError(
+                f"Redis at {self.server} is a node of a cluster; use a RedisCluster client or a redis+cluster:// URL"
+            )
+        return redirect.host or node[0], redirect.port
+
+    def _needs_check(self, call: Call[Any]) -> bytes | None:
+        """The command behind a call's script, when nobody knows yet whether the server has it."""
+        if not call.then or call.then[0] == b"WAIT":
+            return None
+        name = bytes(call.then[0]) if isinstance(call.then[0], bytes) else str(call.then[0]).encode()
+        return None if name in self._knows else name
+
+    def _learn(self, name: bytes, reply: Any) -> None:
+        """Take the reply to COMMAND INFO; a user who may not ask finds out by using the command.
+
+        Raises:
+            ConfigurationError: the server is too old for the command.
+        """
+        if isinstance(reply, Exception) and not isinstance(reply, redis_errors.NoPermissionError):
+            raise reply
+        if isinstance(reply, (list, tuple)) and not any(reply):
+            raise ConfigurationError(
+                f"durability 'fsync' needs {name.decode()}, which servers have from Redis 7.2 on; the one at "
+                f"{self.server} is older. Nothing was sent: use 'memory' or replicated(n), or a newer server"
+            )
+        self._knows.add(name)

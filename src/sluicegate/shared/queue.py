@@ -1,0 +1,194 @@
+"""The part of a queue without I/O, shared by the sync and the asyncio side: from arguments to requests."""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar
+
+from sluicegate.config import QueueConfig, QueueSpec
+from sluicegate.connection import Address
+from sluicegate.core.deduplication import compile_key_function
+from sluicegate.core.durability import Durability
+from sluicegate.core.guards import Guards
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.publishing import Publishing
+from sluicegate.core.values import Batch, ClaimRequest
+from sluicegate.errors import ConfigurationError, QueueDrainedError
+from sluicegate.shared.lease import LeaseBase, OnBatchError
+
+__all__ = ["QueueBase", "new_id"]
+
+L = TypeVar("L", bound=LeaseBase)
+_MOST_CLAIMED = 10_000
+_SHORTEST_RETENTION_SECONDS = 3600.0
+_EMPTY_REMEMBERED_SECONDS = 600.0
+_AT_MOST_ONCE_LEASE_SECONDS = 60.0  # from the claim to the ack that follows at once
+_PEEKABLE = ("pending", "returned", "delayed", "dead", "completed", "failed")
+
+
+class QueueBase(Generic[L]):
+    """Names, options and requests of one queue object, and the leases that it holds."""
+
+    def __init__(self, name: str, config: QueueConfig, retry_seconds: float) -> None:
+        self.name = name
+        self._keys = QueueKeys(name)
+        self._config = config
+        source = config.get_deduplication_key
+        self._publishing = Publishing(
+            self._keys,
+            compile_key_function(source) if source is not None else None,
+            config.deduplication_window_seconds,
+            retry_seconds,
+            policy=config.deduplication_policy,
+            most_waiting=config.max_pending_length or 0,
+            overload=config.pending_overload_policy,
+            guards=Guards(config.strict_payload_types, config.max_payload_bytes, config.max_payload_depth),
+        )
+        self._publishes = True
+        self._drained = False
+        self._publishing_now = 0
+        self._leases: dict[int, weakref.ref[L]] = {}
+
+    @property
+    def key(self) -> SimpleNamespace:
+        """Names of this queue's keys, for people with `redis-cli`."""
+        names = ("pending", "returned", "delayed", "leases", "dead", "completed", "failed", "counters")
+        return SimpleNamespace(**{name: getattr(self._keys, name).decode() for name in names})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def _stopping(self) -> bool:
+        """Whether this object takes and publishes no more: it was drained, or its interrupt handler says so."""
+        interrupt = self._config.interrupt
+        return self._drained or (interrupt is not None and interrupt.is_interrupted())
+
+    def _batch(
+        self,
+        payloads: list[Any],
+        headers: Mapping[str, str] | None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: Durability | str = "memory",
+        partial: bool = False,
+    ) -> Batch:
+        if self._drained:
+            raise QueueDrainedError(f"queue {self.name!r} was drained here; make a new object to publish")
+        if not self._publishes:
+            raise ConfigurationError(
+                f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot "
+                f"travel; use a template"
+            )
+        return self._publishing.batch(
+            new_id(),
+            payloads,
+            headers,
+            delay_seconds=delay_seconds,
+            due_at=due_at,
+            durability=durability,
+            partial=partial,
+        )
+
+    def _claim_request(
+        self,
+        limit: int,
+        lease_seconds: float | None,
+        wait_seconds: float,
+        lease_id: str | None,
+        take_over_after_seconds: float | None,
+        retention_seconds: float | None,
+        remember_empty: bool,
+        on_batch_error: OnBatchError,
+    ) -> ClaimRequest:
+        if lease_seconds is None:
+            lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
+        _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
+        if retention_seconds is not None and not 0 <= retention_seconds < math.inf:
+            raise ConfigurationError(f"retention_seconds must be a number of 0 or more, not {retention_seconds!r}")
+        if on_batch_error not in ("release", "ack"):
+            raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
+        nonce = new_id()
+        return ClaimRequest(
+            name=self._keys.lease_name(lease_id if lease_id is not None else nonce.decode()),
+            nonce=nonce,
+            limit=limit,
+            lease_seconds=lease_seconds,
+            keep_seconds=max(retention_seconds or 0, _SHORTEST_RETENTION_SECONDS, 10 * lease_seconds),
+            empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
+        )
+
+    def _beat_seconds(self, lease_seconds: float) -> float:
+        """Between heartbeats of a lease: as configured, a third of its life at most."""
+        return min(self._config.heartbeat_interval_seconds or lease_seconds, lease_seconds / 3)
+
+    def _received(self, payload: bytes, decodes: bool) -> str | bytes:
+        if not decodes:
+            return payload
+        try:
+            return payload.decode()
+        except UnicodeDecodeError:
+            return payload
+
+    def _hold(self, lease: L) -> None:
+        """Remember a lease for `drain` and `close`, for as long as somebody refers to it."""
+        leases, number = self._leases, id(lease)
+        leases[number] = weakref.ref(lease, lambda _: leases.pop(number, None))
+
+    def _held(self) -> list[L]:
+        """Leases of this object that are open, as far as it knows."""
+        leases = [reference() for reference in list(self._leases.values())]
+        return [lease for lease in leases if lease is not None and lease.holds]
+
+    def _spec(self, address: Address | None) -> QueueSpec:
+        if address is None:
+            raise ConfigurationError(
+                f"queue {self.name!r} was made from a client, which cannot travel; make it from a URL"
+            )
+        return QueueSpec(self.name, address.portable_url(), self._config.portable())
+
+    @staticmethod
+    def _ids(ids: Iterable[str] | None) -> tuple[str, ...] | None:
+        """Message ids as given, one text refused."""
+        if isinstance(ids, str):
+            raise TypeError("ids must be several message ids, such as a list; put the one id into a list")
+        return None if ids is None else tuple(ids)
+
+    @staticmethod
+    def _check_peek(count: int, state: str) -> None:
+        if state not in _PEEKABLE:
+            raise ConfigurationError(f"state must be one of {', '.join(_PEEKABLE)}, not {state!r}")
+        if count < 1:
+            raise ConfigurationError(f"count must be 1 or more, not {count!r}")
+
+
+def new_id() -> bytes:
+    """Sixteen characters nobody else makes."""
+    return urlsafe_b64encode(os.urandom(12)).replace(b"-", b".")
+
+
+def _check_claim(
+    limit: int,
+    lease_seconds: float,
+    wait_seconds: float,
+    lease_id: str | None,
+    take_over_after_seconds: float | None,
+    remember_empty: bool,
+) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_CLAIMED:
+        raise ConfigurationError(f"limit must be an int from 1 to {_MOST_CLAIMED}, not {limit!r}")
+    if not 0 < lease_seconds < math.inf:
+        raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
+    if not wait_seconds >= 0:
+        raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+    if lease_id is None and (take_over_after_seconds is not None or remember_empty):
+        raise ConfigurationError(
+            "take_over_after_seconds and remember_empty need a lease_id that a retry would use again"
+        )
+    if take_over_after_seconds is not None and not take_over_after_seconds >= 0:
+        raise ConfigurationError(f"take_over_after_seconds must be 0 or more, not {take_over_after_seconds!r}")

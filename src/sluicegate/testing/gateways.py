@@ -1,0 +1,294 @@
+"""A test kit for those who write a gateway of their own: it holds one against the contract of `Gateway`.
+
+    def test_my_gateway():
+        check_gateway(lambda: MyGateway("redis.example", 6379), redis.Redis("redis.example", 6379))
+
+Each function here checks one promise; `check_gateway` and `check_async_gateway` run all of them. The server must be one
+that nothing else uses: its writes are paused for moments, and connections to it are cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import redis
+from redis.exceptions import RedisError
+
+from sluicegate.asyncio.gateway import Gateway as AsyncGateway
+from sluicegate.core.call import Call, Wait
+from sluicegate.core.scripts import Header, Script
+from sluicegate.errors import RetryBudgetExhaustedError
+from sluicegate.gateway import Gateway
+from sluicegate.shared.gateway import RetryNote
+
+__all__ = ["check_async_gateway", "check_gateway"]
+
+T = TypeVar("T")
+MakeGateway = Callable[[], Gateway]
+_HEADER = Header((), (), True, True, MappingProxyType({}))
+_PATIENCE_SECONDS = 10.0
+_LONG_SECONDS = 30.0
+_STOP_WITHIN_SECONDS = 1.0  # promised are 0.2; a busy machine is given some more
+
+
+def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
+    """Check every promise of `sluicegate.gateway.Gateway`; takes several seconds.
+
+    Args:
+        make_gateway: makes a gateway that leads to the server.
+        redis_client: another way to that server, with the rights to pause it and to cut connections.
+
+    Raises:
+        AssertionError: a promise is broken; the message says which.
+    """
+    for check in (
+        check_replies_are_read_raw,
+        check_an_unknown_script_is_sent_whole,
+        check_what_stands_behind_a_script,
+        check_a_lost_connection_is_survived,
+        check_a_refusal_is_not_repeated,
+        check_one_attempt_is_short,
+        check_the_bell_wakes,
+        check_a_wait_ends,
+        check_a_stop_ends_a_wait,
+        check_many_at_once,
+        check_closing,
+    ):
+        gateway = make_gateway()
+        try:
+            check(gateway, redis_client)
+        finally:
+            gateway.close()
+
+
+def check_async_gateway(make_gateway: Callable[[], AsyncGateway], redis_client: redis.Redis) -> None:
+    """Check every promise of `sluicegate.asyncio.gateway.Gateway`; called from synchronous code.
+
+    Args:
+        make_gateway: makes a gateway that leads to the server; called in the event loop in which it is used.
+        redis_client: another, synchronous way to that server.
+
+    Raises:
+        AssertionError: a promise is broken; the message says which.
+    """
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="check-gateway")
+    thread.start()
+    try:
+        check_gateway(lambda: _Blocking(make_gateway, loop), redis_client)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def check_replies_are_read_raw(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """Replies reach `decode` as bytes, ints, None and lists, whatever the client or the protocol makes of them."""
+    call = _call("return {KEYS[1], ARGV[1], 7, false, {'\\255'}}", args=(b"caf\xc3\xa9",))
+    _expect(gateway.execute(call), [call.keys[0], b"caf\xc3\xa9", 7, None, [b"\xff"]], "raw replies")
+    counted = _call("return 3", decode=lambda reply: reply + 1)
+    _expect(gateway.execute(counted), 4, "the decoder's result")
+
+
+def check_an_unknown_script_is_sent_whole(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A script that the server does not know runs once, and is known afterwards."""
+    call = _call("return redis.call('INCR', KEYS[1])")
+    _expect(redis_client.script_exists(call.script.sha.decode()), [False], "a script that nobody has sent yet")
+    _expect([gateway.execute(call), gateway.execute(call)], [1, 2], "one effect per call")
+    _expect(redis_client.script_exists(call.script.sha.decode()), [True], "the script, known by its hash")
+
+
+def check_what_stands_behind_a_script(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """`then` is sent on the script's own connection; its reply, or its refusal, is the second half of the result."""
+    body = "return redis.call('INCR', KEYS[1])"
+    for _ in range(2):  # the second time with a script that the server knows
+        decoded, behind = gateway.execute(_call(body, then=(b"WAIT", 0, 50)))
+        _expect((decoded, isinstance(behind, int)), (1, True), "the decoded reply and that of WAIT")
+    decoded, behind = gateway.execute(_call(body, then=(b"WAIT", b"many", 50)))
+    _expect((decoded, isinstance(behind, RedisError)), (1, True), "the decoded reply and WAIT's refusal, as a value")
+
+
+def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A call whose connection breaks is sent again, older by the time that has passed; `on_retry` is told."""
+    gateway.execute(_call("return 1"))  # from here on it has reached its server
+    call = _call("return {redis.call('INCR', KEYS[1]), ARGV[1]}", args=(0,), elapsed_arg=0)
+    notes: list[RetryNote] = []
+    with _paused(redis_client), ThreadPoolExecutor(1) as pool:
+        begun = time.monotonic()
+        running = pool.submit(gateway.execute, call, on_retry=notes.append)
+        stuck = _until(lambda: _held_back(redis_client), "a script that a paused server holds back")
+        time.sleep(max(0.0, 0.05 - (time.monotonic() - begun)))
+        for client in stuck:
+            redis_client.client_kill_filter(_id=client["id"])
+        redis_client.client_unpause()
+        count, age = running.result(_PATIENCE_SECONDS)
+    _expect(count, 1, "one effect")
+    assert int(age) >= 25, f"the second attempt told an age of {int(age)} ms, which is that of the first"
+    _expect([(note.attempt, note.script) for note in notes], [(1, call.script.name)], "what on_retry was told")
+
+
+def check_a_refusal_is_not_repeated(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """What no repetition can help is raised at once."""
+    call = _call("redis.call('INCR', KEYS[1]) return redis.error_reply('ERR no such luck')")
+    raised: Exception | None = None
+    try:
+        gateway.execute(call)
+    except RedisError as error:
+        raised = error
+    assert "no such luck" in str(raised), f"a script's error was raised as {raised!r}"
+    _expect(_number(redis_client, call), 1, "the number of attempts at what the server refuses")
+
+
+def check_one_attempt_is_short(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """Without retries a call fails within a few seconds of silence, and holds nothing up."""
+    gateway.execute(_call("return 1"))
+    with _paused(redis_client):
+        begun = time.monotonic()
+        try:
+            gateway.execute(_call("return 1"), retry=False)
+        except RetryBudgetExhaustedError:
+            pass
+        else:
+            raise AssertionError("a server that is silent answered")
+        took = time.monotonic() - begun
+    assert took < 8, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
+    _expect(gateway.execute(_call("return 2"), retry=False), 2, "a reply to the next call and not to the last")
+
+
+def check_the_bell_wakes(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A wait ends as soon as the bell rings, and takes the token; other calls are not held up by it."""
+    bell = _key()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(gateway.wait, Wait(bell, _LONG_SECONDS))
+        _until(lambda: redis_client.info("clients")["blocked_clients"], "a wait that blocks on the server")
+        _expect(gateway.execute(_call("return 1")), 1, "a call beside a wait")
+        redis_client.lpush(bell.decode(), "1")
+        _expect(waiting.result(_PATIENCE_SECONDS), True, "what a wait answers when the bell rings")
+    _expect(redis_client.exists(bell.decode()), 0, "the number of tokens left")
+
+
+def check_a_wait_ends(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A wait ends when its time is up."""
+    begun = time.monotonic()
+    _expect(gateway.wait(Wait(_key(), 0.3), lambda: False), False, "what a wait answers without a bell")
+    took = time.monotonic() - begun
+    assert 0.25 <= took < _PATIENCE_SECONDS, f"a wait of 0.3 s took {took:.2f} s"
+
+
+def check_a_stop_ends_a_wait(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A wait ends once `stopped()` is true, and its connection does not stay blocked."""
+    stopped = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(gateway.wait, Wait(_key(), _LONG_SECONDS), stopped.is_set)
+        _until(lambda: redis_client.info("clients")["blocked_clients"], "a wait that blocks on the server")
+        stopped.set()
+        begun = time.monotonic()
+        _expect(waiting.result(_PATIENCE_SECONDS), False, "what a stopped wait answers")
+        took = time.monotonic() - begun
+    assert took < _STOP_WITHIN_SECONDS, f"a stopped wait went on for {took:.2f} s"
+    _until(lambda: not redis_client.info("clients")["blocked_clients"], "a server on which nobody waits any more")
+
+
+def check_many_at_once(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """Calls of many threads or tasks at once get the replies to their own."""
+    key = _key()
+    calls = [_call("redis.call('INCR', KEYS[1]) return ARGV[1]", key=key, args=(str(n).encode(),)) for n in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(gateway.execute, calls))
+    _expect([int(reply) for reply in replies], list(range(200)), "each caller's own reply")
+    _expect(_number(redis_client, calls[0]), 200, "one effect per call")
+
+
+def check_closing(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """It can be closed before its first call, twice, and used again afterwards."""
+    gateway.close()
+    gateway.close()
+    _expect(gateway.execute(_call("return 1")), 1, "a call after closing")
+    gateway.close()
+    _expect(gateway.execute(_call("return 2"), retry=False), 2, "a call after closing again")
+    assert gateway.server, "it does not say where it connects to"
+    assert gateway.retry_budget_seconds >= 0, "its retry budget is negative"
+
+
+class _Blocking:
+    """An asyncio gateway with the interface of a synchronous one."""
+
+    def __init__(self, make_gateway: Callable[[], AsyncGateway], loop: asyncio.AbstractEventLoop) -> None:
+        async def make() -> AsyncGateway:
+            return make_gateway()
+
+        self._loop = loop
+        self._target = self._run(make())
+        self.retry_budget_seconds = self._target.retry_budget_seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
+        result: T = self._run(self._target.execute(call, retry=retry, on_retry=on_retry))
+        return result
+
+    def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        return bool(self._run(self._target.wait(wait, stopped)))
+
+    def close(self) -> None:
+        self._run(self._target.aclose())
+
+    def _run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(2 * _LONG_SECONDS)
+
+
+def _key() -> bytes:
+    return f"sluicegate:{{check-{uuid.uuid4().hex}}}:bell".encode()
+
+
+def _call(
+    body: str, *, key: bytes | None = None, decode: Callable[[Any], T] | None = None, **options: Any
+) -> Call[Any]:
+    """A call of a script that no server has seen, on a key that nobody has used, unless one is given."""
+    key = key or _key()
+    text = f"local check = '{key.decode()}'\n{body}".encode()
+    script = Script("check", text, hashlib.sha1(text).hexdigest().encode(), _HEADER)  # noqa: S324  (Redis' own name)
+    options.setdefault("args", ())
+    return Call(script, (key,), decode=decode or (lambda reply: reply), **options)
+
+
+def _number(redis_client: redis.Redis, call: Call[Any]) -> int:
+    stored: Any = redis_client.get(call.keys[0].decode())
+    return int(stored)
+
+
+def _expect(found: object, expected: object, what: str) -> None:
+    assert found == expected, f"expected {what}: {expected!r}, not {found!r}"
+
+
+def _until(condition: Callable[[], T], what: str) -> T:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:g} s in vain for {what}"
+        time.sleep(0.01)
+    return found
+
+
+@contextmanager
+def _paused(redis_client: redis.Redis) -> Iterator[None]:
+    """The server takes scripts in, but answers none."""
+    redis_client.client_pause(int(_LONG_SECONDS * 1000), all=False)
+    try:
+        yield
+    finally:
+        redis_client.client_unpause()
+
+
+def _held_back(redis_client: redis.Redis) -> list[dict[str, Any]]:
+    clients: list[dict[str, Any]] = redis_client.client_list()
+    return [client for client in clients if "b" in client["flags"] and client["cmd"] in ("eval", "evalsha")]

@@ -1,0 +1,70 @@
+"""A feature exists for threads and for tasks, or not at all."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import sluicegate
+import sluicegate.asyncio
+from tests.architecture.project import ROOT
+
+MADE = ("driving", "lease", "queue")
+BY_HAND = sorted(
+    module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE
+)
+RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
+
+
+def test_the_synchronous_shells_are_made_from_the_asyncio_ones() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/sync.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_change_on_one_side_only_is_noticed(tmp_path: object) -> None:
+    sync = importlib.machinery.SourceFileLoader("sync", str(ROOT / "scripts" / "sync.py")).load_module()
+    source = (ROOT / "src/sluicegate/asyncio/queue.py").read_text(encoding="utf-8")
+    made = sync.synchronous(source.replace("async def depth(", "async def deepness("), "src/sluicegate/asyncio/queue.py")
+    assert made != (ROOT / "src/sluicegate/queue.py").read_text(encoding="utf-8")
+    assert "async" not in made.split('"""', 2)[2].replace("sluicegate.asyncio", "").replace("asyncio", "")
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_what_is_written_twice_by_hand_has_the_same_names_and_parameters(name: str) -> None:
+    there = importlib.import_module(f"sluicegate.asyncio.{name}")
+    here = importlib.import_module(f"sluicegate.{name}")
+    assert face(there) == face(here)
+
+
+def test_both_packages_export_the_same_queue_names() -> None:
+    missing = {name for name in sluicegate.asyncio.__all__ if name not in sluicegate.__all__}
+    assert missing == set()
+    assert {"RedisMessageQueue", "RedisGateway", "Lease"} <= set(sluicegate.asyncio.__all__)
+    own = [name for name in sluicegate.asyncio.__all__ if getattr(sluicegate.asyncio, name) is not getattr(sluicegate, name)]
+    assert sorted(own) == ["Lease", "RedisGateway", "RedisMessageQueue"]
+
+
+def face(module: ModuleType) -> dict[str, object]:
+    """The public names of a module with their parameters, by their synchronous names."""
+    return {name: shape(getattr(module, name)) for name in sorted(module.__all__)}
+
+
+def shape(value: object) -> object:
+    if inspect.isclass(value):
+        members = {
+            RENAMED.get(name, name): shape(member)
+            for name, member in vars(value).items()
+            if not name.startswith("_") or name in ("__init__", *RENAMED)
+        }
+        return dict(sorted(members.items()))
+    if inspect.isfunction(value):
+        return [name.lstrip("_") for name in inspect.signature(value).parameters]
+    return type(value).__name__

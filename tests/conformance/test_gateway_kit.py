@@ -1,0 +1,94 @@
+"""The test kit for gateways: ours pass it, and one that breaks a promise does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
+from sluicegate.core.call import Call, Wait
+from sluicegate.gateway import RedisGateway
+from sluicegate.testing import gateways
+from sluicegate.testing.gateways import check_async_gateway, check_gateway
+from tests.conformance.servers import RedisServer
+
+SILENCE_SECONDS = 1  # of a client, so that the check of a silent server is short
+
+
+@pytest.mark.parametrize(("decodes", "protocol"), [(False, 2), (True, 3)])
+def test_the_synchronous_gateway_keeps_its_contract(
+    server: RedisServer, bare_client: redis.Redis, decodes: bool, protocol: int
+) -> None:
+    options: dict[str, Any] = {"decode_responses": decodes, "protocol": protocol, "socket_timeout": SILENCE_SECONDS}
+    with server.client(**options) as client:
+        check_gateway(lambda: RedisGateway(redis_client=client), bare_client)
+
+
+@pytest.mark.parametrize(("decodes", "protocol"), [(False, 2), (True, 3)])
+def test_the_asyncio_gateway_keeps_its_contract(
+    server: RedisServer, bare_client: redis.Redis, decodes: bool, protocol: int
+) -> None:
+    url = f"{server.url}?protocol={protocol}&decode_responses={str(decodes).lower()}&socket_timeout={SILENCE_SECONDS}"
+    check_async_gateway(lambda: AsyncRedisGateway(url=url), bare_client)
+
+
+class Ageless(RedisGateway):
+    def _once(self, call: Call[Any], stage: str) -> Any:
+        return super()._once(replace(call, args=call.args and (0, *call.args[1:])), stage)
+
+
+class Deaf(RedisGateway):
+    def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        return super().wait(replace(wait, seconds=min(2, wait.seconds)))
+
+
+class Separate(RedisGateway):
+    def execute(self, call: Call[Any], **options: Any) -> Any:
+        reply = super().execute(replace(call, then=()), **options)
+        return (reply, self.client.execute_command(*call.then)) if call.then else reply
+
+
+class Hasty(RedisGateway):
+    def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
+        return False
+
+
+class Stubborn(RedisGateway):
+    def execute(self, call: Call[Any], **options: Any) -> Any:
+        try:
+            return super().execute(call, **options)
+        except redis.ResponseError:
+            return super().execute(call, **options)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "says"),
+    [
+        (Ageless, gateways.check_a_lost_connection_is_survived, "age of 0 ms"),
+        (Deaf, gateways.check_a_stop_ends_a_wait, "went on for"),
+        (Separate, gateways.check_what_stands_behind_a_script, "not an integer"),
+        (Hasty, gateways.check_a_wait_ends, "took 0.00 s"),
+        (Stubborn, gateways.check_a_refusal_is_not_repeated, "number of attempts"),
+    ],
+)
+def test_a_broken_promise_is_found(
+    broken: type[RedisGateway], check: Any, says: str, server: RedisServer, bare_client: redis.Redis
+) -> None:
+    with server.client(socket_timeout=SILENCE_SECONDS) as client:
+        gateway = broken(redis_client=client)
+        with pytest.raises((AssertionError, redis.ResponseError), match=says):
+            check(gateway, bare_client)
+        gateway.close()
+
+
+def test_a_wait_that_loses_its_connection_does_not_spin(server: RedisServer, bare_client: redis.Redis) -> None:
+    gateway = RedisGateway(url="redis://127.0.0.1:1/0")
+    begun = time.monotonic()
+    assert gateway.wait(Wait(b"bell", 5)) is False
+    assert time.monotonic() - begun >= 0.2

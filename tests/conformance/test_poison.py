@@ -1,0 +1,70 @@
+"""One message among a thousand that fails every time: it dies alone, and no other message dies with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from sluicegate.core import operations, replies
+from sluicegate.core.ranges import format_ranges
+from sluicegate.core.values import ClaimRequest, VerdictGroup
+from tests.conformance import state
+from tests.conformance.core import Core, ids, verdict
+from tests.conformance.driven import Driven
+
+COUNT, POISON = 1000, 617
+Work = Callable[[Core, str, bytes, list[int], int | None], None]
+
+
+def crash(core: Core, lease: str, token: bytes, slots: list[int], poisoned: int | None) -> None:
+    """The whole process dies of it: nothing is settled, and the lease runs out."""
+    if poisoned is None:
+        core.do(core.settle(lease, token, verdict("ack", format_ranges(slots))))
+    else:
+        state.expire(core.client, core.queue, lease)
+
+
+def fail_by_name(core: Core, lease: str, token: bytes, slots: list[int], poisoned: int | None) -> None:
+    """Its handler raises: it is nacked, and the others are acked."""
+    groups = [VerdictGroup("ack", format_ranges(slot for slot in slots if slot != poisoned))]
+    if poisoned is not None:
+        groups.append(VerdictGroup("nack", str(poisoned), named=True))
+    core.do(core.settle(lease, token, *[group for group in groups if group.slots]))
+
+
+def fail_whole(core: Core, lease: str, token: bytes, slots: list[int], poisoned: int | None) -> None:
+    """A handler that takes its batch whole raises: all of it is nacked."""
+    verb = "ack" if poisoned is None else "nack"
+    core.do(core.settle(lease, token, VerdictGroup(verb, format_ranges(slots), named=False)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["plain", "until acked"])
+@pytest.mark.parametrize(("work", "most_claims"), [(crash, 45), (fail_by_name, 20), (fail_whole, 45)])
+def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_claims: int, bound: bool) -> None:
+    core = Core(client, most=10)
+    core.do(core.publish("b", *(str(number) for number in range(COUNT))))
+    if bound:
+        core.bind(*(str(number) for number in range(COUNT)))
+    claims = 0
+    while core.do(core.depth()).dead == 0 or core.do(core.depth()).published > _ended(core):
+        claims += 1
+        assert claims < 200, "it never ends"
+        lease, driven = f"l{claims}", Driven(core)
+        request = ClaimRequest(core.keys.lease_name(lease), b"n", 1000, 60, 3600)
+        reply = driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))
+        if not isinstance(reply, replies.Opened):
+            continue
+        names = ids(reply)
+        poisoned = names.index(str(POISON)) + 1 if str(POISON) in names else None
+        work(core, lease, b"n:" + reply.opening, list(range(1, len(names) + 1)), poisoned)
+    assert state.contents(client, core.queue).ids()["dead"] == [f"b-{POISON}"]
+    assert state.counters(client, core.queue)["acked"] == COUNT - 1
+    assert claims <= most_claims
+    assert client.keys("*dedup*") == []
+
+
+def _ended(core: Core) -> int:
+    totals = state.counters(core.client, core.queue)
+    return totals.get("acked", 0) + totals.get("buried", 0)

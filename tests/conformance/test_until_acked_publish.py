@@ -1,0 +1,76 @@
+"""Publishing under a key that is held until its message ends."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from sluicegate.core import operations, replies
+from sluicegate.core.entry import is_entry
+from sluicegate.core.publishing import Publishing
+from sluicegate.gateway import elapsed_clock
+from tests.conformance import state
+from tests.conformance.core import Core
+from tests.conformance.driving import Drive
+
+WEEK = 7 * 86400
+
+
+@pytest.fixture
+def core(client: redis.Redis) -> Core:
+    return Core(client)
+
+
+def publishing(core: Core, window: float = 3600) -> Publishing:
+    return Publishing(core.keys, str, window, 120, policy="until_acked")
+
+
+def test_entries_say_that_their_key_is_to_be_freed(core: Core, client: redis.Redis) -> None:
+    drive = Drive(client)
+    drive(operations.publish(core.keys, publishing(core).batch(b"b", ["x", "y"]), clock=elapsed_clock))
+    drive(operations.publish(core.keys, publishing(core).batch(b"c", ["z"], delay_seconds=60), clock=elapsed_clock))
+    found = state.contents(client, core.queue)
+    entries = [*found.pending, *found.delayed]
+    assert [entry[:1] for entry in entries] == [b"2"] * 3
+    assert all(is_entry(entry) for entry in entries)
+    assert found.ids()["pending"] == ["b-0", "b-1"]
+
+
+def test_without_a_key_function_nothing_is_to_be_freed(core: Core, client: redis.Redis) -> None:
+    keyless = Publishing(core.keys, None, 3600, 120, policy="until_acked")
+    Drive(client)(operations.publish(core.keys, keyless.batch(b"b", ["x"]), clock=elapsed_clock))
+    assert state.contents(client, core.queue).pending[0][:1] == b"1"
+
+
+@pytest.mark.parametrize(
+    ("window", "delay", "life"), [(60, 0, WEEK), (60, 1000, WEEK + 1000), (2 * WEEK, 1000, 2 * WEEK + 1000)]
+)
+def test_a_marker_ends_by_itself_only_after_long(
+    core: Core, client: redis.Redis, window: float, delay: float, life: float
+) -> None:
+    batch = publishing(core, window).batch(b"b", ["x"], delay_seconds=delay)
+    Drive(client)(operations.publish(core.keys, batch, clock=elapsed_clock))
+    marker = core.keys.dedup(b"x")
+    assert client.get(marker) == b"b-0"
+    assert client.ttl(marker) == pytest.approx(life, abs=20)
+
+
+def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, client: redis.Redis) -> None:
+    batch = publishing(core).batch(b"b", ["x", "y", "x"])
+    drive = Drive(client)
+    first = drive(operations.publish(core.keys, batch, clock=elapsed_clock))
+    assert first == replies.Published(2, {2: "b-0"})
+    client.delete(core.keys.pending, core.keys.dedup(b"x"), core.keys.dedup(b"y"))
+    again = operations.publish(core.keys, batch, clock=elapsed_clock, born=elapsed_clock() - 5)
+    assert drive(again) == first
+    assert client.exists(core.keys.pending, core.keys.dedup(b"x")) == 0
+
+
+def test_a_freed_key_may_be_published_under_again(core: Core, client: redis.Redis) -> None:
+    drive = Drive(client)
+    drive(operations.publish(core.keys, publishing(core).batch(b"b", ["x"]), clock=elapsed_clock))
+    held = operations.publish(core.keys, publishing(core).batch(b"c", ["x"]), clock=elapsed_clock)
+    assert drive(held) == replies.Published(0, {0: "b-0"})
+    client.delete(core.keys.dedup(b"x"))
+    free = operations.publish(core.keys, publishing(core).batch(b"d", ["x"]), clock=elapsed_clock)
+    assert drive(free) == replies.Published(1, {})

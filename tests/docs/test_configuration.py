@@ -1,0 +1,50 @@
+"""docs/configuration.md lists the options that there are, with the defaults that they have."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from sluicegate.config import QueueConfig
+from tests.docs.snippets import PROJECT
+
+PLACES = ("name", "client", "url", "gateway")
+TEXT = (PROJECT / "docs" / "configuration.md").read_text()
+ROWS: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (?:`([^`]*)`|required) \| [^|]+ \| [^|]+ \|$", TEXT, re.M)
+DEFAULTS: dict[str, Any] = {
+    "name": inspect.Parameter.empty,
+    "client": None,
+    "url": None,
+    "gateway": None,
+    **{field.name: field.default for field in dataclasses.fields(QueueConfig)},
+}
+
+
+def shown(default: Any) -> str:
+    return "" if default is inspect.Parameter.empty else repr(default).replace("'", '"')
+
+
+def test_every_row_of_a_table_is_an_option() -> None:
+    assert len(re.findall(r"^\| `", TEXT, re.M)) == len(ROWS)
+    names = [name for name, _ in ROWS]
+    assert len(names) == len(set(names))
+
+
+def test_the_tables_list_every_option_with_its_default() -> None:
+    assert dict(ROWS) == {name: shown(default) for name, default in DEFAULTS.items()}
+
+
+@pytest.mark.parametrize("module", ["sluicegate", "sluicegate.asyncio"])
+def test_the_constructors_take_the_options_with_these_defaults(module: str) -> None:
+    queue = importlib.import_module(module).RedisMessageQueue
+    taken = {
+        name: shown(parameter.default)
+        for name, parameter in inspect.signature(queue).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    assert taken == dict(ROWS)

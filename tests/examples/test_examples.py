@@ -1,0 +1,170 @@
+"""The examples run as a reader would run them: as processes, against a real server, stopped by real signals."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from sluicegate import RedisMessageQueue
+from tests.conformance.servers import RedisServer
+from tests.conformance.waiting import wait_until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SECONDS = 30.0
+both = pytest.mark.parametrize("folder", [EXAMPLES, EXAMPLES / "asyncio"], ids=["sync", "asyncio"])
+
+
+class Program:
+    """An example under way, and its lines as they come."""
+
+    def __init__(self, script: Path, url: str, *arguments: str) -> None:
+        self.lines: list[str] = []
+        self._arriving: queue.Queue[str | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, script, *arguments],
+            env={**os.environ, "REDIS_URL": url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_for(self, wanted: Callable[[str], bool]) -> str:
+        """The first line from now on that is wanted."""
+        while True:
+            line = self._arriving.get(timeout=SECONDS)
+            assert line is not None, f"it ended before: {self.lines}"
+            if wanted(line):
+                return line
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for it to end by itself; returns its exit code, with all of its lines read."""
+        code = self._process.wait(timeout=SECONDS)
+        while self._arriving.get(timeout=SECONDS) is not None:
+            pass
+        return code
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            self._arriving.put(self.lines[-1])
+        self._arriving.put(None)
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(server: RedisServer, client: redis.Redis) -> Iterator[Start]:
+    """Start examples against the test's empty server; none outlives the test."""
+    programs: list[Program] = []
+
+    def begin(script: Path, *arguments: str) -> Program:
+        programs.append(Program(script, server.url, *arguments))
+        return programs[-1]
+
+    yield begin
+    for program in programs:
+        program.kill()
+
+
+def handled(programs: list[Program]) -> Counter[str]:
+    return Counter(line.removeprefix("handled: ") for program in programs for line in program.lines if "handled" in line)
+
+
+@both
+def test_two_publishers_and_three_consumers_handle_every_order_once(
+    folder: Path, start: Start, client: redis.Redis
+) -> None:
+    consumers = [start(folder / "receive_messages.py") for _ in range(3)]
+    for consumer in consumers:
+        consumer.wait_for(lambda line: line == "waiting for orders")
+    publishers = [start(folder / "send_messages.py", "30", "0.01") for _ in range(2)]
+    assert [publisher.end() for publisher in publishers] == [0, 0]
+    orders = RedisMessageQueue("example-orders", client=client)
+    wait_until(lambda: not (orders.depth().ready or orders.depth().in_flight), "all orders handled")
+    for consumer in consumers:
+        consumer.signal(signal.SIGTERM)
+
+    assert [consumer.end() for consumer in consumers] == [0, 0, 0]
+    assert all(program.lines[-1] == "stopped" for program in (*publishers, *consumers))
+    published = [line.split(": ")[1] for each in publishers for line in each.lines if line.startswith("published")]
+    refused = [line for each in publishers for line in each.lines if line.startswith("refused")]
+    assert (len(published), len(refused)) == (60, 20)
+    assert handled(consumers) == Counter(published)
+
+
+@both
+def test_a_publisher_stops_at_a_signal(folder: Path, start: Start) -> None:
+    publisher = start(folder / "send_messages.py")
+    publisher.wait_for(lambda line: line.startswith("published"))
+    publisher.signal(signal.SIGINT)
+
+    assert publisher.end() == 0
+    assert publisher.lines[-1] == "stopped"
+
+
+@both
+def test_a_stopped_worker_gives_back_what_it_has_not_handled(folder: Path, start: Start, client: redis.Redis) -> None:
+    orders = RedisMessageQueue("example-batches", client=client)
+    orders.publish_many([f"order {number}" for number in range(100)])
+    worker = start(folder / "graceful_shutdown.py", "0.02")
+    worker.wait_for(lambda line: line == "handled: order 2")
+    worker.signal(signal.SIGTERM)
+
+    assert worker.end() == 0
+    assert worker.lines[-1] == "stopped with nothing in hand"
+    done = handled([worker])
+    assert 3 <= len(done) < 100
+    depth = orders.depth()
+    assert (depth.ready, depth.in_flight) == (100 - len(done), 0)
+    left = orders.claim(200)
+    assert {message.text() for message in left} == {f"order {number}" for number in range(100)} - set(done)
+    assert {message.delivery_count for message in left} == {1}
+    left.ack()
+
+
+@both
+def test_observability_logs_and_counts_what_happened(folder: Path, start: Start) -> None:
+    program = start(folder / "observability.py")
+
+    assert program.end() == 0
+    text = "\n".join(program.lines)
+    assert "orders publish success: 1" in text
+    assert "orders publish duplicate: 1" in text
+    assert "buried: {'order_id': 'b'}" in text
+    counters = [line for line in program.lines if line.startswith("queue_messages_total{")]
+    counted = {line.split('operation="')[1].split('"')[0]: line for line in counters}
+    assert counted["ack"].endswith(" 1.0")
+    assert counted["bury"].endswith(" 1.0")
+    assert "nobody can handle" not in text
+
+
+@both
+def test_backpressure_refuses_waits_or_drops(folder: Path, start: Start) -> None:
+    program = start(folder / "backpressure.py")
+
+    assert program.end() == 0
+    assert program.lines[0].startswith("refused: ")
+    assert program.lines[1] == "partial batch: 0 accepted, 2 refused"
+    assert sorted(program.lines[2:4]) == ["consumed: b'first'", "published: third, after a wait"]
+    assert "event: publish dropped 1" in program.lines
+    assert "left: ['third', 'fourth']" in program.lines

@@ -1,0 +1,140 @@
+"""Calls of administration as the tests of repeats, of wrong types and of stopped scripts make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sluicegate.core import admin_calls
+from sluicegate.core.admin_calls import Named, Step, head_of, marker_of
+from sluicegate.core.call import Call
+from sluicegate.core.keys import QueueKeys
+from tests.conformance.core import Core, verdict
+
+STEP = Step(b"op", 1)
+
+
+def with_messages_everywhere(core: Core) -> None:
+    """Three messages with keys in each state, and letters of which one is blocked and one holds its key to its end."""
+    core.do(core.publish("b", *"abcdefghijkl", keyed=True))
+    entries = core.client.lrange(core.keys.pending, -1, -1)
+    core.client.lset(core.keys.pending, -1, b"2" + entries[0][1:])
+    token, _ = core.opened("t", "n", 9)
+    core.do(
+        core.settle(
+            "t", token, verdict("bury", "1-3"), verdict("nack", "4-6", delay_seconds=1000), verdict("nack", "7-9")
+        )
+    )
+    core.client.set(core.keys.dedup(b"b"), "b-5", px=600_000)
+
+
+def _named(keys: QueueKeys, values: Sequence[bytes], whole: bool = False) -> list[Named]:
+    return [Named(value if whole else head_of(value)[0], marker_of(keys, value)) for value in values]
+
+
+def _letters(core: Core) -> list[bytes]:
+    return [record.split(b"\x1f", 4)[4] for record in core.client.hvals(core.keys.dead_records)]
+
+
+def scan_a_list(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.scan(core.keys, "pending", most=5, mark=1)
+
+
+def scan_letters(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.scan(core.keys, "dead", most=5, mark=1 << 44, whole=True)
+
+
+def redrive(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.redrive(core.keys, STEP, _named(core.keys, _letters(core)), mark=1 << 44, patient=False)
+
+
+def redrive_what_fits(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    named = _named(core.keys, _letters(core))
+    return admin_calls.redrive(core.keys, STEP, named, mark=1 << 44, most_waiting=10, patient=False)
+
+
+def purge_pending(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    named = _named(core.keys, core.client.lrange(core.keys.pending, -2, -1))
+    return admin_calls.purge(core.keys, "pending", STEP, named)
+
+
+def purge_delayed(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    named = _named(core.keys, core.client.zrange(core.keys.delayed, 0, 1), whole=True)
+    return admin_calls.purge(core.keys, "delayed", STEP, named)
+
+
+def purge_dead(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.purge(core.keys, "dead", STEP, _named(core.keys, _letters(core)[1:]))
+
+
+def purge_a_history(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    core.client.lpush(core.keys.failed, b"record", b"record")
+    return admin_calls.purge(core.keys, "failed", STEP)
+
+
+def _cancel(core: Core, where: str, values: Sequence[bytes]) -> Call[Any]:
+    page = core.do(admin_calls.scan(core.keys, where, most=10))
+    return admin_calls.cancel(core.keys, where, STEP, _named(core.keys, values, where != "pending"), 0, page)
+
+
+def cancel_pending(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return _cancel(core, "pending", core.client.lrange(core.keys.pending, 0, 1))
+
+
+def cancel_returned(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return _cancel(core, "returned", core.client.zrange(core.keys.returned, 0, 1))
+
+
+def ask_who_owns(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.forget(core.keys, b"a")
+
+
+def forget(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.forget(core.keys, b"a", b"b-0")
+
+
+def pause(core: Core) -> Call[Any]:
+    return admin_calls.pause(core.keys, True, 0)
+
+
+def resume(core: Core) -> Call[Any]:
+    core.client.delete(core.keys.bell)
+    core.do(admin_calls.pause(core.keys, True, 0))
+    return admin_calls.pause(core.keys, False, 1)
+
+
+def stats(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return admin_calls.stats(core.keys)
+
+
+READING = [scan_a_list, scan_letters, ask_who_owns, stats]
+DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
+CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
+TYPES = {
+    "scan pending": (scan_a_list, "source counters"),
+    "scan dead": (scan_letters, "source dead_records counters"),
+    "redrive": (redrive, "pending returned delayed dead dead_records counters bell receipt markers"),
+    "purge pending": (purge_pending, "source leases counters receipt markers"),
+    "purge delayed": (purge_delayed, "source leases counters receipt markers"),
+    "purge dead": (purge_dead, "source dead_records leases counters receipt markers"),
+    "purge failed": (purge_a_history, "source leases counters receipt"),
+    "cancel pending": (cancel_pending, "source leases counters receipt markers"),
+    "cancel returned": (cancel_returned, "source leases counters receipt markers"),
+    "forget": (forget, "marker leases"),
+    "pause": (pause, "leases counters bell"),
+    "resume": (resume, "leases counters bell"),
+    "stats": (stats, "counters"),
+}

@@ -1,0 +1,97 @@
+"""A server that answers scripts with what a test tells it to, and remembers who asked what."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+OK = b"+OK\r\n"
+
+
+@dataclass
+class Answering:
+    """Listens on a port; every connection is served until it ends.
+
+    Attributes:
+        answers: for the next scripts, raw; an empty one cuts the connection. When none is left, `:1`.
+        asked: (number of the connection, command) of everything but greetings.
+    """
+
+    answers: list[bytes] = field(default_factory=list)
+    forever: bytes | None = None
+    asked: list[tuple[int, list[bytes]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def scripts(self) -> list[str]:
+        """The commands that carried scripts, in order."""
+        return [command[0].decode() for _, command in self.asked if command[0].startswith(b"EVAL")]
+
+    @property
+    def connections(self) -> list[int]:
+        """The connections on which scripts came."""
+        return [number for number, command in self.asked if command[0].startswith(b"EVAL")]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for one in self._open:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        for number in range(10_000):
+            try:
+                one, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(one)
+            threading.Thread(target=self._serve, args=(number, one), daemon=True).start()
+
+    def _serve(self, number: int, one: socket.socket) -> None:
+        with one, contextlib.suppress(OSError), one.makefile("rb") as incoming:
+            while (command := _read(incoming)) and (answer := self._answer(number, command)):
+                one.sendall(answer)
+
+    def _answer(self, number: int, command: list[bytes]) -> bytes:
+        if command[0] == b"HELLO":
+            return b"-ERR unknown command\r\n" if command[1:2] != [b"3"] else b"%1\r\n+proto\r\n:3\r\n"
+        if command[0] == b"CLIENT":
+            return OK
+        with self._lock:
+            self.asked.append((number, command))
+            if not command[0].startswith(b"EVAL"):
+                return b"+PONG\r\n"
+            if self.forever is not None:
+                return self.forever
+            return self.answers.pop(0) if self.answers else b":1\r\n"
+
+
+def _read(incoming: socket.SocketIO) -> list[bytes]:
+    head = incoming.readline()
+    if not head.startswith(b"*"):
+        return []
+    words = []
+    for _ in range(int(head[1:])):
+        size = int(incoming.readline()[1:])
+        words.append(incoming.read(size + 2)[:-2])
+    return words
+
+
+@contextlib.contextmanager
+def answering(*answers: bytes, forever: bytes | None = None) -> Iterator[Answering]:
+    server = Answering(list(answers), forever)
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,0 +1,75 @@
+"""The exceptions: their bases are what callers of other libraries catch, and they travel between processes."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from redis.exceptions import RedisError, ResponseError
+
+import sluicegate
+from sluicegate import errors
+from sluicegate.core import calls
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.values import Batch
+
+EXTRA: dict[str, dict[str, Any]] = {
+    "DrainFailedError": {"summary": "s"},
+    "LeaseLostError": {"lease_id": "l", "lost": [1], "settled": [2]},
+    "NotDurableError": {"report": "r"},
+    "PayloadTooDeepError": {"limit": 1},
+    "PayloadTooLargeError": {"size": 2, "limit": 1},
+    "PublishUnknownError": {"ids": ["a-0"]},
+}
+
+
+def make(name: str) -> errors.RedisMessageQueueError:
+    made = getattr(errors, name)("text", **EXTRA.get(name, {}))
+    assert isinstance(made, errors.RedisMessageQueueError)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("ConfigurationError", ValueError),
+        ("GatewayContractError", TypeError),
+        ("LuaScriptError", ResponseError),
+        ("MalformedStoredMessageError", ValueError),
+        ("PayloadTooDeepError", ValueError),
+        ("PayloadTooLargeError", ValueError),
+        ("RetryBudgetExhaustedError", RedisError),
+    ],
+)
+def test_bases_that_callers_rely_on(name: str, base: type[Exception]) -> None:
+    assert isinstance(make(name), base)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_is_ours_documented_and_exported(name: str) -> None:
+    assert issubclass(getattr(errors, name), errors.RedisMessageQueueError)
+    assert getattr(errors, name).__doc__.split("\n")[0].endswith((".", ";", ","))
+    assert getattr(sluicegate, name) is getattr(errors, name)
+    assert name in sluicegate.__all__
+
+
+def test_every_error_of_the_module_is_listed() -> None:
+    defined = {name for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__}
+    assert {name for name in defined if not name.startswith("_")} == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_travels_to_another_process(name: str) -> None:
+    error = make(name)
+    error.add_note("noted")
+    read = pickle.loads(pickle.dumps(error))  # noqa: S301  (made a line above)
+    assert type(read) is type(error)
+    assert str(read) == str(error) == "text"
+    assert vars(read) == vars(error)
+
+
+def test_prepared_calls_stay_behind_when_an_unknown_publish_travels() -> None:
+    call = calls.publish(QueueKeys("orders"), Batch(b"b" * 16, [b"part"]), age_seconds=0)
+    read = pickle.loads(pickle.dumps(errors.PublishUnknownError("text", ids=["a"], calls=[call])))  # noqa: S301
+    assert (read.ids, read.calls) == (("a",), ())
