@@ -6,7 +6,7 @@ partition.
 """
 
 from sluicegate.config import QueueSpec
-from sluicegate.core.durability import replicated
+from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import (
     AlreadySettledError,
@@ -54,6 +54,7 @@ __all__ = [
     "DeadMessage",
     "Depth",
     "DrainFailedError",
+    "Durability",
     "EmbeddedServerError",
     "EmbeddedServerNotFoundError",
     "EventDrivenInterruptHandler",

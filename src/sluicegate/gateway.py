@@ -7,8 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -45,6 +44,7 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
+from sluicegate.wire import borrowed, exchange, read
 
 __all__ = ["Client", "Gateway", "RedisGateway", "elapsed_clock"]
 
@@ -233,7 +233,7 @@ class RedisGateway(GatewayBase):
         def receive() -> T:
             finished = False
             try:
-                reply = _read(connection)
+                reply = read(connection)
                 finished = not faults.is_readonly(reply)
             except TROUBLE:
                 return again()
@@ -279,11 +279,11 @@ class RedisGateway(GatewayBase):
             if not self._reached:
                 self._meet(pool)
             if (name := self._needs_check(call)) is not None:
-                self._learn(name, _exchange(pool, [("COMMAND", "INFO", name)])[0])
+                self._learn(name, exchange(pool, [("COMMAND", "INFO", name)])[0])
             seconds = reply_seconds(call)
-            replies = _exchange(pool, commands(call), asking=asking, seconds=seconds)
+            replies = exchange(pool, commands(call), asking=asking, seconds=seconds)
             if isinstance(replies[0], redis_errors.NoScriptError):
-                replies = _exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+                replies = exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
             return replies
 
         result: T = self._result(call, self._routed(stage, call.keys[0], work))
@@ -291,27 +291,27 @@ class RedisGateway(GatewayBase):
 
     def _meet(self, pool: Any) -> None:
         """First contact: until it succeeds nothing was sent that could have taken effect."""
-        self._met(_exchange(pool, [("PING",)])[0])
+        self._met(exchange(pool, [("PING",)])[0])
 
     def _wrong_type(self, call: Call[Any]) -> Exception | None:
         for position, key in enumerate(call.keys):
-            found = self._routed(Stage.CALLS, key, partial(_exchange, sent=[("TYPE", key)]))
+            found = self._routed(Stage.CALLS, key, partial(exchange, sent=[("TYPE", key)]))
             if (named := faults.mistyped(call, position, found[0])) is not None:
                 return named
         return None
 
     def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
         """The reply to BLPOP, None when the sleep ended before it came."""
-        with _borrowed(pool) as connection:
+        with borrowed(pool) as connection:
             sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
             connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
-                _read(connection)
+                read(connection)
             end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
             pools = self._pools
             while (left := end - elapsed_clock()) > 0 and self._pools is pools and not (stopped and stopped()):
                 if connection.can_read(timeout=min(left, STOP_SLICE_SECONDS)):
-                    return [heard(_read(connection))]
+                    return [heard(read(connection))]
             raise _Ended
 
     def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:
@@ -362,49 +362,6 @@ class RedisGateway(GatewayBase):
         like = client.get_redis_connection(client.get_nodes()[0]).connection_pool
         options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
         return redis.ConnectionPool(connection_class=like.connection_class, **options)
-
-
-def _exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
-    """Send commands in one write on one connection and return their raw replies, errors among them.
-
-    Args:
-        pool: of connections.
-        sent: the commands.
-        asking: whether a cluster is to be told that the slot is on its way.
-        seconds: how long the last reply may take, None for as long as any other.
-    """
-    with _borrowed(pool) as connection:
-        connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
-        if asking:
-            _read(connection)
-        replies = [_read(connection, seconds if command is sent[-1] else None) for command in sent]
-        if any(faults.is_readonly(reply) for reply in replies):
-            connection.disconnect()  # so that the primary is looked up again
-        return replies
-
-
-def _read(connection: Any, seconds: float | None = None) -> Any:
-    """A raw reply, or the error that the server answered with."""
-    try:
-        if seconds is not None:
-            connection.can_read(timeout=seconds)  # a client's socket timeout may be shorter
-        return connection.read_response(disable_decoding=True)
-    except redis_errors.ResponseError as error:
-        return error
-
-
-@contextmanager
-def _borrowed(pool: Any) -> Iterator[Any]:
-    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
-    connection = pool.get_connection(*CONNECTION_FOR)
-    finished = False
-    try:
-        yield connection
-        finished = True
-    finally:
-        if not finished:
-            connection.disconnect()
-        pool.release(connection)
 
 
 _gateways: weakref.WeakSet[RedisGateway] = weakref.WeakSet()

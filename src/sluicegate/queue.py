@@ -22,6 +22,7 @@ from sluicegate.errors import (
     CleanupFailedError,
     ConfigurationError,
     LeaseLostError,
+    NotDurableError,
     PublishUnknownError,
     RedisMessageQueueError,
 )
@@ -214,8 +215,9 @@ class RedisMessageQueue(QueueBase[Lease]):
             NotDurableError: stored, but not confirmed as durable as asked.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
-        batch = self._batch([payload], headers, delay_seconds, due_at, durability)
-        return (self._send(batch)).accepted == 1
+        with self._publishing_by(holder()):
+            batch = self._batch([payload], headers, delay_seconds, due_at, durability)
+            return (self._send(batch)).accepted == 1
 
     def publish_many(
         self,
@@ -248,8 +250,9 @@ class RedisMessageQueue(QueueBase[Lease]):
             for chunk in chunks(payloads, self._publishing.most_per_call)
         )
         try:
-            for done in self._publish_ahead(batches):
-                report.add(done)
+            with self._publishing_by(holder()):
+                for done in self._publish_ahead(batches):
+                    report.add(done)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
@@ -266,7 +269,9 @@ class RedisMessageQueue(QueueBase[Lease]):
         if not 1 <= batch_size <= MOST_PER_CALL:
             raise ConfigurationError(f"batch_size must be from 1 to {MOST_PER_CALL}, not {batch_size!r}")
         for chunk in chunks(payloads, min(batch_size, self._publishing.most_per_call)):
-            yield self._send(self._batch(chunk, headers))
+            with self._publishing_by(holder()):
+                report = self._send(self._batch(chunk, headers))
+            yield report
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, publishing what was not.
@@ -280,7 +285,8 @@ class RedisMessageQueue(QueueBase[Lease]):
         if not unknown.calls:
             raise unknown
         assert unknown.batch is not None
-        return self._send(unknown.batch, unknown.born)
+        with self._publishing_by(holder()):
+            return self._send(unknown.batch, unknown.born)
 
     def _publish_ahead(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
@@ -302,22 +308,18 @@ class RedisMessageQueue(QueueBase[Lease]):
     def _start(self, batch: Batch) -> Callable[[], PublishReport]:
         """Send a batch; what is returned waits for its outcome."""
         receive = self._driver.start(self._operation(batch))
-
-        def finish() -> PublishReport:
-            self._publishing_now += 1
-            try:
-                return PublishReport.of(receive(), batch.message_ids())
-            finally:
-                self._publishing_now -= 1
-
-        return finish
+        return lambda: self._outcome(batch, receive)
 
     def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
-        self._publishing_now += 1
+        return self._outcome(batch, lambda: self._driver.run(self._operation(batch, born)))
+
+    def _outcome(self, batch: Batch, receive: Callable[[], replies.Published]) -> PublishReport:
         try:
-            return PublishReport.of(self._driver.run(self._operation(batch, born)), batch.message_ids())
-        finally:
-            self._publishing_now -= 1
+            return PublishReport.of(receive(), batch.message_ids())
+        except NotDurableError as error:
+            if error.published is not None:
+                error.report = PublishReport.of(error.published, list(error.ids))
+            raise
 
     def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
         config = self._config
@@ -631,14 +633,14 @@ class RedisMessageQueue(QueueBase[Lease]):
         self._drained = True
         self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         me, deadline = holder(), elapsed_clock() + timeout
-        while elapsed_clock() < deadline and (self._publishing_now or any(x.holder != me for x in self._held())):
+        while elapsed_clock() < deadline and self._others_at_work(me):
             pause(_LOOK_SECONDS, lambda: False)
         if timeout > 0:
             for lease in self._held():
                 if lease.holder != me:
                     self._let_go(lease)
         left = sum(len(lease.unsettled) for lease in self._held())
-        clean = left == 0 and self._publishing_now == 0
+        clean = left == 0 and not self._publishers
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
         self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
         return clean

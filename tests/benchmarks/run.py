@@ -21,7 +21,7 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.benchmarks import footprint, limits, steadiness, waiting
+from tests.benchmarks import flavours, footprint, limits, steadiness, waiting
 from tests.benchmarks.report import print_bars, print_figures
 
 __all__ = ["main"]
@@ -98,6 +98,12 @@ def _waiting(options: argparse.Namespace, report: Report) -> None:
     report["bars"] += [bar.to_dict() for bar in waiting.bars(figures)]
 
 
+def _flavours(options: argparse.Namespace, report: Report) -> None:
+    report["figures"]["asyncio beside sync, one connection each"] = flavours.run(
+        rounds=options.rounds, count=options.count
+    )
+
+
 def _spark(options: argparse.Namespace, report: Report) -> None:
     found = _in_process("tests.benchmarks.spark_drain", options.spark_rounds, options.flights)
     report["bars"] += found["bars"]
@@ -109,6 +115,7 @@ _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
     "plain": _rates("plain"),
     "memory": _memory,
     "steadiness": _steadiness,
+    "asyncio": _flavours,
     "limits": _limits,
     "waiting": _waiting,
     "spark": _spark,

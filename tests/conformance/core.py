@@ -84,7 +84,7 @@ class Core:
     def settle(
         self, lease: str, token: bytes, *groups: VerdictGroup, recorded: bool = True, held_seconds: float = 0
     ) -> Call[replies.Settled]:
-        """Verdicts, with the markers of what the lease holds at this moment, as its holder knows them from the claim."""
+        """Verdicts, with the markers of what the lease holds now, as its holder knows them from the claim."""
         stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
         entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
         bound = bound_markers(self.keys, entries)
@@ -92,7 +92,7 @@ class Core:
         return calls.settle(self.keys, self.terms, request, held_seconds=held_seconds)
 
     def bind(self, *names: str) -> None:
-        """Make what is pending under these names hold its deduplication key until it ends, as `until_acked` publishes it."""
+        """Make what is pending under these names hold its key until it ends, as `until_acked` publishes it."""
         key = self.keys.pending
         for at, entry in enumerate(self.client.lrange(key, 0, -1)):
             name = entry.rsplit(b"\x1f", 1)[1]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import calls, operations, replies
-from sluicegate.core.call import Call
+from sluicegate.core import operations, replies
 from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import Terms
+from sluicegate.core.values import ClaimRequest, Terms
 from tests.conformance import state
 from tests.conformance.core import Core, ids, verdict
+from tests.conformance.driven import Driven
 
 WEEK_MS = 7 * 86400 * 1000
 
@@ -184,18 +184,8 @@ def test_a_reap_spares_a_marker_that_changed_hands(core: Core) -> None:
 
 def test_a_claim_lets_a_poisonous_message_be_buried_with_its_marker(core: Core) -> None:
     poisoned(core)
-    operation = operations.claim(core.keys, core.terms, calls_request(core), clock=lambda: 0)
-    step, sent = next(operation), []
-    try:
-        while True:
-            assert isinstance(step, Call)
-            sent.append(step.script.name)
-            step = operation.send(core.do(step))
-    except StopIteration as stop:
-        assert ids(stop.value) == list("bcdef")
-    assert sent == ["claim", "reap", "reap", "claim"]
+    driven = Driven(core)
+    request = ClaimRequest(core.keys.lease_name("m"), b"n2", 10, 60, 3600)
+    assert ids(driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))) == list("bcdef")
+    assert driven.sent == ["claim", "reap", "reap", "claim"]
     assert owners(core) == {name: ALL[name] for name in "bcd"}
-
-
-def calls_request(core: Core) -> calls.ClaimRequest:
-    return calls.ClaimRequest(core.keys.lease_name("m"), b"n2", 10, 60, 3600)

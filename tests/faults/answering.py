@@ -18,13 +18,19 @@ class Answering:
     Attributes:
         answers: for the next scripts, raw; an empty one cuts the connection. When none is left, `:1`.
         asked: (number of the connection, command) of everything but greetings.
+        greets: while not set, greetings stay without an answer.
+        greeted: how many there were.
     """
 
     answers: list[bytes] = field(default_factory=list)
     forever: bytes | None = None
     asked: list[tuple[int, list[bytes]]] = field(default_factory=list)
 
+    greets: threading.Event = field(default_factory=threading.Event)
+    greeted: int = 0
+
     def __post_init__(self) -> None:
+        self.greets.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -42,6 +48,7 @@ class Answering:
         return [number for number, command in self.asked if command[0].startswith(b"EVAL")]
 
     def close(self) -> None:
+        self.greets.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -65,6 +72,8 @@ class Answering:
 
     def _answer(self, number: int, command: list[bytes]) -> bytes:
         if command[0] == b"HELLO":
+            self.greeted += 1
+            self.greets.wait()
             return b"-ERR unknown command\r\n" if command[1:2] != [b"3"] else b"%1\r\n+proto\r\n:3\r\n"
         if command[0] == b"CLIENT":
             return OK

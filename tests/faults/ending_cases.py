@@ -95,6 +95,7 @@ KEEPING = [put_bound_back, reap_to_death, claim_with_foreign_values_kept]
 # What a maintenance call or a cap did is told once.
 TOLD_ONCE = [bury_beyond_the_cap, reap_to_death]
 CASES = [
-    ack_bound, discard_some_bound, settle_bound_mixture, put_bound_back, bury_beyond_the_cap, reap_that_asks, reap_to_death,
-    claim_with_foreign_values_kept, claim_nothing_but_foreign_values, claim_with_foreign_values_beyond_the_cap,
+    ack_bound, discard_some_bound, settle_bound_mixture, put_bound_back, bury_beyond_the_cap, reap_that_asks,
+    reap_to_death, claim_with_foreign_values_kept, claim_nothing_but_foreign_values,
+    claim_with_foreign_values_beyond_the_cap,
 ]  # fmt: skip

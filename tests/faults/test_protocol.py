@@ -40,7 +40,7 @@ BROKEN = {
     "a record does not say what was left": ("reap", "gone or '', left)", "gone or '', '')"),
     "a lost lease can be extended": ("extend", "if not lease or lease.token ~= ARGV[2] then", "if not lease then"),
     "an ack frees the marker of another message": (
-        "settle", "return owners[slot] and owners[slot] == id_of(entry) and keys[slot]", "return owners[slot] and keys[slot]"
+        "settle", "owners[slot] == id_of(entry) and keys[slot]", "keys[slot]",
     ),
     "a buried message keeps its marker": ("reap", "if owner == id_of(entry) then", "if false then"),
     "a reap frees the marker of another message": ("reap", "if owner == id_of(entry) then", "if owner then"),

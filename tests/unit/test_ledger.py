@@ -97,3 +97,13 @@ def test_a_copy_is_apart() -> None:
     ledger.confirm([1], lost=[])
     assert (before.open, before.counts) == ([1, 2], LeaseCounts())
     assert (ledger.open, ledger.counts) == ([2], LeaseCounts(acked=1))
+
+
+def test_a_discarded_message_counts_as_done() -> None:
+    ledger = Ledger([1, 2])
+    assert ledger.group("discard", [1]) is not None
+    with pytest.raises(AlreadySettledError, match="'discard'"):
+        ledger.group("ack", [1])
+    ledger.group("ack", [2])
+    ledger.confirm([1, 2], [])
+    assert ledger.counts == LeaseCounts(acked=2)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
@@ -19,11 +18,11 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from sluicegate import faults
+from sluicegate.asyncio.wire import borrowed, connected, exchange, read
 from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
 from sluicegate.core.call import Call, Wait
 from sluicegate.shared.gateway import (
     ASKING,
-    CONNECTION_FOR,
     MOST_REDIRECTS,
     STOP_SLICE_SECONDS,
     TROUBLE,
@@ -51,6 +50,7 @@ T = TypeVar("T")
 Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
 Work = Callable[..., Awaitable[list[Any]]]  # (pool, asking=…) -> raw replies; errors are among them
 _log = logging.getLogger("sluicegate")
+_NO_RETRY = Retry(NoBackoff(), 0)
 
 
 class _Ended(Exception):
@@ -183,7 +183,7 @@ class RedisGateway(GatewayBase):
             return again
         try:
             pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
-            connection = await _connected(pool)
+            connection = await connected(pool)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:
@@ -198,7 +198,7 @@ class RedisGateway(GatewayBase):
         async def receive() -> T:
             finished = False
             try:
-                reply = await _read(connection)
+                reply = await read(connection)
                 finished = not faults.is_readonly(reply)
             except TROUBLE:
                 return await again()
@@ -243,11 +243,11 @@ class RedisGateway(GatewayBase):
             if not self._reached:
                 await self._meet(pool)
             if (name := self._needs_check(call)) is not None:
-                self._learn(name, (await _exchange(pool, [("COMMAND", "INFO", name)]))[0])
+                self._learn(name, (await exchange(pool, [("COMMAND", "INFO", name)]))[0])
             seconds = reply_seconds(call)
-            replies = await _exchange(pool, commands(call), asking=asking, seconds=seconds)
+            replies = await exchange(pool, commands(call), asking=asking, seconds=seconds)
             if isinstance(replies[0], redis_errors.NoScriptError):
-                replies = await _exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+                replies = await exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
             return replies
 
         result: T = self._result(call, await self._routed(stage, call.keys[0], work))
@@ -255,24 +255,24 @@ class RedisGateway(GatewayBase):
 
     async def _meet(self, pool: Any) -> None:
         """First contact: until it succeeds nothing was sent that could have taken effect."""
-        self._met((await _exchange(pool, [("PING",)]))[0])
+        self._met((await exchange(pool, [("PING",)]))[0])
 
     async def _wrong_type(self, call: Call[Any]) -> Exception | None:
         for position, key in enumerate(call.keys):
-            found = await self._routed(Stage.CALLS, key, partial(_exchange, sent=[("TYPE", key)]))
+            found = await self._routed(Stage.CALLS, key, partial(exchange, sent=[("TYPE", key)]))
             if (named := faults.mistyped(call, position, found[0])) is not None:
                 return named
         return None
 
     async def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
         """The reply to BLPOP, None when the sleep ended before it came."""
-        async with _borrowed(pool) as connection:
+        async with borrowed(pool) as connection:
             sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
             await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
-                await _read(connection)
+                await read(connection)
             end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
-            reading = asyncio.ensure_future(_read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
+            reading = asyncio.ensure_future(read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
             try:
                 while not reading.done():
                     if elapsed_clock() > end or (stopped is not None and stopped()):
@@ -335,68 +335,3 @@ class RedisGateway(GatewayBase):
         like = client.get_nodes()[0]
         options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
         return redis.asyncio.ConnectionPool(connection_class=like.connection_class, **options)
-
-
-async def _exchange(
-    pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None
-) -> list[Any]:
-    """Send commands in one write on one connection and return their raw replies, errors among them.
-
-    Args:
-        pool: of connections.
-        sent: the commands.
-        asking: whether a cluster is to be told that the slot is on its way.
-        seconds: how long the last reply may take, None for as long as any other.
-    """
-    async with _borrowed(pool) as connection:
-        await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
-        if asking:
-            await _read(connection)
-        replies = [await _read(connection, seconds if command is sent[-1] else None) for command in sent]
-        if any(faults.is_readonly(reply) for reply in replies):
-            await connection.disconnect(nowait=True)  # so that the primary is looked up again
-        return replies
-
-
-async def _read(connection: Any, seconds: float | None = None) -> Any:
-    """A raw reply, or the error that the server answered with."""
-    try:
-        if seconds is None:
-            return await connection.read_response(disable_decoding=True)
-        return await connection.read_response(disable_decoding=True, timeout=seconds)
-    except redis_errors.ResponseError as error:
-        return error
-
-
-@asynccontextmanager
-async def _borrowed(pool: Any) -> AsyncIterator[Any]:
-    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
-    connection = await _connected(pool)
-    finished = False
-    try:
-        yield connection
-        finished = True
-    finally:
-        if not finished:
-            await connection.disconnect(nowait=True)
-        await pool.release(connection)
-
-
-async def _connected(pool: Any) -> Any:
-    """A connection from a pool; a cancellation lets the handshake end, whose replies would be taken for ours."""
-    getting = asyncio.ensure_future(pool.get_connection(*CONNECTION_FOR))
-    try:
-        return await asyncio.shield(getting)
-    except asyncio.CancelledError:
-        getting.add_done_callback(lambda done: _give_back(pool, done))
-        raise
-
-
-def _give_back(pool: Any, done: asyncio.Future[Any]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        _returning.add(task := asyncio.ensure_future(pool.release(done.result())))
-        task.add_done_callback(_returning.discard)
-
-
-_NO_RETRY = Retry(NoBackoff(), 0)
-_returning: set[asyncio.Future[Any]] = set()  # the event loop itself keeps no hold of a task

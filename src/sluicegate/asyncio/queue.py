@@ -24,6 +24,7 @@ from sluicegate.errors import (
     CleanupFailedError,
     ConfigurationError,
     LeaseLostError,
+    NotDurableError,
     PublishUnknownError,
     RedisMessageQueueError,
 )
@@ -213,8 +214,9 @@ class RedisMessageQueue(QueueBase[Lease]):
             NotDurableError: stored, but not confirmed as durable as asked.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
-        batch = self._batch([payload], headers, delay_seconds, due_at, durability)
-        return (await self._send(batch)).accepted == 1
+        with self._publishing_by(holder()):
+            batch = self._batch([payload], headers, delay_seconds, due_at, durability)
+            return (await self._send(batch)).accepted == 1
 
     async def publish_many(
         self,
@@ -247,8 +249,9 @@ class RedisMessageQueue(QueueBase[Lease]):
             for chunk in chunks(payloads, self._publishing.most_per_call)
         )
         try:
-            async for done in self._publish_ahead(batches):
-                report.add(done)
+            with self._publishing_by(holder()):
+                async for done in self._publish_ahead(batches):
+                    report.add(done)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
@@ -265,7 +268,9 @@ class RedisMessageQueue(QueueBase[Lease]):
         if not 1 <= batch_size <= MOST_PER_CALL:
             raise ConfigurationError(f"batch_size must be from 1 to {MOST_PER_CALL}, not {batch_size!r}")
         for chunk in chunks(payloads, min(batch_size, self._publishing.most_per_call)):
-            yield await self._send(self._batch(chunk, headers))
+            with self._publishing_by(holder()):
+                report = await self._send(self._batch(chunk, headers))
+            yield report
 
     async def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, publishing what was not.
@@ -279,7 +284,8 @@ class RedisMessageQueue(QueueBase[Lease]):
         if not unknown.calls:
             raise unknown
         assert unknown.batch is not None
-        return await self._send(unknown.batch, unknown.born)
+        with self._publishing_by(holder()):
+            return await self._send(unknown.batch, unknown.born)
 
     async def _publish_ahead(self, batches: Iterable[Batch]) -> AsyncIterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
@@ -301,22 +307,18 @@ class RedisMessageQueue(QueueBase[Lease]):
     async def _start(self, batch: Batch) -> Callable[[], Awaitable[PublishReport]]:
         """Send a batch; what is returned waits for its outcome."""
         receive = await self._driver.start(self._operation(batch))
-
-        async def finish() -> PublishReport:
-            self._publishing_now += 1
-            try:
-                return PublishReport.of(await receive(), batch.message_ids())
-            finally:
-                self._publishing_now -= 1
-
-        return finish
+        return lambda: self._outcome(batch, receive)
 
     async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
-        self._publishing_now += 1
+        return await self._outcome(batch, lambda: self._driver.run(self._operation(batch, born)))
+
+    async def _outcome(self, batch: Batch, receive: Callable[[], Awaitable[replies.Published]]) -> PublishReport:
         try:
-            return PublishReport.of(await self._driver.run(self._operation(batch, born)), batch.message_ids())
-        finally:
-            self._publishing_now -= 1
+            return PublishReport.of(await receive(), batch.message_ids())
+        except NotDurableError as error:
+            if error.published is not None:
+                error.report = PublishReport.of(error.published, list(error.ids))
+            raise
 
     def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
         config = self._config
@@ -630,14 +632,14 @@ class RedisMessageQueue(QueueBase[Lease]):
         self._drained = True
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         me, deadline = holder(), elapsed_clock() + timeout
-        while elapsed_clock() < deadline and (self._publishing_now or any(x.holder != me for x in self._held())):
+        while elapsed_clock() < deadline and self._others_at_work(me):
             await pause(_LOOK_SECONDS, lambda: False)
         if timeout > 0:
             for lease in self._held():
                 if lease.holder != me:
                     await self._let_go(lease)
         left = sum(len(lease.unsettled) for lease in self._held())
-        clean = left == 0 and self._publishing_now == 0
+        clean = left == 0 and not self._publishers
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
         return clean

@@ -52,8 +52,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open lease: its opening, takeovers, slots (empty: 1..n) and entries; and the foreign values that were buried on
-    the way, and the dead letters that had to go for their cap.
+    """An open lease: its opening, takeovers, slots (empty: 1..n) and entries; and the foreign values that were buried
+    on the way, and the dead letters that had to go for their cap.
     """
 
     opening: bytes

@@ -87,6 +87,7 @@ class LeaseBase:
         tells: bool = False,
     ) -> None:
         self.id = lease_id
+        self.holder = 0  # which thread or task claimed it
         self.opening = ""
         self.takeovers = 0
         self.silent_seconds = 0.0

@@ -6,7 +6,8 @@ import math
 import os
 import weakref
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
@@ -52,7 +53,7 @@ class QueueBase(Generic[L]):
         )
         self._publishes = True
         self._drained = False
-        self._publishing_now = 0
+        self._publishers: dict[object, int] = {}  # a publish under way -> who is at it
         self._leases: dict[int, weakref.ref[L]] = {}
 
     @property
@@ -144,6 +145,22 @@ class QueueBase(Generic[L]):
         """Leases of this object that are open, as far as it knows."""
         leases = [reference() for reference in list(self._leases.values())]
         return [lease for lease in leases if lease is not None and lease.holds]
+
+    @contextmanager
+    def _publishing_by(self, who: int) -> Iterator[None]:
+        """Let `drain` know of a publish: entered before it is checked whether the queue was drained."""
+        publish = object()
+        self._publishers[publish] = who
+        try:
+            yield
+        finally:
+            del self._publishers[publish]
+
+    def _others_at_work(self, me: int) -> bool:
+        """Whether anybody else publishes or holds messages."""
+        return any(who != me for who in list(self._publishers.values())) or any(
+            lease.holder != me for lease in self._held()
+        )
 
     def _spec(self, address: Address | None) -> QueueSpec:
         if address is None:

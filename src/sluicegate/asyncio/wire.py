@@ -1,0 +1,78 @@
+"""Commands out and raw replies in on one pooled connection of asyncio; `sluicegate.wire` is the other half."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from sluicegate import faults
+from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
+
+__all__ = ["borrowed", "connected", "exchange", "read"]
+
+_returning: set[asyncio.Future[Any]] = set()  # the event loop itself keeps no hold of a task
+
+
+async def exchange(
+    pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None
+) -> list[Any]:
+    """Send commands in one write on one connection and return their raw replies, errors among them.
+
+    Args:
+        pool: of connections.
+        sent: the commands.
+        asking: whether a cluster is to be told that the slot is on its way.
+        seconds: how long the last reply may take, None for as long as any other.
+    """
+    async with borrowed(pool) as connection:
+        await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+        if asking:
+            await read(connection)
+        replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
+        if any(faults.is_readonly(reply) for reply in replies):
+            await connection.disconnect(nowait=True)  # so that the primary is looked up again
+        return replies
+
+
+async def read(connection: Any, seconds: float | None = None) -> Any:
+    """A raw reply, or the error that the server answered with."""
+    try:
+        if seconds is None:
+            return await connection.read_response(disable_decoding=True)
+        return await connection.read_response(disable_decoding=True, timeout=seconds)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+@asynccontextmanager
+async def borrowed(pool: Any) -> AsyncIterator[Any]:
+    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
+    connection = await connected(pool)
+    finished = False
+    try:
+        yield connection
+        finished = True
+    finally:
+        if not finished:
+            await connection.disconnect(nowait=True)
+        await pool.release(connection)
+
+
+async def connected(pool: Any) -> Any:
+    """A connection from a pool; a cancellation lets the handshake end, whose replies would be taken for ours."""
+    getting = asyncio.ensure_future(pool.get_connection(*CONNECTION_FOR))
+    try:
+        return await asyncio.shield(getting)
+    except asyncio.CancelledError:
+        getting.add_done_callback(lambda done: _give_back(pool, done))
+        raise
+
+
+def _give_back(pool: Any, done: asyncio.Future[Any]) -> None:
+    if not done.cancelled() and done.exception() is None:
+        _returning.add(task := asyncio.ensure_future(pool.release(done.result())))
+        task.add_done_callback(_returning.discard)

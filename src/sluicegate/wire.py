@@ -1,0 +1,57 @@
+"""Commands out and raw replies in on one pooled connection; `sluicegate.asyncio.wire` is the other half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from sluicegate import faults
+from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
+
+__all__ = ["borrowed", "exchange", "read"]
+
+
+def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
+    """Send commands in one write on one connection and return their raw replies, errors among them.
+
+    Args:
+        pool: of connections.
+        sent: the commands.
+        asking: whether a cluster is to be told that the slot is on its way.
+        seconds: how long the last reply may take, None for as long as any other.
+    """
+    with borrowed(pool) as connection:
+        connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+        if asking:
+            read(connection)
+        replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
+        if any(faults.is_readonly(reply) for reply in replies):
+            connection.disconnect()  # so that the primary is looked up again
+        return replies
+
+
+def read(connection: Any, seconds: float | None = None) -> Any:
+    """A raw reply, or the error that the server answered with."""
+    try:
+        if seconds is not None:
+            connection.can_read(timeout=seconds)  # a client's socket timeout may be shorter
+        return connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+@contextmanager
+def borrowed(pool: Any) -> Iterator[Any]:
+    """A connection that goes back when its replies were read; whatever interrupts that drops it."""
+    connection = pool.get_connection(*CONNECTION_FOR)
+    finished = False
+    try:
+        yield connection
+        finished = True
+    finally:
+        if not finished:
+            connection.disconnect()
+        pool.release(connection)
