@@ -30,8 +30,13 @@ def refuse() -> None:
 
 def wait() -> None:
     """A publish that waits until a consumer has made room, or until its time is up."""
-    options = {"max_pending_length": 2, "pending_overload_policy": "block"}
-    queue = RedisMessageQueue(NAME, url=URL, **options, pending_overload_block_timeout_seconds=10)
+    queue = RedisMessageQueue(
+        NAME,
+        url=URL,
+        max_pending_length=2,
+        pending_overload_policy="block",
+        pending_overload_block_timeout_seconds=10,
+    )
 
     def consume() -> None:
         with queue.process_message() as payload:

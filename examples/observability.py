@@ -43,7 +43,8 @@ def main() -> None:
         with queue.process_message():
             raise ValueError("an order that nobody can handle")
     except ValueError:
-        log.info("buried: %s", queue.peek(1, state="dead")[0].message.json())
+        (dead,) = queue.peek(1, state="dead")
+        log.info("buried: %s for %s", dead.id, dead.error_type)
     queue.purge("dead")
     queue.close()
     print(generate_latest(REGISTRY).decode())

@@ -31,8 +31,13 @@ async def refuse() -> None:
 
 async def wait() -> None:
     """A publish that waits until a consumer has made room, or until its time is up."""
-    options = {"max_pending_length": 2, "pending_overload_policy": "block"}
-    queue = RedisMessageQueue(NAME, url=URL, **options, pending_overload_block_timeout_seconds=10)
+    queue = RedisMessageQueue(
+        NAME,
+        url=URL,
+        max_pending_length=2,
+        pending_overload_policy="block",
+        pending_overload_block_timeout_seconds=10,
+    )
 
     async def consume() -> None:
         await asyncio.sleep(0.3)

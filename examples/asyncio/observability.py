@@ -46,7 +46,7 @@ async def main() -> None:
             raise ValueError("an order that nobody can handle")
     except ValueError:
         (dead,) = await queue.peek(1, state="dead")
-        log.info("buried: %s", dead.message.json())
+        log.info("buried: %s for %s", dead.id, dead.error_type)
     await queue.purge("dead")
     await queue.aclose()
     print(generate_latest(REGISTRY).decode())

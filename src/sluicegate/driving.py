@@ -104,8 +104,8 @@ class Driver:
                 return self.gateway.execute(step, retry=retry, on_retry=self._note_retry)
             return self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
-            rung = self.gateway.wait(step, self._stopping)
-            return None if self._stopping() else rung
+            # Who took the bell's token must claim, also when stopping: it would be missing to others.
+            return self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return pause(step.seconds, self._stopping)
         return self.tell(step)

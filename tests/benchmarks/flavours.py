@@ -118,6 +118,4 @@ async def _asyncio(url: str, messages: list[Order]) -> Rates:
 def _rates(times: list[float], count: int, singles: int) -> Rates:
     names = ("publish_many", "claim+json+ack", "single publish", "single claim+ack")
     counts = (count, count, singles, singles)
-    return {
-        name: many / (end - start) for name, many, start, end in zip(names, counts, times, times[1:], strict=False)
-    }
+    return {name: many / (end - start) for name, many, start, end in zip(names, counts, times, times[1:], strict=False)}

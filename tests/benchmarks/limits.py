@@ -188,7 +188,10 @@ def _beats(client: redis.Redis, lease: Lease, count: int) -> tuple[int, int]:
 
 def _single_leases(count: int, size: int, still_seconds: float) -> dict[str, float]:
     """Bytes per deduplicated message, waiting and each in a lease of its own."""
-    with _server() as client, closing(RedisMessageQueue(QUEUE, client=client, get_deduplication_key=KEY_FIELD)) as queue:
+    with (
+        _server() as client,
+        closing(RedisMessageQueue(QUEUE, client=client, get_deduplication_key=KEY_FIELD)) as queue,
+    ):
         queue.depth()
         empty = used_memory(client, still_seconds)
         for first in range(0, count, BATCH):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import run
+from tests.benchmarks.peers import run as peers
+from tests.benchmarks.peers.environments import PEERS
 from tests.benchmarks.report import Bar
 
 BARS = {
@@ -24,6 +26,19 @@ BARS = {
     ("heartbeat: round trips", "fast", 1),
     ("heartbeat: sent", "fast", 300),
 }
+LIMITS = {
+    ("ack of one: Redis time at 200 / 100 in flight", 1.25),
+    ("ack of 1,000: Redis time at 200 / 100 in flight", 1.25),
+    ("reaping 2,000 in leases of 1,000", 10),
+    ("reaping 2,000 in leases of 10", 10),
+    ("heartbeat of 10 of 1,000 B", 300),
+    ("heartbeat of 10,000 of 1,000 B", 300),
+    ("heartbeat of 100 of 1,000,000 B", 300),
+    ("heartbeats: largest - smallest", 8),
+    ("lease of one message", 700),
+    ("idle wake-up p95", 10),
+    ("idle consumer", 2),
+}
 
 
 def test_a_quick_run_reports_every_bar_that_needs_no_spark(tmp_path: Path) -> None:
@@ -38,6 +53,55 @@ def test_a_quick_run_reports_every_bar_that_needs_no_spark(tmp_path: Path) -> No
     assert report["ok"] == all(bar["ok"] for bar in report["bars"])
     assert {"orjson", "hiredis"} <= report["versions"]["fast"].keys()
     assert not {"orjson", "hiredis"} & report["versions"]["plain"].keys()
+
+
+@pytest.mark.slow
+def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "asyncio", "limits", "waiting", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == LIMITS
+    rates = report["figures"]["asyncio beside sync, one connection each"]
+    assert rates["messages/s, sync"].keys() < rates["messages/s, asyncio"].keys()
+    assert all(rate > 0 for row in rates.values() for rate in row.values())
+
+
+@pytest.mark.slow
+def test_without_another_python_the_other_libraries_are_not_measured_and_the_run_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peers, "interpreter", lambda: None)
+    output = tmp_path / "peers.json"
+
+    assert peers.main(["--quick", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert set(report["figures"]) == {peers.OURS}
+    assert report["not measured"] == {peer.label: "not measured: needs Python 3.12" for peer in PEERS}
+    assert len(PEERS) == 2
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
+    cpu = "Redis CPU µs per claim+ack"
+    ours = {
+        "publish/s": 30.0, "claim+ack/s": 20.0, cpu: 50.0, f"{cpu}, batches of 1,000": 5.0, "bytes in flight": 1.0,
+        "heartbeat bytes, 1,000 B": 1.0, "heartbeat bytes, 1,000,000 B": 1.0, "idle wake-up p95 ms": 1.0,
+    }  # fmt: skip
+    theirs = {"publish/s": 10.0, "claim+ack/s": 20.0, cpu: 110.0}
+
+    bars = {bar.name: bar for bar in peers.bars({peers.OURS: ours, "other 1": theirs})}
+
+    found = {name: (bar.measured, bar.limit, bar.ok) for name, bar in bars.items() if "other 1" in name}
+    assert found == {
+        "deduplicated publish / other 1": (3, 2, True),
+        "claim+ack / other 1": (1, 2, False),
+        "other 1 / ours: Redis CPU, single": (2.2, 2, True),
+        "other 1 / ours: Redis CPU, batches": (22, 20, True),
+    }
+    assert len(bars) == 8
 
 
 @pytest.mark.parametrize(("measured", "code"), [(2.0, 0), (1.9, 1)])

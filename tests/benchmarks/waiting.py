@@ -66,7 +66,7 @@ def run(*, wakes: int, windows: int) -> dict[str, dict[str, float]]:
 def bars(figures: dict[str, dict[str, float]]) -> list[Bar]:
     (row,) = figures.values()
     return [
-        Bar("idle wake-up p95", "fast", row["wake-up p95 ms"], 10, False, "ms", "from before the publish to the payload"),
+        Bar("idle wake-up p95", "fast", row["wake-up p95 ms"], 10, False, "ms", "from the publish to the payload"),
         Bar("idle consumer", "fast", row["idle commands per 5 s"], 2, False, "commands", "sent to Redis per 5 s"),
     ]  # fmt: skip
 

@@ -41,7 +41,7 @@ def fail_whole(core: Core, lease: str, token: bytes, slots: list[int], poisoned:
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["plain", "until acked"])
-@pytest.mark.parametrize(("work", "most_claims"), [(crash, 45), (fail_by_name, 20), (fail_whole, 45)])
+@pytest.mark.parametrize(("work", "most_claims"), [(crash, 27), (fail_by_name, 12), (fail_whole, 27)])
 def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_claims: int, bound: bool) -> None:
     core = Core(client, most=10)
     core.do(core.publish("b", *(str(number) for number in range(COUNT))))

@@ -37,7 +37,7 @@ def test_cancelled_calls_leave_no_reply_to_others(server: RedisServer, bare_clie
         for number in range(ROUNDS):
             call = Call(first.script, first.keys, (number,), int)
             task = asyncio.ensure_future(gateway.execute(call))
-            for _ in range(rolls.randrange(12)):
+            for _ in range(rolls.randrange(4)):
                 await asyncio.sleep(0)
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -46,7 +46,7 @@ def test_cancelled_calls_leave_no_reply_to_others(server: RedisServer, bare_clie
             cancelled += 1
             check = Call(first.script, first.keys, (-number,), int)
             assert await gateway.execute(check) == -number
-        assert cancelled > ROUNDS / 10
+        assert cancelled > 10
         await gateway.aclose()
 
     asyncio.run(main())

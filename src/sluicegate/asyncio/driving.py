@@ -103,8 +103,8 @@ class Driver:
                 return await self.gateway.execute(step, retry=retry, on_retry=self._note_retry)
             return await self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
-            rung = await self.gateway.wait(step, self._stopping)
-            return None if self._stopping() else rung
+            # Who took the bell's token must claim, also when stopping: it would be missing to others.
+            return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return await pause(step.seconds, self._stopping)
         return await self.tell(step)

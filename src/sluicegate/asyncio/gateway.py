@@ -18,11 +18,12 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from sluicegate import faults
-from sluicegate.asyncio.wire import borrowed, connected, exchange, read
+from sluicegate.asyncio.wire import borrowed, exchange, read
 from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
 from sluicegate.core.call import Call, Wait
 from sluicegate.shared.gateway import (
     ASKING,
+    CONNECTION_FOR,
     MOST_REDIRECTS,
     STOP_SLICE_SECONDS,
     TROUBLE,
@@ -183,7 +184,7 @@ class RedisGateway(GatewayBase):
             return again
         try:
             pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
-            connection = await connected(pool)
+            connection = await pool.get_connection(*CONNECTION_FOR)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:

@@ -404,7 +404,7 @@ class RedisMessageQueue(QueueBase[Lease]):
         )
         if not lease:
             return lease
-        if self._drained:  # by another hand, while this one was waiting: what came too late goes back
+        if self._stopping():  # since this claim began: what came too late goes back
             await lease.release()
             lease._empty()
             return lease

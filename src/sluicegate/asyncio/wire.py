@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,9 +11,7 @@ from redis import exceptions as redis_errors
 from sluicegate import faults
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
 
-__all__ = ["borrowed", "connected", "exchange", "read"]
-
-_returning: set[asyncio.Future[Any]] = set()  # the event loop itself keeps no hold of a task
+__all__ = ["borrowed", "exchange", "read"]
 
 
 async def exchange(
@@ -51,7 +48,7 @@ async def read(connection: Any, seconds: float | None = None) -> Any:
 @asynccontextmanager
 async def borrowed(pool: Any) -> AsyncIterator[Any]:
     """A connection that goes back when its replies were read; whatever interrupts that drops it."""
-    connection = await connected(pool)
+    connection = await pool.get_connection(*CONNECTION_FOR)
     finished = False
     try:
         yield connection
@@ -60,19 +57,3 @@ async def borrowed(pool: Any) -> AsyncIterator[Any]:
         if not finished:
             await connection.disconnect(nowait=True)
         await pool.release(connection)
-
-
-async def connected(pool: Any) -> Any:
-    """A connection from a pool; a cancellation lets the handshake end, whose replies would be taken for ours."""
-    getting = asyncio.ensure_future(pool.get_connection(*CONNECTION_FOR))
-    try:
-        return await asyncio.shield(getting)
-    except asyncio.CancelledError:
-        getting.add_done_callback(lambda done: _give_back(pool, done))
-        raise
-
-
-def _give_back(pool: Any, done: asyncio.Future[Any]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        _returning.add(task := asyncio.ensure_future(pool.release(done.result())))
-        task.add_done_callback(_returning.discard)

@@ -99,6 +99,7 @@ class LeaseBase:
         self._request = request
         self._confirmed_at = asked_at
         self._renewed_at = asked_at
+        self._opened_at = asked_at
         self._lease_seconds = request.lease_seconds
         self._on_batch_error = on_batch_error
         self._ended: LeaseCounts | None = None
@@ -155,7 +156,8 @@ class LeaseBase:
         """
         if self._gone or self._finished or not self.messages:
             return self._gone
-        return elapsed_clock() - self._renewed_at > self._lease_seconds
+        now, longest = elapsed_clock(), self._terms.longest_lease_seconds
+        return now - self._renewed_at > self._lease_seconds or 0 < longest < now - self._opened_at
 
     @property
     def holds(self) -> bool:

@@ -1,0 +1,17 @@
+"""The rights that a queue's user needs, as `docs/access.md` explains them."""
+
+from __future__ import annotations
+
+# What the scripts call: Redis holds them against the user's rights as well.
+IN_SCRIPTS = (
+    *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
+    *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
+    *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim"),
+    *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
+)
+# What the client sends itself.
+SENT = ("evalsha", "eval", "blpop", "ping", "type")
+RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
+
+FOR_DURABILITY = ("+wait", "+waitaof", "+command|info")
+FOR_CLUSTER = ("+cluster|slots", "+asking")
