@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from redis import exceptions as redis_errors
 
 from sluicegate.core.call import Call
-from sluicegate.errors import RedisAccessError, RedisMemoryError, RedisUnavailableError, WrongKeyTypeError
+from sluicegate.errors import (
+    LuaScriptError,
+    RedisAccessError,
+    RedisMemoryError,
+    RedisUnavailableError,
+    WrongKeyTypeError,
+)
 
 __all__ = [
     "EXPECTED_TYPES",
@@ -136,6 +142,16 @@ def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception 
             "Drain the queue, raise maxmemory, or remove other data"
         )
     return None
+
+
+def script_error(call: Call[object], error: BaseException) -> LuaScriptError | None:
+    """The error for a script that Redis began and could not end, None when it is about something else."""
+    if not isinstance(error, redis_errors.ResponseError) or "script" not in str(error):
+        return None
+    return LuaScriptError(
+        f"script {call.script.name} failed ({_first_line(error)}); the commands before the failing one took effect. "
+        "Look for a command that this server refuses or renames"
+    )
 
 
 def wrong_type(key: bytes, role: str, found: str) -> WrongKeyTypeError:

@@ -199,6 +199,7 @@ class RedisGateway(GatewayBase):
             explained = self._explained(call, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
                 explained = self._wrong_type(call)
+            explained = explained or faults.script_error(call, error)
             if explained is None:
                 raise
             raise explained from error
@@ -368,8 +369,13 @@ _gateways: weakref.WeakSet[RedisGateway] = weakref.WeakSet()
 
 
 def _renew_locks() -> None:
+    """Threads that the child does not have may have held locks when it was forked."""
     for gateway in list(_gateways):
-        gateway._lock = threading.Lock()  # a thread that the child does not have may have held the old one
+        gateway._lock = threading.Lock()
+        for pool in (*gateway._pools.values(), getattr(gateway._client, "connection_pool", None)):
+            for name in ("_lock", "_fork_lock"):  # redis-py takes the first to find out that this is a child
+                if hasattr(pool, name):
+                    setattr(pool, name, threading.RLock())
 
 
 os.register_at_fork(after_in_child=_renew_locks)

@@ -216,7 +216,7 @@ def test_redis_not_running_is_visible_and_says_where(connect: Connect) -> None:
 
 
 def test_options_reach_the_queue(queue: RedisMessageQueue) -> None:
-    with pytest.raises(ConfigurationError, match="retry_budget_seconds must be 0 or more"):
+    with pytest.raises(ConfigurationError, match="retry_budget_seconds must be a number of 0 or more"):
         sensor(queue, queue_options={"retry_budget_seconds": -1}).poke({})
 
 

@@ -146,7 +146,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--held", type=int, default=10_000, help="messages in leases of their own")
     parser.add_argument("--limit-rounds", type=int, default=3, help="rounds of settling and of reaping")
     parser.add_argument("--wakes", type=int, default=60, help="wake-ups of a waiting consumer")
-    parser.add_argument("--windows", type=int, default=3, help="five-second windows of an idle consumer")
+    parser.add_argument("--windows", type=int, default=2, help="ten-second windows of an idle consumer")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")

@@ -227,7 +227,7 @@ def test_an_unknown_publish_that_is_too_old_is_refused(
     own_server.start()
     now = module.elapsed_clock
     monkeypatch.setattr(module, "elapsed_clock", lambda: now() + 3241)
-    with pytest.raises(PublishUnknownError, match="too late") as late:
+    with pytest.raises(PublishUnknownError, match="could publish them twice") as late:
         impatient.publish_again(caught.value)
     assert late.value.calls == ()
     with pytest.raises(PublishUnknownError):

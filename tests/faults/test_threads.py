@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
+import redis.asyncio
 
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio.queue import RedisMessageQueue as AsyncQueue
@@ -122,3 +123,18 @@ def test_no_task_waits_for_another(proxy: Proxy) -> None:
         await queue.aclose()
 
     asyncio.run(main())
+
+
+def test_as_many_may_sleep_as_there_are(own_server: RedisServer) -> None:
+    sleepers = 110  # more than a pool of redis-py 8 holds by default
+
+    async def main() -> None:
+        async with redis.asyncio.Redis.from_url(own_server.url, max_connections=2 * sleepers) as client:
+            queue = AsyncQueue("orders", client=client)
+            await queue.depth()
+            await asyncio.gather(*(queue.claim(wait_seconds=1) for _ in range(sleepers)))
+            await queue.aclose()
+
+    asyncio.run(main())
+    with own_server.client() as client:
+        assert client.info("commandstats")["cmdstat_blpop"]["calls"] == sleepers

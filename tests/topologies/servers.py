@@ -1,4 +1,4 @@
-"""Ways of reaching Redis with real servers behind them: one server, TLS, an ACL user, a replica, Sentinel, a cluster."""
+"""Ways of reaching Redis with real servers behind them: one, TLS, an ACL user, a replica, Sentinel, a cluster."""
 
 from __future__ import annotations
 
@@ -83,6 +83,10 @@ class Topology:
     def primary(self, key: bytes) -> redis.Redis:
         """A client, which may do everything, of the server that has a key."""
         return self.servers[0].client()
+
+    def inspectors(self) -> list[redis.Redis]:
+        """A client, which may do everything, of each primary."""
+        return [server.client() for server in self._primaries()]
 
     def empty(self) -> None:
         for server in self._primaries():

@@ -165,6 +165,7 @@ class RedisGateway(GatewayBase):
             explained = self._explained(call, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
                 explained = await self._wrong_type(call)
+            explained = explained or faults.script_error(call, error)
             if explained is None:
                 raise
             raise explained from error

@@ -34,7 +34,7 @@ from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Mes
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
 from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.shared.lease import OnBatchError
-from sluicegate.shared.queue import QueueBase, new_id
+from sluicegate.shared.queue import QueueBase, new_id, refuse_unfit_gateway
 
 __all__ = ["RedisMessageQueue"]
 
@@ -171,6 +171,8 @@ class RedisMessageQueue(QueueBase[Lease]):
         )
         if sum(place is not None for place in (client, url, gateway)) != 1:
             raise ConfigurationError(f"queue {name!r} needs exactly one of client, url and gateway")
+        if gateway is not None:
+            refuse_unfit_gateway(gateway, ("execute", "wait", "aclose"))
         self._owns_gateway = gateway is None
         self._gateway: Gateway = gateway or RedisGateway(
             redis_client=client,

@@ -53,6 +53,7 @@ MOST_REDIRECTS = 5  # of one attempt; a cluster that sends us round in circles i
 STOP_SLICE_SECONDS = 0.1  # between looks at whether a wait should end
 WAIT_MARGIN_SECONDS = 5.0  # how much later than asked for the reply to a blocking command may come
 _SINGLE_TIMEOUT_SECONDS = 5.0
+_NO_CAP = 2**31  # redis-py 8 allows 100 unless told otherwise
 # Before redis-py 5.3 a pool wants to be told the command; later ones warn when they are.
 _COMMAND_NAME = signature(redis.ConnectionPool.get_connection).parameters["command_name"]
 CONNECTION_FOR = ("EVALSHA",) if _COMMAND_NAME.default is Parameter.empty else ()
@@ -147,6 +148,8 @@ def is_passing(reply: object) -> bool:
 def _options(options: dict[str, Any], stage: str, no_retry: object) -> dict[str, Any]:
     derived = {name: value for name, value in options.items() if name not in _BOUND_OPTIONS}
     derived["retry"] = no_retry
+    if stage != Stage.CALLS:  # as many as sleepers and beating gateways: one that finds none would ask again and again
+        derived["max_connections"] = _NO_CAP
     if stage == Stage.SINGLE:
         for name in ("socket_timeout", "socket_connect_timeout"):
             derived[name] = min(options.get(name) or _SINGLE_TIMEOUT_SECONDS, _SINGLE_TIMEOUT_SECONDS)
@@ -207,10 +210,12 @@ class GatewayBase:
 
         What is worth telling about an attempt is left in `notes`, for the sleep that follows it.
         """
-        start = elapsed_clock()
+        start, budget = elapsed_clock(), self.retry_budget_seconds
+        if call.patience_seconds is not None:
+            budget = min(budget, call.patience_seconds)
 
         def left() -> float:
-            return self.retry_budget_seconds - (elapsed_clock() - start)
+            return budget - (elapsed_clock() - start)
 
         def note(state: tenacity.RetryCallState) -> None:
             error = state.outcome.exception() if state.outcome else None

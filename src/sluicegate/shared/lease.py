@@ -20,8 +20,8 @@ from sluicegate.core.ranges import parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
-from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.message import Message
+from sluicegate.shared.gateway import elapsed_clock
 
 __all__ = ["LeaseBase", "LeaseState", "OnBatchError", "Verdict"]
 

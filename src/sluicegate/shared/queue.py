@@ -20,10 +20,10 @@ from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch, ClaimRequest
-from sluicegate.errors import ConfigurationError, QueueDrainedError
+from sluicegate.errors import ConfigurationError, GatewayContractError, QueueDrainedError
 from sluicegate.shared.lease import LeaseBase, OnBatchError
 
-__all__ = ["QueueBase", "new_id"]
+__all__ = ["QueueBase", "new_id", "refuse_unfit_gateway"]
 
 L = TypeVar("L", bound=LeaseBase)
 _MOST_CLAIMED = 10_000
@@ -182,6 +182,22 @@ class QueueBase(Generic[L]):
             raise ConfigurationError(f"state must be one of {', '.join(_PEEKABLE)}, not {state!r}")
         if count < 1:
             raise ConfigurationError(f"count must be 1 or more, not {count!r}")
+
+
+def refuse_unfit_gateway(gateway: object, methods: Iterable[str]) -> None:
+    """Refuse a plugged-in gateway that lacks something of the protocol.
+
+    Raises:
+        GatewayContractError: names what is missing.
+    """
+    members = (*methods, "server", "address", "decodes_responses", "retry_budget_seconds")
+    missing = [name for name in members if not hasattr(gateway, name)]
+    missing += [name for name in methods if name not in missing and not callable(getattr(gateway, name))]
+    if missing:
+        raise GatewayContractError(
+            f"gateway is a {type(gateway).__name__} without {', '.join(missing)}; implement the Gateway protocol and "
+            "try it with sluicegate.testing.gateways"
+        )
 
 
 def new_id() -> bytes:

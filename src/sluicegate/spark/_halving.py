@@ -12,8 +12,8 @@ from pathlib import Path
 from sluicegate.core import policies
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
-from sluicegate.shared.lease import Verdict
 from sluicegate.message import Message
+from sluicegate.shared.lease import Verdict
 from sluicegate.spark.summary import HandlerFailure
 
 __all__ = ["Failed", "Halving"]

@@ -16,9 +16,9 @@ from sluicegate.config import QueueSpec
 from sluicegate.core import json
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.lease import Lease
-from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.spark._halving import Halving
 from sluicegate.spark._handler import Handler
 from sluicegate.spark.context import DrainContext

@@ -115,7 +115,6 @@ def bars(figures: dict[str, Figures]) -> list[Bar]:
     ours = figures[OURS]
     found = [
         _bar("idle wake-up p95", ours["idle wake-up p95 ms"], 10, False, "ms", "one consumer that waits"),
-        _bar("single lease in flight", ours["bytes in flight"], 700, False, "bytes", "200 B, marker included"),
         *(_bar(f"heartbeat, {size:,} B", ours[f"heartbeat bytes, {size:,} B"], 300, False, "bytes", "sent to Redis")
           for size in (_SMALL_BYTES, _LARGE_BYTES)),
     ]  # fmt: skip

@@ -1,0 +1,65 @@
+"""Each way of reaching Redis in turn, with what a test needs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from sluicegate.core.keys import QueueKeys
+from tests.conformance import state
+from tests.conformance.flavours import Loop
+from tests.topologies import ways
+from tests.topologies.servers import Topology
+from tests.topologies.ways import QueueMaker, Way
+
+
+@pytest.fixture(scope="session")
+def topology(request: pytest.FixtureRequest) -> Iterator[Topology]:
+    kind, program = request.param
+    made: Topology = kind(program)
+    try:
+        yield made.start()
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest) -> Way:
+    way: Way = request.param
+    return way
+
+
+@pytest.fixture
+def make(way: Way, topology: Topology, loop: Loop) -> Iterator[QueueMaker]:
+    """Makes queues on empty servers; afterwards, what holds for every queue at any moment is checked."""
+    topology.empty()
+    maker = QueueMaker(way, topology, loop)
+    try:
+        yield maker
+    finally:
+        maker.close()
+    for client in topology.inspectors():
+        with client:
+            state.check(client)
+
+
+@pytest.fixture
+def inside(topology: Topology, make: QueueMaker) -> Iterator[redis.Redis]:
+    """A client, which may do everything, of the server that has the queue `orders`."""
+    with topology.primary(QueueKeys("orders").pending) as client:
+        yield client
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ways and topologies go together, so that each topology is started once."""
+    if "way" not in metafunc.fixturenames:
+        return
+    pairs = [((way.topology, way.program), way) for way in ways.ways()]
+    metafunc.parametrize(("topology", "way"), pairs, ids=[str(way) for _, way in pairs], indirect=True, scope="session")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in ways.missing():
+        terminalreporter.write_line(f"not run here: {line}", yellow=True)

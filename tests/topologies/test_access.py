@@ -1,0 +1,96 @@
+"""The rights of a queue's user: enough, and nothing that is not needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from sluicegate import RedisAccessError, RedisMessageQueue
+from sluicegate.core import scripts
+from tests.conformance.servers import programs
+from tests.topologies import access
+from tests.topologies.servers import AclServer
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "access.md"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[AclServer]:
+    made = AclServer(programs()[0])
+    try:
+        made.start()
+        yield made
+    finally:
+        made.remove()
+
+
+def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
+    called = {
+        name.lower()
+        for script in scripts.load_all().values()
+        for name in re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", _text(script))
+    }
+    assert called == set(access.IN_SCRIPTS)
+
+
+def test_the_document_shows_the_rule() -> None:
+    assert " ".join(access.RULE) in " ".join(DOCUMENT.read_text().replace("\\\n", " ").split())
+
+
+@pytest.mark.parametrize(
+    "command", ["GET other", "KEYS *", "FLUSHALL", "CONFIG GET *", "SCAN 0", "PUBLISH c m", "ACL LIST"]
+)
+def test_everything_else_is_refused(server: AclServer, command: str) -> None:
+    with server.client() as client, pytest.raises(redis.exceptions.NoPermissionError):
+        client.execute_command(*command.split())
+
+
+def test_a_user_of_one_queue_has_no_other(server: AclServer) -> None:
+    server.allow(*access.RULE, "resetkeys", "~sluicegate:{orders}:*")
+    try:
+        with server.client() as client:
+            assert RedisMessageQueue("orders", client=client).publish("a") is True
+            with pytest.raises(RedisAccessError):
+                RedisMessageQueue("orders2", client=client).publish("a")
+    finally:
+        server.allow(*access.RULE)
+
+
+@pytest.mark.parametrize("command", access.SENT)
+def test_each_command_that_is_sent_is_needed(server: AclServer, command: str) -> None:
+    server.allow(*access.RULE, f"-{command}")
+    try:
+        with server.servers[0].client() as admin, server.client() as client:
+            admin.flushall()
+            admin.script_flush()
+            admin.acl_log_reset()
+            queue = RedisMessageQueue("orders", client=client)
+            _use(queue, admin)
+            refused = {entry["object"].partition("|")[0] for entry in admin.acl_log()}
+        assert command in refused
+    finally:
+        server.allow(*access.RULE)
+
+
+def _text(script: scripts.Script) -> str:
+    return script.text if isinstance(script.text, str) else script.text.decode()
+
+
+def _use(queue: RedisMessageQueue, admin: redis.Redis) -> None:
+    """What sends every command: a publish, a wait, a key of a wrong type."""
+    steps = (
+        lambda: queue.publish("a"),
+        lambda: queue.claim().ack(),
+        lambda: queue.claim(wait_seconds=0.05),
+        lambda: admin.hset("sluicegate:{orders}:pending", "a", "b"),
+        lambda: queue.publish("a"),
+    )
+    for step in steps:
+        try:
+            step()
+        except redis.RedisError:
+            continue

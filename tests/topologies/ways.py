@@ -1,0 +1,156 @@
+"""The ways that the core runs on: which topology, which program, which flavour, which protocol."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sluicegate import RedisMessageQueue
+from tests.conformance.flavours import FLAVOURS, Blocking, Flavour, Loop
+from tests.conformance.servers import programs
+from tests.topologies.servers import (
+    AclServer,
+    ClusterServers,
+    SentinelServers,
+    TlsServer,
+    Topology,
+    UnixServer,
+)
+
+# `full`: every flavour with every protocol. Otherwise the two that differ in everything, and one by URL.
+PRODUCT = os.environ.get("SLUICEGATE_TEST_PRODUCT", "")
+PROTOCOLS = tuple(int(number) for number in os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "2,3").split(","))
+# What a complete run has, as program and versions. SLUICEGATE_TEST_WANTED overrides it where less, or more, is meant.
+_WANTED = os.environ.get("SLUICEGATE_TEST_WANTED", "redis 6.2,redis 7.0,redis 8.2,valkey")
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of reaching Redis, in one flavour."""
+
+    topology: type[Topology]
+    program: Path
+    flavour: Flavour
+    protocol: int
+    by_url: bool = False
+
+    def __str__(self) -> str:
+        on = f"-{version(self.program).replace(' ', '')}" if self.topology is Topology else ""
+        return f"{self.topology.name}{on}-{self.flavour}-resp{self.protocol}{'-url' if self.by_url else ''}"
+
+
+class QueueMaker:
+    """Makes queues that go a way, and closes them with their clients."""
+
+    def __init__(self, way: Way, topology: Topology, loop: Loop) -> None:
+        self._way, self._topology, self._loop = way, topology, loop
+        self._closers: list[Callable[[], Any]] = []
+
+    def __call__(self, name: str = "orders", **options: Any) -> Any:
+        queue = self._make(name, options)
+        self._closers.append(queue.close)
+        return queue
+
+    def close(self) -> None:
+        for close in reversed(self._closers):
+            close()
+
+    def _make(self, name: str, options: dict[str, Any]) -> Any:
+        flavour, given = (
+            self._way.flavour,
+            {"decode_responses": self._way.flavour.decodes, "protocol": self._way.protocol},
+        )
+        if self._way.by_url:
+            where: dict[str, Any] = {"url": with_options(self._topology.url, given)}
+        elif flavour.asyncio:
+            client = self._loop.run(lambda: self._topology.async_client(**given))
+            self._closers.append(lambda: self._loop.run(client.aclose))
+            where = {"client": client}
+        else:
+            where = {"client": self._topology.client(**given)}
+            self._closers.append(where["client"].close)
+        if not flavour.asyncio:
+            return RedisMessageQueue(name, **where, **options)
+        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
+
+        return Blocking(AsyncQueue(name, **where, **options), self._loop)
+
+
+def with_options(url: str, options: dict[str, Any]) -> str:
+    joint = "&" if "?" in url else "?"
+    return url + joint + "&".join(f"{name}={value}" for name, value in options.items())
+
+
+def ways() -> Iterator[Way]:
+    """Every way on this machine."""
+    for topology, program in places():
+        if PRODUCT == "full":
+            yield from (Way(topology, program, flavour, protocol) for flavour in FLAVOURS for protocol in PROTOCOLS)
+        else:
+            yield Way(topology, program, Flavour(), PROTOCOLS[0])
+            yield Way(topology, program, Flavour(asyncio=True, decodes=True), PROTOCOLS[-1])
+        yield Way(topology, program, Flavour(decodes=True), PROTOCOLS[-1], by_url=True)
+
+
+def places() -> Iterator[tuple[type[Topology], Path]]:
+    found = programs()
+    yield UnixServer, found[0]
+    for program in found:
+        yield Topology, program
+    yield AclServer, found[0]
+    yield ClusterServers, found[0]
+    yield SentinelServers, found[0]
+    if (tls := with_tls()) is not None:
+        yield TlsServer, tls
+
+
+def missing() -> list[str]:
+    """What a complete run would have beyond this one, with the reason."""
+    versions = [version(program) for program in programs()]
+    wanted = [name.strip() for name in _WANTED.split(",") if name.strip()]
+    lines = [
+        f"{name} (no such program on PATH, in a wheel or in SLUICEGATE_TEST_SERVERS)"
+        for name in wanted
+        if not any(found == name or found.startswith((f"{name} ", f"{name}.")) for found in versions)
+    ]
+    if with_tls() is None:
+        lines.append("TLS (no openssl program, or no server program that was built with TLS)")
+    return lines
+
+
+@cache
+def version(program: Path) -> str:
+    """`redis 7.0` or the like."""
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return "none"
+    product, _, rest = told.partition(" server v=")
+    return f"{product.lower()} {'.'.join(rest.split(' ')[0].split('.')[:2])}"
+
+
+@cache
+def with_tls() -> Path | None:
+    """The first program that speaks TLS."""
+    if shutil.which("openssl") is None:
+        return None
+    return next((program for program in programs() if _speaks_tls(program)), None)
+
+
+def _speaks_tls(program: Path) -> bool:
+    """A server built without TLS refuses its options; one built with it gets as far as the missing certificate."""
+    told = subprocess.run(
+        [program, "--port", "0", "--tls-auth-clients", "no", "--tls-port", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    text = told.stdout + told.stderr
+    return "Bad directive" not in text and "not supported" not in text
