@@ -89,7 +89,10 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
     if isinstance(_root(error), _FINAL):
         return False
-    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_CODES) or is_readonly(error)
+    text = str(error)
+    if isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES):
+        return True
+    return is_readonly(error) or "-NOREPLICAS " in text  # both refused before the first write, wrapped by Redis 6.2
 
 
 def is_readonly(error: object) -> bool:

@@ -187,14 +187,13 @@ class RedisGateway(GatewayBase):
     def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
         """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
         start = elapsed_clock()
-        notes: list[RetryNote] = []
         try:
-            if retry:
-                sleep = partial(self._sleep, notes, on_retry)
-                for attempt in tenacity.Retrying(sleep=sleep, **self._policy(call, notes)):
-                    with attempt:
-                        return self._once(call.later(elapsed_clock() - start), Stage.CALLS)
-            return self._once(call, Stage.SINGLE)
+            try:
+                return self._once(call, Stage.CALLS if retry else Stage.SINGLE)
+            except Exception as error:
+                if not (retry and self._may_pass(error)):
+                    raise
+                return self._again(call, start, error, on_retry)
         except Exception as error:
             explained = self._explained(call, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
@@ -274,6 +273,18 @@ class RedisGateway(GatewayBase):
                     each.close()
 
     # ------------------------------------------------------------------ one attempt
+
+    def _again(self, call: Call[T], start: float, first: Exception, on_retry: Callable[[RetryNote], Any] | None) -> T:
+        """Go on after a first attempt that failed; an attempt that succeeds needs nothing of this."""
+        failed, notes = [first], list[RetryNote]()
+
+        def attempt() -> T:
+            if failed:
+                raise failed.pop()
+            return self._once(call.later(elapsed_clock() - start), Stage.CALLS)
+
+        retrying = tenacity.Retrying(sleep=partial(self._sleep, notes, on_retry), **self._policy(call, notes, start))
+        return retrying(attempt)
 
     def _once(self, call: Call[T], stage: str) -> T:
         def work(pool: Any, *, asking: bool) -> list[Any]:

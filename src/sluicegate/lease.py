@@ -10,7 +10,7 @@ from types import TracebackType
 from sluicegate.config import QueueConfig
 from sluicegate.core import replies
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.values import ClaimRequest, Terms
 from sluicegate.driving import Driver
 from sluicegate.errors import LeaseLostError, RedisMessageQueueError
 from sluicegate.heartbeat import scheduler
@@ -42,6 +42,7 @@ class Lease(LeaseBase):
         driver: Driver,
         keys: QueueKeys,
         config: QueueConfig,
+        terms: Terms,
         request: ClaimRequest,
         reply: replies.ClaimReply,
         *,
@@ -54,6 +55,7 @@ class Lease(LeaseBase):
         super().__init__(
             keys,
             config,
+            terms,
             request,
             reply,
             lease_id=lease_id,

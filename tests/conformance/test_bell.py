@@ -59,7 +59,7 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
                 lease.release()
             case "reap":
                 state.expire(client, "orders")
-                RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._config.terms, lease._request.name))
+                RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._terms, lease._request.name))
             case "promote":
                 state.fall_due(client, "orders")
                 RedisGateway(redis_client=client).execute(calls.promote(queue._keys))

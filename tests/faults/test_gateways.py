@@ -69,6 +69,7 @@ def call() -> Call[Any]:
 PASSING = [
     b"-READONLY You can't write against a read only replica.\r\n",
     b"-ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write against a replica.\r\n",
+    b"-ERR Error running script (call to f_1): @user_script:1: -NOREPLICAS Not enough good replicas to write.\r\n",
     b"-LOADING Redis is loading the dataset in memory\r\n",
     b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
     b"-CLUSTERDOWN The cluster is down\r\n",

@@ -182,6 +182,16 @@ def test_a_server_that_only_reads_is_an_outage(request: pytest.FixtureRequest, s
     queue.close()
 
 
+def test_a_primary_without_enough_replicas_is_an_outage(server: RedisServer, client: redis.Redis) -> None:
+    queue = RedisMessageQueue("orders", url=server.url, **AFTER_CONTACT)
+    queue.publish("a")
+    client.config_set("min-replicas-to-write", 1)
+    threading.Timer(0.2, lambda: client.config_set("min-replicas-to-write", 0)).start()
+    assert queue.publish("b") is True
+    assert [message.text() for message in queue.claim(9).messages] == ["a", "b"]
+    queue.close()
+
+
 # ---------------------------------------------------------------------- away for longer than the budget
 
 

@@ -153,14 +153,13 @@ class RedisGateway(GatewayBase):
     ) -> T:
         """Execute one call, with retries unless told otherwise; see `sluicegate.gateway.Gateway.execute`."""
         start = elapsed_clock()
-        notes: list[RetryNote] = []
         try:
-            if retry:
-                sleep = partial(self._sleep, notes, on_retry)
-                async for attempt in tenacity.AsyncRetrying(sleep=sleep, **self._policy(call, notes)):
-                    with attempt:
-                        return await self._once(call.later(elapsed_clock() - start), Stage.CALLS)
-            return await self._once(call, Stage.SINGLE)
+            try:
+                return await self._once(call, Stage.CALLS if retry else Stage.SINGLE)
+            except Exception as error:
+                if not (retry and self._may_pass(error)):
+                    raise
+                return await self._again(call, start, error, on_retry)
         except Exception as error:
             explained = self._explained(call, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
@@ -239,6 +238,22 @@ class RedisGateway(GatewayBase):
                 await (each.aclose() if hasattr(each, "aclose") else each.close())
 
     # ------------------------------------------------------------------ one attempt
+
+    async def _again(
+        self, call: Call[T], start: float, first: Exception, on_retry: Callable[[RetryNote], Any] | None
+    ) -> T:
+        """Go on after a first attempt that failed; an attempt that succeeds needs nothing of this."""
+        failed, notes = [first], list[RetryNote]()
+
+        async def attempt() -> T:
+            if failed:
+                raise failed.pop()
+            return await self._once(call.later(elapsed_clock() - start), Stage.CALLS)
+
+        retrying = tenacity.AsyncRetrying(
+            sleep=partial(self._sleep, notes, on_retry), **self._policy(call, notes, start)
+        )
+        return await retrying(attempt)
 
     async def _once(self, call: Call[T], stage: str) -> T:
         async def work(pool: Any, *, asking: bool) -> list[Any]:

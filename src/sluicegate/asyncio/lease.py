@@ -12,7 +12,7 @@ from sluicegate.asyncio.runtime import holder, notify
 from sluicegate.config import QueueConfig
 from sluicegate.core import replies
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.values import ClaimRequest, Terms
 from sluicegate.errors import LeaseLostError, RedisMessageQueueError
 from sluicegate.message import Message
 from sluicegate.shared.lease import LeaseBase, OnBatchError, Verdict
@@ -41,6 +41,7 @@ class Lease(LeaseBase):
         driver: Driver,
         keys: QueueKeys,
         config: QueueConfig,
+        terms: Terms,
         request: ClaimRequest,
         reply: replies.ClaimReply,
         *,
@@ -53,6 +54,7 @@ class Lease(LeaseBase):
         super().__init__(
             keys,
             config,
+            terms,
             request,
             reply,
             lease_id=lease_id,

@@ -383,7 +383,7 @@ class RedisMessageQueue(QueueBase[Lease]):
             reply = await self._driver.run(
                 operations.claim(
                     self._keys,
-                    self._config.terms,
+                    self._terms,
                     request,
                     clock=elapsed_clock,
                     wait_seconds=wait_seconds,
@@ -396,6 +396,7 @@ class RedisMessageQueue(QueueBase[Lease]):
             self._driver,
             self._keys,
             self._config,
+            self._terms,
             request,
             reply,
             lease_id=lease_id if lease_id is not None else request.nonce.decode(),

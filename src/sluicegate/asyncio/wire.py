@@ -25,14 +25,23 @@ async def exchange(
         asking: whether a cluster is to be told that the slot is on its way.
         seconds: how long the last reply may take, None for as long as any other.
     """
-    async with borrowed(pool) as connection:
-        await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+    connection = await pool.get_connection(*CONNECTION_FOR)
+    finished = False
+    try:
+        one = len(sent) == 1 and not asking
+        packed = (
+            connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
+        )
+        await connection.send_packed_command(packed)
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
-        if any(faults.is_readonly(reply) for reply in replies):
-            await connection.disconnect(nowait=True)  # so that the primary is looked up again
+        finished = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
         return replies
+    finally:
+        if not finished:
+            await connection.disconnect(nowait=True)
+        await pool.release(connection)
 
 
 async def read(connection: Any, seconds: float | None = None) -> Any:

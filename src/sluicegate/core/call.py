@@ -42,10 +42,11 @@ class Call(Generic[T_co]):
 
     def later(self, seconds: float) -> Call[T_co]:
         """The same call, sent so much later: the argument that tells an age has grown."""
-        if self.elapsed_arg is None or seconds <= 0:
+        milliseconds = int(seconds * 1000)
+        if self.elapsed_arg is None or milliseconds <= 0:
             return self
         args = list(self.args)
-        args[self.elapsed_arg] = int(args[self.elapsed_arg]) + int(seconds * 1000)
+        args[self.elapsed_arg] = int(args[self.elapsed_arg]) + milliseconds
         return replace(self, args=args)
 
 

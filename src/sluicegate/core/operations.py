@@ -44,7 +44,7 @@ def claim(
     deadline = clock() + wait_seconds
     takeover = b"" if take_over_after_seconds is None else b"?"
     tidies, foreign = _TIDY_CALLS, 0
-    patient = replace(request, empty_seconds=0)
+    patient = replace(request, empty_seconds=0) if request.empty_seconds else request
     while True:
         remaining = deadline - clock()
         asked = request if remaining <= 0 else patient  # only the last answer of a waiting claim may be remembered

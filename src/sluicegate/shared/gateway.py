@@ -205,12 +205,16 @@ class GatewayBase:
         """Where this gateway connects to, in words."""
         raise NotImplementedError
 
-    def _policy(self, call: Call[Any], notes: list[RetryNote]) -> dict[str, Any]:
+    def _may_pass(self, error: BaseException) -> bool:
+        """Whether to try again: the server was reached before, and what went wrong may pass."""
+        return self._reached and faults.is_transient(error)
+
+    def _policy(self, call: Call[Any], notes: list[RetryNote], start: float) -> dict[str, Any]:
         """Options for tenacity: tried again while it may help, the last time when the budget ends.
 
         What is worth telling about an attempt is left in `notes`, for the sleep that follows it.
         """
-        start, budget = elapsed_clock(), self.retry_budget_seconds
+        budget = self.retry_budget_seconds
         if call.patience_seconds is not None:
             budget = min(budget, call.patience_seconds)
 
@@ -225,7 +229,7 @@ class GatewayBase:
             notes[:] = [RetryNote(call.script.name, state.attempt_number, seconds, error)]
 
         return {
-            "retry": tenacity.retry_if_exception(lambda error: self._reached and faults.is_transient(error)),
+            "retry": tenacity.retry_if_exception(self._may_pass),
             "wait": lambda state: max(0.0, min(self._pause(state), left())),
             "stop": lambda state: left() <= 0,
             "before_sleep": note,

@@ -17,7 +17,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.ranges import parse_ranges
-from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
+from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, Verb, VerdictGroup
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.message import Message
@@ -77,6 +77,7 @@ class LeaseBase:
         self,
         keys: QueueKeys,
         config: QueueConfig,
+        terms: Terms,
         request: ClaimRequest,
         reply: replies.ClaimReply,
         *,
@@ -94,7 +95,7 @@ class LeaseBase:
         self.messages: list[Message] = []
         self._keys = keys
         self._config = config
-        self._terms = config.terms
+        self._terms = terms
         self._tells = tells
         self._request = request
         self._confirmed_at = asked_at

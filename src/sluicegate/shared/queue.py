@@ -40,6 +40,7 @@ class QueueBase(Generic[L]):
         self.name = name
         self._keys = QueueKeys(name)
         self._config = config
+        self._terms = config.terms
         source = config.get_deduplication_key
         self._publishing = Publishing(
             self._keys,

@@ -82,7 +82,7 @@ class PartitionDrain:
         self._partition = partition
         self._attempt = attempt
         self._queue = RedisMessageQueue.from_spec(QueueSpec.from_json(plan.spec))
-        self._most_deliveries = self._queue._config.terms.most_deliveries
+        self._most_deliveries = self._queue._terms.most_deliveries
         self._chunks = self._acked = self._returned = self._buried = self._replayed = self._taken_over = 0
         self._fruitless_calls = 0
         self._failures: list[HandlerFailure] = []
