@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from sluicegate.events import QueueEvent
+from sluicegate.shared.observers import report_failure, warn
 
-__all__ = ["emit", "report_failure"]
-
-_log = logging.getLogger("sluicegate")
+__all__ = ["emit"]
 
 
 def emit(on_event: Callable[[QueueEvent], Any], event: QueueEvent) -> None:
@@ -32,21 +28,6 @@ def emit(on_event: Callable[[QueueEvent], Any], event: QueueEvent) -> None:
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
-            _warn("on_event returned an awaitable, which nobody awaits here; use sluicegate.asyncio.RedisMessageQueue")
+            warn("on_event returned an awaitable, which nobody awaits here; use sluicegate.asyncio.RedisMessageQueue")
     except Exception as error:  # noqa: BLE001  (an observer alters no outcome)
         report_failure(event, error)
-
-
-def report_failure(event: QueueEvent, error: Exception) -> None:
-    """Log and warn that `on_event` raised; the text of its error may hold payloads and stays out."""
-    kind = type(error).__name__
-    with suppress(Exception):  # nor does a log handler of the user's
-        _log.warning(
-            "on_event raised %s at %s/%s of queue %r", kind, event.operation.value, event.outcome.value, event.queue
-        )
-    _warn(f"on_event raised {kind}; events are told after the fact and alter nothing")
-
-
-def _warn(text: str) -> None:
-    with suppress(Warning):  # where warnings are errors, this one is none all the same
-        warnings.warn(text, RuntimeWarning, stacklevel=3)

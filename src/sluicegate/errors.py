@@ -22,6 +22,7 @@ __all__ = [
     "CleanupFailedError",
     "ConfigurationError",
     "DrainFailedError",
+    "DurabilityAccessError",
     "EmbeddedServerError",
     "EmbeddedServerNotFoundError",
     "GatewayContractError",
@@ -156,6 +157,10 @@ class NotDurableError(RedisMessageQueueError):
         self.ids = tuple(ids)
         self.published = published
         self.report = report
+
+
+class DurabilityAccessError(NotDurableError, RedisAccessError):
+    """Messages were published, but this user may not ask whether they are as durable as was wanted."""
 
 
 class PublishUnknownError(RedisMessageQueueError):

@@ -46,7 +46,7 @@ from sluicegate.shared.gateway import (
 from sluicegate.shared.routes import Node
 from sluicegate.wire import borrowed, exchange, read
 
-__all__ = ["Client", "Gateway", "RedisGateway", "elapsed_clock"]
+__all__ = ["Client", "Gateway", "RedisGateway"]
 
 T = TypeVar("T")
 Client = redis.Redis | redis.RedisCluster
@@ -322,8 +322,12 @@ class RedisGateway(GatewayBase):
             end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
             pools = self._pools
             while (left := end - elapsed_clock()) > 0 and self._pools is pools and not (stopped and stopped()):
-                if connection.can_read(timeout=min(left, STOP_SLICE_SECONDS)):
-                    return [heard(read(connection))]
+                try:
+                    if connection.can_read(timeout=min(left, STOP_SLICE_SECONDS)):
+                        return [heard(read(connection))]
+                except Exception:  # a socket that another thread closes under it fails in many ways
+                    if self._pools is pools:
+                        raise
             raise _Ended
 
     def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:

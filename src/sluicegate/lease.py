@@ -67,6 +67,7 @@ class Lease(LeaseBase):
         self.holder = holder()
         self._driver = driver
         self._heartbeat_seconds = heartbeat_seconds
+        self._beats = False
 
     @property
     def beats_through(self) -> object:
@@ -132,11 +133,14 @@ class Lease(LeaseBase):
         if not self.messages:
             return
         self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._lease_seconds / 3
+        self._beats = True
         scheduler().watch(self, self._heartbeat_seconds)
 
     def stop_heartbeat(self) -> None:
         """No extension begins after this."""
-        scheduler().unwatch(self)
+        if self._beats:
+            self._beats = False
+            scheduler().unwatch(self)
 
     def beat(self) -> float | None:
         """One heartbeat, for the scheduler: extends once without retries; returns the seconds to the next, None for
@@ -173,7 +177,12 @@ class Lease(LeaseBase):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop_heartbeat()
+        try:
+            self.stop_heartbeat()
+        finally:  # an interruption leaves no message in a lease that nobody holds
+            self._settle_at_exit(error)
+
+    def _settle_at_exit(self, error: BaseException | None) -> None:
         if not self.messages:
             return
         try:

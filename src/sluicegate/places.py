@@ -24,7 +24,7 @@ _DEFAULT_PORTS = {"sentinel": 26379, "cluster": 6379}
 _HOST = re.compile(r"^(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/]+)(?::(\d{1,5}))?$")
 _OWN_OPTIONS = ("decode_responses", "sentinel_password_env", "sentinel_username")
 # What concerns the connection to any server applies to the Sentinels as well.
-_SHARED = ("socket_connect_timeout", "socket_timeout", "retry", "ssl", "protocol")
+_SHARED = ("socket_connect_timeout", "socket_timeout", "retry", "ssl")
 Secret = Callable[[str], str]
 Hosts = list[tuple[str, int]]
 
@@ -120,6 +120,7 @@ def _options(parts: SplitResult, options: Mapping[str, Any]) -> dict[str, Any]:
 def _sentinel_options(parts: SplitResult, merged: Mapping[str, Any], secret: Secret) -> dict[str, Any]:
     own = dict(parse_qsl(parts.query))
     options = {name: value for name, value in merged.items() if name in _SHARED or name.startswith("ssl_")}
+    options["protocol"] = 2  # redis-py 5.0 cannot read what Sentinels say in RESP3
     if "sentinel_username" in own:
         options["username"] = own["sentinel_username"]
     if "sentinel_password_env" in own:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import threading
 import time
@@ -13,11 +14,16 @@ __all__ = ["finished", "holder", "is_lost", "notify", "pause"]
 
 _SLICE_SECONDS = 0.05
 _log = logging.getLogger("sluicegate")
+_numbers = itertools.count(1)
+_thread = threading.local()
 
 
 def holder() -> int:
-    """Who runs this: stands for the current thread."""
-    return threading.get_ident()
+    """Who runs this: stands for the current thread, and for no other one, as the system's number of it might."""
+    number: int | None = getattr(_thread, "number", None)
+    if number is None:
+        number = _thread.number = next(_numbers)
+    return number
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> bool:

@@ -50,6 +50,11 @@ def read(connection: Any, seconds: float | None = None) -> Any:
         return connection.read_response(disable_decoding=True)
     except redis_errors.ResponseError as error:
         return error
+    except ValueError as error:
+        if "closed file" not in str(error):
+            raise
+        # redis-py 5.0 trips over its buffer when another thread closes the connection under it.
+        raise redis_errors.ConnectionError("the connection was closed while a reply was awaited") from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import subprocess
@@ -16,9 +17,7 @@ import sluicegate.asyncio
 from tests.architecture.project import ROOT
 
 MADE = ("driving", "lease", "queue")
-BY_HAND = sorted(
-    module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE
-)
+BY_HAND = sorted(module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE)
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 
 
@@ -29,10 +28,14 @@ def test_the_synchronous_shells_are_made_from_the_asyncio_ones() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_a_change_on_one_side_only_is_noticed(tmp_path: object) -> None:
-    sync = importlib.machinery.SourceFileLoader("sync", str(ROOT / "scripts" / "sync.py")).load_module()
-    source = (ROOT / "src/sluicegate/asyncio/queue.py").read_text(encoding="utf-8")
-    made = sync.synchronous(source.replace("async def depth(", "async def deepness("), "src/sluicegate/asyncio/queue.py")
+def test_a_change_on_one_side_only_is_noticed() -> None:
+    spec = importlib.util.spec_from_file_location("sync", ROOT / "scripts" / "sync.py")
+    assert spec is not None and spec.loader is not None  # noqa: PT018
+    sync = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sync)
+    where = "src/sluicegate/asyncio/queue.py"
+    source = (ROOT / where).read_text(encoding="utf-8")
+    made = sync.synchronous(source.replace("async def depth(", "async def deepness("), where)
     assert made != (ROOT / "src/sluicegate/queue.py").read_text(encoding="utf-8")
     assert "async" not in made.split('"""', 2)[2].replace("sluicegate.asyncio", "").replace("asyncio", "")
 
@@ -48,7 +51,8 @@ def test_both_packages_export_the_same_queue_names() -> None:
     missing = {name for name in sluicegate.asyncio.__all__ if name not in sluicegate.__all__}
     assert missing == set()
     assert {"RedisMessageQueue", "RedisGateway", "Lease"} <= set(sluicegate.asyncio.__all__)
-    own = [name for name in sluicegate.asyncio.__all__ if getattr(sluicegate.asyncio, name) is not getattr(sluicegate, name)]
+    there, here = sluicegate.asyncio, sluicegate
+    own = [name for name in there.__all__ if getattr(there, name) is not getattr(here, name)]
     assert sorted(own) == ["Lease", "RedisGateway", "RedisMessageQueue"]
 
 

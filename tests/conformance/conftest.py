@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
 from tests.conformance.flavours import FLAVOURS, Flavour
 from tests.conftest import PROGRAMS
 
 
+# `make test-matrix` names one; otherwise it is what redis-py speaks by itself.
+PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")
+
+
 @pytest.fixture(params=FLAVOURS, ids=str)
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     made: Flavour = request.param
-    return made
+    return replace(made, protocol=int(PROTOCOL)) if PROTOCOL.isdigit() else made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,6 +28,12 @@ class Flavour:
 
     asyncio: bool = False
     decodes: bool = False
+    protocol: int | None = None  # of RESP; None leaves it to redis-py
+
+    def options(self) -> dict[str, Any]:
+        """What a client of this flavour is made with."""
+        protocol = {} if self.protocol is None else {"protocol": self.protocol}
+        return {"decode_responses": True, **protocol} if self.decodes else protocol
 
     def shown(self, payload: bytes) -> str | bytes:
         """A payload as handlers get it."""
@@ -143,8 +149,7 @@ class Maker:
         if "gateway" in options:
             return self._keep(RedisMessageQueue(name, **options))
         if "url" not in options:
-            decodes = {"decode_responses": True} if self.flavour.decodes else {}
-            options["client"] = self._like(options.get("client", self._client), **decodes)
+            options["client"] = self._like(options.get("client", self._client), **self.flavour.options())
         if not self.flavour.asyncio:
             return self._keep(RedisMessageQueue(name, **options))
         from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
@@ -173,7 +178,17 @@ class Maker:
         unix = "path" in given
         kept = {
             name: given[name]
-            for name in ("host", "port", "path", "db", "username", "password", "socket_timeout", "decode_responses", "protocol")
+            for name in (
+                "host",
+                "port",
+                "path",
+                "db",
+                "username",
+                "password",
+                "socket_timeout",
+                "decode_responses",
+                "protocol",
+            )
             if name in given
         }
         module: Any = redis.asyncio if self.flavour.asyncio else redis
@@ -191,5 +206,3 @@ class Maker:
         from redis.backoff import NoBackoff
 
         return Retry(NoBackoff(), 0)
-
-

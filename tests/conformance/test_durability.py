@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
 from sluicegate.errors import NotDurableError
-from sluicegate.gateway import elapsed_clock
+from sluicegate.shared.gateway import elapsed_clock
 from tests.conformance.driving import Drive
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
@@ -136,6 +137,18 @@ def test_fsync_is_confirmed_by_servers_that_have_it(own_server: RedisServer) -> 
         else:
             assert Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock)) == replies.Published(2, {})
         assert client.llen(KEYS.pending) == 2
+
+
+def test_a_disk_that_is_written_every_second_confirms_too(own_server: RedisServer) -> None:
+    with own_server.client() as client:
+        client.config_set("appendfsync", "everysec")
+        if tuple(map(int, client.info("server")["redis_version"].split("."))) < (7, 2):
+            with pytest.raises(NotDurableError, match="WAITAOF"):
+                Drive(client)(operations.publish(KEYS, batch(FSYNC), clock=elapsed_clock))
+            return
+        for number in range(3):  # each begins when the disk has just been written, and waits longest
+            sent = replace(batch(FSYNC), id=b"batch-%010d" % number)
+            assert Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock)) == replies.Published(2, {})
 
 
 def test_fsync_without_a_disk_is_not_confirmed(client: redis.Redis) -> None:

@@ -8,7 +8,7 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
-from sluicegate.gateway import elapsed_clock
+from sluicegate.shared.gateway import elapsed_clock
 from tests.conformance import state
 from tests.conformance.core import Core
 from tests.conformance.driving import Drive

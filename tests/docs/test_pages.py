@@ -28,20 +28,41 @@ def test_every_python_block_is_a_file_that_is_run_or_named_for_a_test(
         assert code == (PROJECT / name).read_text(), f"{page.name} differs from {name}; run `make format`"
 
 
-def test_quickstart_runs_and_says_what_it_did(tmp_path: Path) -> None:
+def run(program: str, folder: Path) -> str:
+    """What a program of the documentation prints; it keeps its server in `build/<name>` of its folder."""
+    script = PROJECT / program
     try:
         done = subprocess.run(
-            [sys.executable, PROJECT / "example_dags" / "quickstart.py"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+            [sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=60, check=True
         )
     finally:
-        stop_server(tmp_path / "build" / "quickstart")
-    assert "published 900, refused 100 duplicates" in done.stdout
-    assert "leased and acked 900 orders" in done.stdout
+        stop_server(folder / "build" / script.stem)
+    return done.stdout
+
+
+def test_quickstart_runs_and_says_what_it_did(tmp_path: Path) -> None:
+    printed = run("example_dags/quickstart.py", tmp_path)
+    assert "published 900, refused 100 duplicates" in printed
+    assert "leased and acked 900 orders" in printed
+
+
+def test_the_asyncio_example_buries_what_fails_and_redrives_it(tmp_path: Path) -> None:
+    printed = run("examples/asyncio/redrive.py", tmp_path).splitlines()
+    assert [line for line in printed if not line.startswith(" ")] == [
+        "buried: no tea in stock",
+        "shipped ink",
+        "shipped tea",
+    ]
+    assert [line.strip() for line in printed if "publish" not in line and line.startswith(" ")] == [
+        "claim success 1",
+        "bury success 1",
+        "promote success 1",
+        "claim success 1",
+        "ack success 1",
+        "redrive success 1",
+        "claim success 1",
+        "ack success 1",
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

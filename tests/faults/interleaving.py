@@ -11,12 +11,14 @@ import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import redis
 
-from sluicegate.core import calls, operations, replies
+from sluicegate.core import admin_calls, calls, operations, replies
+from sluicegate.core.admin_calls import Named, Step
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.ranges import format_ranges, parse_ranges
@@ -166,6 +168,7 @@ class Play:
             failed_cap=keep,
         )
         self.world = World(self.core, self.rnd)
+        self.redrives = self.rnd.random() < 0.4
         self.nonces = itertools.count()
         self.worked_on: set[str] = set()
         self.sink: dict[tuple[str, bytes], set[str]] = defaultdict(set)
@@ -202,6 +205,8 @@ class Play:
         elif luck < 0.33:
             state.fall_due(self.core.client, self.core.queue)
             world.execute(self.core.promote(STEP))
+        elif luck < 0.35 and self.redrives:
+            self._redrive()
         elif luck < 0.5:
             world.pass_time(rnd.choice([1, 3, 12, 60]) if rnd.random() < 0.3 else 1)
         else:
@@ -219,6 +224,18 @@ class Play:
                 self.world.late.append(step)
             else:
                 self.world.execute(step)
+
+    def _redrive(self) -> None:
+        """All dead letters go back that may; the call is retried, repeated and late as any other."""
+        keys, letters = self.core.keys, self.core.client.hgetall(self.core.keys.dead_records)
+        if letters:
+            named = [
+                Named(name, admin_calls.marker_of(keys, record.split(b"\x1f", 4)[4]))
+                for name, record in letters.items()
+            ]
+            step = Step(f"r{next(self.nonces)}".encode(), 1)
+            with suppress(RetryBudgetExhaustedError):
+                self.world.send(admin_calls.redrive(keys, step, named, mark=1 << 44, patient=False))
 
     def _give_a_key_away(self) -> None:
         """A marker ran out, was forgotten or freed, and another message was published under its key."""

@@ -8,9 +8,12 @@ import pytest
 import redis
 
 from sluicegate import LeaseState, RedisMessageQueue, Verdict
+from sluicegate.core import scripts
 from sluicegate.errors import RedisMemoryError
 from tests.conformance import state
 from tests.conformance.admin import Admin
+from tests.conformance.core import Core
+from tests.faults.test_repeats import CASES, Prepare
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -95,6 +98,27 @@ def test_a_full_redis_is_drained_to_the_end(full: RedisMessageQueue, client: red
     assert drained == 12
     client.config_set("maxmemory", "0")
     assert full.publish({"id": 100}) is True
+
+
+@pytest.mark.parametrize("name", sorted(set(scripts.NAMES) - {"publish"}))
+def test_no_script_but_publish_is_refused_for_memory(bare_client: redis.Redis, name: str) -> None:
+    prepared = [prepare for prepare in CASES if script_of(prepare, bare_client) == name]
+    assert prepared, f"{name}.lua is in no case"
+    for prepare in prepared:
+        bare_client.config_set("maxmemory", "0")
+        bare_client.flushall()
+        core = Core(bare_client)
+        call = prepare(core)
+        bare_client.config_set("maxmemory", "1")
+        with pytest.raises(redis.exceptions.RedisError, match="maxmemory"):
+            bare_client.set("other", "x")
+        core.do(call)
+
+
+def script_of(prepare: Prepare, client: redis.Redis) -> str:
+    client.config_set("maxmemory", "0")
+    client.flushall()
+    return prepare(Core(client)).script.name
 
 
 def test_administration_goes_on(full: RedisMessageQueue, client: redis.Redis) -> None:

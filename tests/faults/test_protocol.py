@@ -14,7 +14,7 @@ from sluicegate.core import calls, scripts
 from tests.conftest import PROGRAMS, THOROUGH
 from tests.faults.interleaving import STEP, play
 
-SEEDS = 300 * (1 + THOROUGH)
+SEEDS = 2000 * (1 + THOROUGH)
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +46,20 @@ BROKEN = {
     "a reap frees the marker of another message": ("reap", "if owner == id_of(entry) then", "if owner then"),
     "an ack frees no marker": ("settle", "markers.free(held[i], entries[i])", ""),
     "a release is recorded as a failure": ("settle", "if failed and verb ~= 'release' then", "if failed then"),
+    "a redrive takes a key from another message": ("redrive", "if owner and owner ~= one.name then", "if false then"),
+    "a redriven message does not hold its key": (
+        "redrive", "held[KEYS[8 + one.marker]] = one.name", "held = held",
+    ),
+    "a redriven letter stays dead": ("redrive", "  drop_letters(dead, records, ids)\n  redis", "  redis"),
+    "a discard is not recorded": (
+        "settle", "local kept = verb == 'ack' and completed or verb == 'discard' and failed", "local kept = completed",
+    ),
+    "dead letters beyond the cap are not counted": (
+        "settle", "redis.call('HINCRBY', counters, 'dead_dropped', over)", "",
+    ),
+    "a dead letter keeps its marker": (
+        "settle", "      if markers then\n        markers.free(slot, entry)\n", "      if false then\n",
+    ),
     "a reap does not count what came back": ("reap", "redis.call('HINCRBY', counters, 'in_flight', -#slots)", ""),
 }  # fmt: skip
 

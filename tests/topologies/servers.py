@@ -168,8 +168,18 @@ class AclServer(Topology):
 
     def allow(self, *rule: str) -> None:
         """Make the user anew, with these rights."""
-        with self.servers[0].client() as client:
-            client.execute_command("ACL", "SETUSER", self.user, "reset", "on", f">{self.password}", *rule)
+        for server in self.servers:
+            with server.client() as client:
+                client.execute_command("ACL", "SETUSER", self.user, "reset", "on", f">{self.password}", *rule)
+                client.acl_log_reset()
+
+    def refused(self) -> set[str]:
+        """The commands that were refused since."""
+        found: set[str] = set()
+        for server in self.servers:
+            with server.client() as client:
+                found |= {entry["object"].lower() for entry in client.acl_log()}
+        return found
 
     @property
     def url(self) -> str:
@@ -177,21 +187,26 @@ class AclServer(Topology):
 
     def remove(self) -> None:
         super().remove()
-        del os.environ[self.variable]
+        os.environ.pop(self.variable, None)
 
     def _where(self) -> dict[str, Any]:
         return {**super()._where(), "username": self.user, "password": self.password}
 
 
 class ReplicatedServers(Topology):
-    """A primary and a replica that is in step with it, for what waits for replicas."""
+    """A primary and replicas that are in step with it, for what waits for replicas."""
 
     name = "replicated"
 
+    def __init__(self, program: Path, replicas: int = 1) -> None:
+        super().__init__(program)
+        self._replicas = replicas
+
     def start(self) -> Topology:
         primary = self._serve("--repl-diskless-sync-delay", "0", port=free_port())
-        replica = self._serve("--replicaof", f"127.0.0.1 {primary.port}", port=free_port())
-        in_step(replica)
+        following = ("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
+        for replica in [self._serve(*following, port=free_port()) for _ in range(self._replicas)]:
+            in_step(replica)
         return self
 
 
@@ -200,8 +215,8 @@ class SentinelServers(ReplicatedServers):
 
     name = "sentinel"
 
-    def __init__(self, program: Path, sentinels: int = 1) -> None:
-        super().__init__(program)
+    def __init__(self, program: Path, sentinels: int = 1, replicas: int = 1) -> None:
+        super().__init__(program, replicas)
         self.sentinels: list[SentinelProcess] = []
         self._count = sentinels
 
@@ -211,8 +226,8 @@ class SentinelServers(ReplicatedServers):
         for _ in range(self._count):
             self.sentinels.append(SentinelProcess(self.program, self.servers[0].port, quorum))
         for sentinel in self.sentinels:
-            told = partial(sentinel.sees, replicas=1, others=self._count - 1)
-            wait_until(told, "Sentinel knows the replica and the other Sentinels")
+            told = partial(sentinel.sees, replicas=len(self.servers) - 1, others=self._count - 1)
+            wait_until(told, "Sentinel knows the replicas and the other Sentinels")
         return self
 
     @property
@@ -230,22 +245,29 @@ class SentinelServers(ReplicatedServers):
     def primary(self, key: bytes) -> redis.Redis:
         return self._primaries()[0].client()
 
-    def failover(self) -> None:
-        """Make the replica the primary, and return once Sentinel says so."""
-        before = self.sentinels[0].primary_port()
-        self.sentinels[0].ask("FAILOVER", SERVICE)
-        wait_until(lambda: self.sentinels[0].primary_port() != before, "another primary")
+    def failover(self, key: bytes = b"") -> None:
+        """Make a replica the primary. The old one takes writes, which are lost, until it is made a replica."""
+        (before,) = self._primaries()
+        wait_until(self._agrees_to_failover, "Sentinel finds a replica that is good enough")
+        wait_until(lambda: self.sentinels[0].primary_port() != before.port, "another primary")
+        with before.client() as client:  # Sentinel does the same, some ten seconds later
+            client.replicaof("127.0.0.1", str(self.sentinels[0].primary_port()))
 
-    def crash(self) -> None:
+    def crash(self, key: bytes = b"") -> None:
         """Kill the primary, and return once Sentinel names another."""
-        before = self.sentinels[0].primary_port()
-        self._primaries()[0].kill()
-        wait_until(lambda: self.sentinels[0].primary_port() != before, "another primary")
+        (before,) = self._primaries()
+        before.kill()
+        wait_until(lambda: self.sentinels[0].primary_port() != before.port, "another primary")
 
     def remove(self) -> None:
         for sentinel in self.sentinels:
             sentinel.remove()
         super().remove()
+
+    def _agrees_to_failover(self) -> bool:
+        with suppress(redis.ResponseError):  # NOGOODSLAVE: it has not heard enough of them yet
+            return bool(self.sentinels[0].ask("FAILOVER", SERVICE))
+        return False
 
     def _addresses(self) -> list[tuple[str, int]]:
         return [("127.0.0.1", each.port) for each in self.sentinels]
@@ -296,16 +318,17 @@ class SentinelProcess:
 
 
 class ClusterServers(Topology):
-    """Three primaries that share the slots, each with a replica if asked."""
+    """Primaries that share the slots, each with a replica if asked."""
 
     name = "cluster"
 
-    def __init__(self, program: Path, *, replicas: bool = False) -> None:
+    def __init__(self, program: Path, *, primaries: int = 3, replicas: bool = False) -> None:
         super().__init__(program)
+        self._count = primaries
         self._replicas = replicas
 
     def start(self) -> Topology:
-        for _ in range(6 if self._replicas else 3):
+        for _ in range(self._count * (2 if self._replicas else 1)):
             self._serve(
                 *("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "1500"),
                 *("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"),
@@ -313,7 +336,7 @@ class ClusterServers(Topology):
             )
         self._share_slots()
         self._meet()
-        for replica, primary in zip(self.servers[3:], self.servers[:3], strict=False):
+        for replica, primary in zip(self.servers[self._count :], self._primaries(), strict=False):
             self._follow(replica, primary)
         for server in self.servers:
             wait_until(partial(self._is_whole, server), "the cluster is whole")
@@ -355,10 +378,35 @@ class ClusterServers(Topology):
         wait_until(lambda: self.owner(key) is replica, "the replica has become the primary")
 
     def crash(self, key: bytes) -> None:
-        """Kill a key's primary, and return once its replica has taken over."""
+        """Kill a key's primary; its replica takes over, and it comes back as a replica of that."""
         primary, replica = self._pair(key)
         primary.kill()
         wait_until(lambda: self.owner(key) is replica, "the replica has become the primary")
+        primary.start()
+
+    def begin_to_move(self, key: bytes) -> tuple[Server, Server]:
+        """A key's slot leaves its primary for another, key by key; returns the two."""
+        source = self.owner(key)
+        assert source is not None, "nobody has the key"
+        target = next(server for server in self._primaries() if server is not source)
+        self._set_slot(target, key, "IMPORTING", source)
+        self._set_slot(source, key, "MIGRATING", target)
+        return source, target
+
+    def finish_moving(self, key: bytes, source: Server, target: Server) -> None:
+        """Take along what the slot has, and tell everybody where it is now."""
+        with source.client() as client:
+            keys = raw(client, "CLUSTER", "GETKEYSINSLOT", key_slot(key), 1000)
+            if keys:
+                raw(client, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        for server in (target, source, *(other for other in self._primaries() if other not in (source, target))):
+            self._set_slot(server, key, "NODE", target)
+
+    def _set_slot(self, server: Server, key: bytes, state: str, other: Server) -> None:
+        with other.client() as client:
+            name = raw(client, "CLUSTER", "MYID")
+        with server.client() as client:
+            raw(client, "CLUSTER", "SETSLOT", key_slot(key), state, name)
 
     def _alive(self) -> list[Server]:
         return [server for server in self.servers if server.runs]
@@ -367,15 +415,16 @@ class ClusterServers(Topology):
         """Who has a key, and who is to have it next."""
         primary = self.owner(key)
         assert primary is not None, "nobody has the key"
-        return primary, self.servers[(self.servers.index(primary) + 3) % 6]
+        return primary, self.servers[(self.servers.index(primary) + self._count) % len(self.servers)]
 
     def _primaries(self) -> list[Server]:
-        return self.servers[:3]
+        return self.servers[: self._count]
 
     def _share_slots(self) -> None:
-        for (low, high), server in zip(((0, 5460), (5461, 10922), (10923, 16383)), self.servers, strict=False):
+        for position, server in enumerate(self._primaries()):
+            slots = range(16384 * position // self._count, 16384 * (position + 1) // self._count)
             with server.client() as client:
-                raw(client, "CLUSTER", "ADDSLOTS", *range(low, high + 1))
+                raw(client, "CLUSTER", "ADDSLOTS", *slots)
                 raw(client, "CLUSTER", "SET-CONFIG-EPOCH", self.servers.index(server) + 1)
 
     def _meet(self) -> None:
@@ -395,7 +444,38 @@ class ClusterServers(Topology):
         with server.client() as client:
             told = raw(client, "CLUSTER", "INFO")
             known = len(raw(client, "CLUSTER", "NODES").splitlines())
-            return b"cluster_state:ok" in told and b"cluster_size:3" in told and known == len(self.servers)
+            return (
+                b"cluster_state:ok" in told and b"cluster_size:%d" % self._count in told and known == len(self.servers)
+            )
+
+
+class AclCluster(ClusterServers):
+    """A cluster with the same user."""
+
+    name = "acl-cluster"
+    allow, refused = AclServer.allow, AclServer.refused  # type: ignore[assignment]
+    user, password, variable = AclServer.user, AclServer.password, AclServer.variable
+
+    def start(self) -> Topology:
+        super().start()
+        os.environ[self.variable] = self.password
+        self.allow(*access.RULE, *access.FOR_CLUSTER)
+        return self
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+        return f"redis+cluster://{self.user}@{hosts}?password_env={self.variable}"
+
+    def client(self, **options: Any) -> Any:
+        return super().client(username=self.user, password=self.password, **options)
+
+    def async_client(self, **options: Any) -> Any:
+        return super().async_client(username=self.user, password=self.password, **options)
+
+    def remove(self) -> None:
+        super().remove()
+        os.environ.pop(self.variable, None)
 
 
 def make_certificates(folder: Path) -> None:

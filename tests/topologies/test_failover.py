@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from sluicegate import RedisMessageQueue, RedisMessageQueueError, replicated
+from sluicegate import LeaseLostError, NotDurableError, RedisMessageQueue, replicated
 from sluicegate.core.keys import QueueKeys
 from tests.conformance.flavours import Blocking, Loop
 from tests.conformance.servers import programs
@@ -16,12 +18,17 @@ from tests.conformance.waiting import wait_until
 from tests.topologies.servers import ClusterServers, SentinelServers, Topology
 
 KEY = QueueKeys("orders").pending
+OPTIONS = {"retry_budget_seconds": 60, "retry_max_delay_seconds": 0.3}
 
 
 @pytest.fixture(params=["sentinel", "cluster"])
 def servers(request: pytest.FixtureRequest) -> Iterator[Topology]:
     program = programs()[0]
-    made: Topology = SentinelServers(program) if request.param == "sentinel" else ClusterServers(program, replicas=True)
+    made: Topology
+    # Two replicas, so that one is left to confirm when the other has become the primary.
+    made = (
+        SentinelServers(program, replicas=2) if request.param == "sentinel" else ClusterServers(program, replicas=True)
+    )
     try:
         yield made.start()
     finally:
@@ -34,11 +41,11 @@ def make(request: pytest.FixtureRequest, servers: Topology, loop: Loop) -> Itera
 
     def make_queue() -> Any:
         if request.param == "sync":
-            made.append(RedisMessageQueue("orders", url=servers.url, retry_budget_seconds=60))
+            made.append(RedisMessageQueue("orders", url=servers.url, **OPTIONS))
         else:
             from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 
-            made.append(Blocking(AsyncQueue("orders", url=servers.url, retry_budget_seconds=60), loop))
+            made.append(Blocking(AsyncQueue("orders", url=servers.url, **OPTIONS), loop))
         return made[-1]
 
     yield make_queue
@@ -46,50 +53,74 @@ def make(request: pytest.FixtureRequest, servers: Topology, loop: Loop) -> Itera
         queue.close()
 
 
+class Traffic:
+    """A publisher and a consumer, each a loop that nothing but `stop` may end."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.confirmed: list[str] = []
+        self.consumed: set[str] = set()
+        self.lost_leases: list[LeaseLostError] = []
+        self.unexpected: list[BaseException] = []
+        self._numbers = itertools.count()
+        self._no_more, self._enough = threading.Event(), threading.Event()
+        loops = ((self._publish, self._no_more), (self._consume, self._enough))
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(partial(step, make()), end), daemon=True) for step, end in loops
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def goes_on(self, what: str) -> None:
+        """Return once messages that were published from now on are confirmed, and consumed."""
+        past = len(self.confirmed) + 20
+        wait_until(lambda: len(self.confirmed) > past, f"{what}: publishes are confirmed")
+        wait_until(lambda: self.consumed.issuperset(self.confirmed[:past]), f"{what}: what is confirmed is consumed")
+
+    def stop(self) -> None:
+        """End the publisher, and the consumer when it has had everything."""
+        publisher, consumer = self._threads
+        self._no_more.set()
+        publisher.join(timeout=20)
+        assert not publisher.is_alive()
+        try:
+            wait_until(lambda: self.consumed.issuperset(self.confirmed), "everything confirmed is consumed")
+        finally:
+            self._enough.set()
+            consumer.join(timeout=20)
+        assert not consumer.is_alive()
+
+    def _repeat(self, step: Callable[[], None], end: threading.Event) -> None:
+        try:
+            while not end.is_set():
+                step()
+        except BaseException as error:
+            self.unexpected.append(error)
+
+    def _publish(self, queue: Any) -> None:
+        text = str(next(self._numbers))
+        try:
+            queue.publish(text, durability=replicated(1, timeout_seconds=0.5))
+        except NotDurableError:
+            return  # stored perhaps, confirmed not: not counted on
+        self.confirmed.append(text)
+
+    def _consume(self, queue: Any) -> None:
+        try:
+            with queue.claim(10, wait_seconds=0.5, lease_seconds=2) as lease:
+                self.consumed.update(message.text() for message in lease)
+        except LeaseLostError as error:
+            self.lost_leases.append(error)  # with the primary; its messages are delivered again
+
+
 @pytest.mark.parametrize("how", ["failover", "crash"])
 def test_what_was_confirmed_survives_the_primary(servers: Any, make: Callable[[], Any], how: str) -> None:
-    confirmed: list[str] = []
-    consumed: set[str] = set()
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def publish() -> None:
-        queue = make()
-        for number in range(100_000):
-            if stop.is_set():
-                return
-            try:
-                queue.publish(str(number), durability=replicated(1, timeout_seconds=1))
-                confirmed.append(str(number))
-            except RedisMessageQueueError:
-                stop.wait(0.05)  # stored perhaps, confirmed not: not counted on
-
-    def consume() -> None:
-        queue = make()
-        while not (stop.is_set() and consumed.issuperset(confirmed)):
-            try:
-                with queue.claim(10, wait_seconds=1) as lease:
-                    texts = [message.text() for message in lease]
-                consumed.update(texts)
-            except RedisMessageQueueError as error:
-                errors.append(error)  # a lease that was lost with the primary is delivered again
-
-    def publisher_is_past(count: int) -> Callable[[], bool]:
-        return lambda: len(confirmed) > count
-
-    publishing, consuming = (threading.Thread(target=work, daemon=True) for work in (publish, consume))
-    publishing.start()
-    consuming.start()
+    traffic = Traffic(make)
     try:
-        wait_until(publisher_is_past(20), "the publisher is at work")
-        change = getattr(servers, how)
-        change(KEY) if isinstance(servers, ClusterServers) else change()
-        if how == "failover":
-            wait_until(publisher_is_past(len(confirmed) + 20), "it goes on with the new primary", 40)
+        traffic.goes_on("before")
+        getattr(servers, how)(KEY)
+        traffic.goes_on("after")
     finally:
-        stop.set()
-    publishing.join(timeout=70)
-    wait_until(lambda: consumed.issuperset(confirmed), "everything confirmed is consumed", 40)
-    consuming.join(timeout=10)
-    assert not consuming.is_alive()
-    assert not publishing.is_alive()
+        traffic.stop()
+    assert traffic.unexpected == []
+    if isinstance(servers, ClusterServers) and how == "failover":
+        assert traffic.lost_leases == [], "a cluster's own failover hands everything over"

@@ -15,6 +15,7 @@ from sluicegate import RedisMessageQueue
 from tests.conformance.flavours import FLAVOURS, Blocking, Flavour, Loop
 from tests.conformance.servers import programs
 from tests.topologies.servers import (
+    AclCluster,
     AclServer,
     ClusterServers,
     SentinelServers,
@@ -105,6 +106,7 @@ def places() -> Iterator[tuple[type[Topology], Path]]:
         yield Topology, program
     yield AclServer, found[0]
     yield ClusterServers, found[0]
+    yield AclCluster, found[0]
     yield SentinelServers, found[0]
     if (tls := with_tls()) is not None:
         yield TlsServer, tls

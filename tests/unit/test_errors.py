@@ -18,6 +18,7 @@ EXTRA: dict[str, dict[str, Any]] = {
     "DrainFailedError": {"summary": "s"},
     "LeaseLostError": {"lease_id": "l", "lost": [1], "settled": [2]},
     "NotDurableError": {"report": "r"},
+    "DurabilityAccessError": {"report": "r"},
     "PayloadTooDeepError": {"limit": 1},
     "PayloadTooLargeError": {"size": 2, "limit": 1},
     "PublishUnknownError": {"ids": ["a-0"]},

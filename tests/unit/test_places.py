@@ -39,7 +39,7 @@ def test_a_sentinel_url(asynchronous: bool, monkeypatch: pytest.MonkeyPatch) -> 
         ("one", 1001, "other"),
         ("two", 26379, "other"),
     ]
-    assert all(each.get("username") is None for each in seen)
+    assert all((each.get("username"), each["protocol"]) == (None, 2) for each in seen)
 
 
 def test_tls_of_a_sentinel_url_is_for_both() -> None:

@@ -45,8 +45,8 @@ class Driver:
     async def run(self, operation: Operation[T], *, retry: bool = True) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.
 
-        What interrupts a call, such as a cancellation, is thrown into the operation as well: it may have more to do
-        before it lets go.
+        What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
+        before it lets go, in calls that are not retried.
         """
         try:
             step = next(operation)
@@ -86,9 +86,7 @@ class Driver:
                     answer = await (receive() if receive is not None else self._answer(step, retry))
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
-                except BaseException as error:
-                    if not isinstance(step, Call):
-                        raise
+                except BaseException as error:  # noqa: BLE001  (the operation lets it through)
                     step, retry = operation.throw(error), False
                 else:
                     step = operation.send(answer)

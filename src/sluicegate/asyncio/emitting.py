@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sluicegate.emitting import report_failure
 from sluicegate.events import QueueEvent
+from sluicegate.shared.observers import report_failure
 
 __all__ = ["emit"]
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 __all__ = ["finished", "holder", "is_lost", "notify", "pause"]
 
 T = TypeVar("T")
 _SLICE_SECONDS = 0.05
 _log = logging.getLogger("sluicegate")
+_numbers = itertools.count(1)
+_tasks: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
 
 def holder() -> int:
-    """Who runs this: stands for the current task."""
-    return id(asyncio.current_task())
+    """Who runs this: stands for the current task, and for no later one, as its `id` might."""
+    task = asyncio.current_task()
+    if task is None:  # nobody awaits in a plain callback
+        return 0
+    number = _tasks.get(task)
+    if number is None:
+        number = _tasks[task] = next(_numbers)
+    return number
 
 
 async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:

@@ -75,10 +75,10 @@ class Pause:
 
 
 Operation = Generator[Call[Any] | Wait | Pause | QueueEvent, Any, T]
-"""Several calls that belong together: yields calls, waits, pauses and events, is sent their answers, returns its result.
+"""Several calls that belong together: yields calls, waits, pauses and events, is sent answers, returns its result.
 
 A call is answered by its decoded reply, a wait by whether the bell rang, a pause by whether the queue is stopping, an
-event by None.
+event by None. What interrupts any of them is thrown in, and let through.
 
 Written once, driven by the sync and the asyncio shell alike.
 """

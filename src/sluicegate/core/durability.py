@@ -11,7 +11,7 @@ from sluicegate.errors import ConfigurationError
 __all__ = ["FSYNC", "MEMORY", "Durability", "parse_durability", "replicated"]
 
 _MOST_REPLICAS = 1000
-_FSYNC_TIMEOUT_SECONDS = 1.0
+_FSYNC_TIMEOUT_SECONDS = 5.0  # with `appendfsync everysec` the disk has it after a second, after two when it is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,15 @@ class Durability:
             return isinstance(reply, list) and int(reply[0]) >= 1
         return isinstance(reply, int) and reply >= self.replicas
 
+    def forbidden(self, reply: Any) -> bool:
+        """Whether the user may not send that command."""
+        return isinstance(reply, Exception) and "no permissions" in str(reply)
+
     def shortfall(self, reply: Any) -> str:
         """What is missing when it is not confirmed, and what to do."""
+        if self.forbidden(reply):
+            command = "waitaof" if self.kind == "fsync" else "wait"
+            return f"whether they are durable may not be asked ({reply}); ACL SETUSER this user +{command}"
         if isinstance(reply, Exception):
             what = f"Redis answered {'WAITAOF' if self.kind == 'fsync' else 'WAIT'} with: {reply}"
         elif self.kind == "fsync":

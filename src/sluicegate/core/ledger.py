@@ -56,6 +56,10 @@ class Ledger:
         counts = self._counts
         return LeaseCounts(counts["ack"] + counts["discard"], counts["nack"] + counts["release"], counts["bury"])
 
+    def confirmed(self, slots: Iterable[int]) -> bool:
+        """Whether Redis has answered to the verdicts of these slots."""
+        return self._confirmed.issuperset(slots)
+
     def group(
         self,
         verb: Verb,

@@ -6,13 +6,15 @@ The sync and the asyncio shell drive the same generators, so that nothing here i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from sluicegate.core import calls, replies, telling
 from sluicegate.core.call import Operation, Wait
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publish_operation import publish
-from sluicegate.core.values import ClaimRequest, SettleRequest, Terms
+from sluicegate.core.ranges import format_ranges
+from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
 from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
 
 __all__ = ["claim", "depth", "publish", "settle"]
@@ -21,6 +23,7 @@ Clock = Callable[[], float]
 _LONGEST_SLEEP_SECONDS = 10.0
 _SHORTEST_SLEEP_SECONDS = 0.01
 _TIDY_CALLS = 10
+_LATE_SECONDS = 600.0  # how late a claim may still arrive that its caller has given up
 
 
 def claim(
@@ -36,11 +39,33 @@ def claim(
 ) -> Operation[replies.ClaimReply]:
     """Claim, after letting expired and due messages come back, in at most ten calls, and wait if told to.
 
-    A wait that nothing ended is followed by no other claim, but for one whose empty answer is to be remembered.
+    A wait that nothing ended is followed by no other claim, but for one whose empty answer is to be remembered. What
+    interrupts it, such as a cancellation, goes through after one more attempt to give back what it took.
 
     Raises:
         MalformedStoredMessageError: the queue keeps values that are no messages, and holds nothing else to claim.
     """
+    who = telling.lease_id_of(request.name) if lease_id is None else lease_id
+    try:
+        return (yield from _claim(keys, terms, request, who, clock, wait_seconds, take_over_after_seconds, tell))
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException:
+        with suppress(Exception):  # then it comes back when its lease runs out
+            yield from _give_back(keys, terms, request, who, tell)
+        raise
+
+
+def _claim(
+    keys: QueueKeys,
+    terms: Terms,
+    request: ClaimRequest,
+    who: str,
+    clock: Clock,
+    wait_seconds: float,
+    take_over_after_seconds: float | None,
+    tell: bool,
+) -> Operation[replies.ClaimReply]:
     deadline = clock() + wait_seconds
     takeover = b"" if take_over_after_seconds is None else b"?"
     tidies, foreign = _TIDY_CALLS, 0
@@ -75,7 +100,6 @@ def claim(
             break
         tidies, foreign = _TIDY_CALLS, 0
     if tell:
-        who = telling.lease_id_of(request.name) if lease_id is None else lease_id
         yield from telling.claimed(keys.name, who, reply, taken_over=takeover not in (b"", b"?"))
     if isinstance(reply, replies.Foreign):
         raise MalformedStoredMessageError(
@@ -84,6 +108,23 @@ def claim(
             "leave strict_envelope_decoding off to have them buried"
         )
     return reply
+
+
+def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, tell: bool) -> Operation[None]:
+    """Undo a claim that was interrupted, wherever it was: release what it opened, and let it open nothing later.
+
+    Its wait may have taken the bell's token, too: the claim for nothing rings it again where something is claimable.
+    """
+    nothing = replace(request, limit=0, empty_seconds=_LATE_SECONDS)
+    reply: replies.ClaimReply = yield calls.claim(keys, terms, nothing)
+    if not isinstance(reply, replies.Opened):
+        return
+    everything = VerdictGroup("release", format_ranges(reply.slots or range(1, len(reply.entries) + 1)), named=False)
+    token = request.nonce + b":" + reply.opening
+    release = SettleRequest(request.name, token, request.keep_seconds, recorded=True, groups=(everything,))
+    settled: replies.Settled = yield calls.settle(keys, terms, release, held_seconds=0)
+    if tell:
+        yield from telling.given_back(keys.name, who, len(reply.entries) - len(settled.lost))
 
 
 def settle(

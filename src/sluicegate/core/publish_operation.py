@@ -11,6 +11,7 @@ from sluicegate.core.call import Call, Operation, Pause
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
+    DurabilityAccessError,
     NotDurableError,
     PublishUnknownError,
     QueueBackpressureError,
@@ -96,7 +97,8 @@ def _attempt(
             ids=batch.message_ids(),
         )
     if published.accepted != replies.REFUSED and not batch.durability.confirmed(confirmation):
-        raise NotDurableError(
+        refused = batch.durability.forbidden(confirmation)
+        raise (DurabilityAccessError if refused else NotDurableError)(
             f"{published.accepted} of {len(batch.parts)} messages were published, but "
             f"{batch.durability.shortfall(confirmation)}",
             ids=batch.message_ids(),

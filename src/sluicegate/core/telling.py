@@ -9,7 +9,7 @@ from sluicegate.core.entry import split_entry
 from sluicegate.core.keys import decode_name
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
-__all__ = ["claimed", "dead", "lease_id_of", "promoted", "reaped"]
+__all__ = ["claimed", "dead", "given_back", "lease_id_of", "promoted", "reaped"]
 
 
 def lease_id_of(name: bytes) -> str:
@@ -37,6 +37,11 @@ def claimed(queue: str, lease_id: str, reply: replies.ClaimReply, *, taken_over:
         case _:
             pass
     yield QueueEvent(operation, outcome, queue, count, lease_id=lease_id, message_id=message_id)
+
+
+def given_back(queue: str, lease_id: str, count: int) -> Iterator[QueueEvent]:
+    """What an interrupted claim had taken."""
+    yield QueueEvent(EventOperation.RELEASE, EventOutcome.SUCCESS, queue, count, lease_id=lease_id)
 
 
 def dead(queue: str, *, buried: int, dropped: int, lease_id: str | None = None) -> Iterator[QueueEvent]:

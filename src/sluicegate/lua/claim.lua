@@ -14,10 +14,10 @@
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
---   3 limit          most messages
+--   3 limit          most messages; 0: none, and none later either under this nonce, whose caller has given up
 --   4 span_ms        life of the lease without a heartbeat
 --   5 keep_ms        life of the record of its end
---   6 empty_ms       how long an empty answer is remembered under this id, 0 for not
+--   6 empty_ms       how long an empty answer is remembered under this id, 0 for not; with limit 0, under this nonce
 --   7 most           delivery cap, 0 for none
 --   8 takeover       token of the open lease to take over, "?" to be told it, "" to leave it alone
 --   9 tidy           1: answer with what must come back first; 0: take what is there
@@ -39,6 +39,7 @@
 --- @include entry
 --- @include dead
 --- @include lease
+--- @include remember
 --- @include take
 --- @include ranges
 --- @include slots
@@ -87,7 +88,14 @@ record = record and cjson.decode(record)
 if record and record.how == 'acked' then
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
-if record and record.empty and tonumber(record.empty) > ms then
+if record and (record.empty and tonumber(record.empty) > ms or record.gone == nonce) then
+  return {'empty', -1, 0, 0}
+end
+if limit == 0 then
+  remember(closed_key, record, 'gone', nonce, tonumber(ARGV[6]))
+  if redis.call('EXISTS', returned, pending) > 0 then
+    ring(bell, tokens)
+  end
   return {'empty', -1, 0, 0}
 end
 if redis.call('HEXISTS', counters, 'paused') == 1 then
@@ -151,12 +159,7 @@ if more and buried > 0 then
 end
 local empty_ms = tonumber(ARGV[6])
 if empty_ms > 0 and not more and moved == 0 and due == 0 and #expired == 0 then
-  if record then
-    record.empty = string.format('%.0f', ms + empty_ms)
-    redis.call('SET', closed_key, cjson.encode(record), 'PX', math.max(empty_ms, redis.call('PTTL', closed_key)))
-  else
-    redis.call('SET', closed_key, cjson.encode({how = 'empty', empty = string.format('%.0f', ms + empty_ms)}), 'PX', empty_ms)
-  end
+  remember(closed_key, record, 'empty', string.format('%.0f', ms + empty_ms), empty_ms)
 end
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])

@@ -99,7 +99,20 @@ def derived_pool(pool: Any, stage: str, no_retry: object) -> Any:
         options.update(connection_class=kind, is_master=pool.is_master)
         return type(pool)(pool.service_name, pool.sentinel_manager, **options)
     plain = redis.asyncio.ConnectionPool if isinstance(pool, redis.asyncio.ConnectionPool) else redis.ConnectionPool
-    return plain(connection_class=kind, **options)
+    return plain(connection_class=_with_timeout(kind), **options)
+
+
+def _with_timeout(kind: Any) -> Any:
+    """A class of connections that keeps its timeout: redis-py 5.0 forgets that of a unix socket."""
+    if not issubclass(kind, redis.UnixDomainSocketConnection) or kind(path="", socket_timeout=1).socket_timeout == 1:
+        return kind
+
+    class WithTimeout(kind):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.socket_timeout = options.get("socket_timeout")
+
+    return WithTimeout
 
 
 def node_options(options: dict[str, Any], stage: str, no_retry: object, node: Node) -> dict[str, Any]:

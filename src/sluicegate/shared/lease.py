@@ -6,6 +6,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, get_args
@@ -192,10 +193,12 @@ class LeaseBase:
     def _silence(self) -> float:
         return elapsed_clock() - self._confirmed_at
 
-    def _groups(self, verdicts: Iterable[Verdict]) -> list[VerdictGroup]:
+    def _groups(self, verdicts: Sequence[Verdict]) -> list[VerdictGroup]:
         """Note verdicts, all of them or none, and give the groups to send."""
         with self._lock:
-            before = self._ledger.copy()
+            before = (
+                self._ledger.copy() if len(verdicts) > 1 else self._ledger
+            )  # one alone is noted whole or not at all
             try:
                 groups = [self._group(verdict) for verdict in verdicts]
             except (AlreadySettledError, ConfigurationError):
@@ -245,6 +248,17 @@ class LeaseBase:
             tuple(groups),
             self._bound_among(sent),
         )
+        try:
+            yield from self._sending(request, groups, sent)
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            if not self._ledger.confirmed(sent):  # nobody may come back to this lease: they are sent once more
+                with suppress(Exception):
+                    yield from self._sending(request, groups, sent)
+            raise
+
+    def _sending(self, request: SettleRequest, groups: Sequence[VerdictGroup], sent: Sequence[int]) -> Operation[None]:
         asked_at = elapsed_clock()
         try:
             settled = yield from operations.settle(
