@@ -1,4 +1,4 @@
-"""What goes through a queue is run in all four flavours on one server; what tests scripts alone, on every server found."""
+"""What goes through a queue runs in all four flavours on one server; what tests scripts alone, on every server found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from tests.conformance.flavours import FLAVOURS, Flavour
 from tests.conftest import PROGRAMS
-
 
 # `make test-matrix` names one; otherwise it is what redis-py speaks by itself.
 PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")

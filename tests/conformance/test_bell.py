@@ -172,9 +172,7 @@ def test_a_lost_connection_only_ends_the_sleep(queue: RedisMessageQueue, client:
         assert claimed.result(5).messages[0].text() == "a"
 
 
-def test_process_message_waits_for_its_interval(
-    make_queue: MakeQueue, client: redis.Redis, flavour: Flavour
-) -> None:
+def test_process_message_waits_for_its_interval(make_queue: MakeQueue, client: redis.Redis, flavour: Flavour) -> None:
     queue = make_queue(message_wait_interval_seconds=LONG)
     got: list[Any] = []
 

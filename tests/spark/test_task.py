@@ -324,7 +324,7 @@ def test_the_lease_lives_while_the_handler_works_and_no_heartbeat_outlives_the_t
 
     assert (summary.acked, summary.failures) == (3, ())
     assert set(expired) == {0}
-    assert not scheduler()._watched
+    assert len(scheduler()._agenda) == 0
 
 
 def test_no_heartbeat_outlives_a_task_that_failed(
@@ -333,14 +333,14 @@ def test_no_heartbeat_outlives_a_task_that_failed(
     numbers(3)
 
     def lose_it(batch: list[Message]) -> None:
-        assert scheduler()._watched
+        assert len(scheduler()._agenda) == 1
         expire(queue, client)
         queue.claim(1, lease_id="another").release()
 
     with pytest.raises(LeaseLostError):
         drain_here(queue, lose_it)
 
-    assert not scheduler()._watched
+    assert len(scheduler()._agenda) == 0
 
 
 def test_an_unreachable_redis_propagates(tmp_path: os.PathLike[str]) -> None:

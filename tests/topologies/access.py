@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import redis
+
 # What the scripts call: Redis holds them against the user's rights as well.
 IN_SCRIPTS = (
     *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
@@ -14,4 +16,4 @@ SENT = ("evalsha", "eval", "blpop", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
 FOR_DURABILITY = ("+wait", "+waitaof", "+command|info")
-FOR_CLUSTER = ("+cluster|slots", "+asking")
+FOR_CLUSTER = ("+cluster|slots", "+command", "+asking", *(("+info",) if redis.__version__.startswith("5.") else ()))

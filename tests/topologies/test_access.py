@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from sluicegate import RedisAccessError, RedisMessageQueue
+from sluicegate import ConfigurationError, NotDurableError, RedisAccessError, RedisMessageQueue, replicated
 from sluicegate.core import scripts
 from tests.conformance.servers import programs
 from tests.topologies import access
@@ -56,6 +56,34 @@ def test_a_user_of_one_queue_has_no_other(server: AclServer) -> None:
             assert RedisMessageQueue("orders", client=client).publish("a") is True
             with pytest.raises(RedisAccessError):
                 RedisMessageQueue("orders2", client=client).publish("a")
+    finally:
+        server.allow(*access.RULE)
+
+
+@pytest.mark.parametrize("given", [(), access.FOR_DURABILITY])
+def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str, ...]) -> None:
+    server.allow(*access.RULE, *given)
+    try:
+        with server.client() as client:
+            queue = RedisMessageQueue("orders", client=client)
+            with pytest.raises(NotDurableError) as raised:
+                queue.publish("a", durability=replicated(1, timeout_seconds=0.05))
+            assert raised.value.report.accepted == 1, "it is stored all the same"
+            assert isinstance(raised.value, RedisAccessError) is (not given)
+            assert ("+wait" in str(raised.value)) is (not given)
+    finally:
+        server.allow(*access.RULE)
+
+
+@pytest.mark.parametrize("given", [(), access.FOR_DURABILITY])
+def test_fsync_needs_rights_of_its_own(server: AclServer, given: tuple[str, ...]) -> None:
+    """The server may be too old; what its user may do decides before that."""
+    server.allow(*access.RULE, *given)
+    try:
+        with server.client() as client, pytest.raises((NotDurableError, ConfigurationError)):
+            RedisMessageQueue("orders", client=client).publish("a", durability="fsync")
+        assert server.refused() == (set() if given else {"command", "waitaof"} & server.refused())
+        assert ("command" in {name.partition("|")[0] for name in server.refused()}) is (not given)
     finally:
         server.allow(*access.RULE)
 

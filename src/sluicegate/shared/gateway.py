@@ -104,7 +104,8 @@ def derived_pool(pool: Any, stage: str, no_retry: object) -> Any:
 
 def _with_timeout(kind: Any) -> Any:
     """A class of connections that keeps its timeout: redis-py 5.0 forgets that of a unix socket."""
-    if not issubclass(kind, redis.UnixDomainSocketConnection) or kind(path="", socket_timeout=1).socket_timeout == 1:
+    plain = redis.UnixDomainSocketConnection
+    if not issubclass(kind, plain) or plain(path="", socket_timeout=1).socket_timeout == 1:  # type: ignore[abstract,no-untyped-call]
         return kind
 
     class WithTimeout(kind):  # type: ignore[misc]
