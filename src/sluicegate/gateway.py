@@ -44,7 +44,7 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
-from sluicegate.wire import borrowed, exchange, read
+from sluicegate.wire import borrowed, exchange, read, send
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
@@ -222,7 +222,7 @@ class RedisGateway(GatewayBase):
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:
-            connection.send_packed_command(connection.pack_commands(commands(call)))
+            send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
             connection.disconnect()
             pool.release(connection)
@@ -316,7 +316,7 @@ class RedisGateway(GatewayBase):
         """The reply to BLPOP, None when the sleep ended before it came."""
         with borrowed(pool) as connection:
             sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
-            connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+            send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
                 read(connection)
             end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS

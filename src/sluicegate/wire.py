@@ -11,7 +11,7 @@ from redis import exceptions as redis_errors
 from sluicegate import faults
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
 
-__all__ = ["borrowed", "exchange", "read"]
+__all__ = ["borrowed", "exchange", "read", "send"]
 
 
 def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
@@ -30,7 +30,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         packed = (
             connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
         )
-        connection.send_packed_command(packed)
+        send(connection, packed)
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
@@ -40,6 +40,11 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         if not finished:
             connection.disconnect()
         pool.release(connection)
+
+
+def send(connection: Any, packed: Any) -> None:
+    """Write packed commands."""
+    connection.send_packed_command(packed)
 
 
 def read(connection: Any, seconds: float | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What goes through a queue runs in all four flavours on one server; what tests scripts alone, on every server found."""
+"""What goes through a queue runs in four flavours on one server; what tests scripts alone, on every server found."""
 
 from __future__ import annotations
 

@@ -15,5 +15,6 @@ IN_SCRIPTS = (
 SENT = ("evalsha", "eval", "blpop", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
-FOR_DURABILITY = ("+wait", "+waitaof", "+command|info")
+FOR_REPLICAS = ("+wait",)
+FOR_FSYNC = ("+waitaof", "+command|info")
 FOR_CLUSTER = ("+cluster|slots", "+command", "+asking", *(("+info",) if redis.__version__.startswith("5.") else ()))

@@ -159,10 +159,11 @@ class AclServer(Topology):
 
     name = "acl"
     user, password, variable = "worker", "s3cret:/@", "SLUICEGATE_TEST_ACL_PASSWORD"
+    options: tuple[str, ...] = ()
 
     def start(self) -> Topology:
         os.environ[self.variable] = self.password
-        self._serve(port=free_port())
+        self._serve(*self.options, port=free_port())
         self.allow(*access.RULE)
         return self
 

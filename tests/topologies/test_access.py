@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from sluicegate import ConfigurationError, NotDurableError, RedisAccessError, RedisMessageQueue, replicated
+from sluicegate import DurabilityAccessError, NotDurableError, RedisAccessError, RedisMessageQueue, replicated
 from sluicegate.core import scripts
 from tests.conformance.servers import programs
 from tests.topologies import access
 from tests.topologies.servers import AclServer
+from tests.topologies.ways import version
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "access.md"
 
@@ -60,7 +61,7 @@ def test_a_user_of_one_queue_has_no_other(server: AclServer) -> None:
         server.allow(*access.RULE)
 
 
-@pytest.mark.parametrize("given", [(), access.FOR_DURABILITY])
+@pytest.mark.parametrize("given", [(), access.FOR_REPLICAS])
 def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str, ...]) -> None:
     server.allow(*access.RULE, *given)
     try:
@@ -75,17 +76,24 @@ def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str,
         server.allow(*access.RULE)
 
 
-@pytest.mark.parametrize("given", [(), access.FOR_DURABILITY])
-def test_fsync_needs_rights_of_its_own(server: AclServer, given: tuple[str, ...]) -> None:
-    """The server may be too old; what its user may do decides before that."""
-    server.allow(*access.RULE, *given)
+@pytest.mark.parametrize("missing", ["", "+waitaof", "+command|info"])
+def test_fsync_needs_rights_of_its_own(missing: str) -> None:
+    server = AclServer(next(program for program in programs() if _knows_waitaof(program)))
+    server.options = ("--appendonly", "yes")
     try:
-        with server.client() as client, pytest.raises((NotDurableError, ConfigurationError)):
-            RedisMessageQueue("orders", client=client).publish("a", durability="fsync")
-        assert server.refused() == (set() if given else {"command", "waitaof"} & server.refused())
-        assert ("command" in {name.partition("|")[0] for name in server.refused()}) is (not given)
+        server.start()
+        server.allow(*access.RULE, *(right for right in access.FOR_FSYNC if right != missing))
+        with server.client() as client:
+            queue = RedisMessageQueue("orders", client=client)
+            if missing == "+waitaof":
+                with pytest.raises(DurabilityAccessError, match=r"\+waitaof"):
+                    queue.publish("a", durability="fsync")
+            else:
+                assert queue.publish("a", durability="fsync") is True
+            assert queue.depth().ready == 1
+        assert {"+" + name for name in server.refused() - {"client|setinfo"}} == ({missing} if missing else set())
     finally:
-        server.allow(*access.RULE)
+        server.remove()
 
 
 @pytest.mark.parametrize("command", access.SENT)
@@ -106,6 +114,11 @@ def test_each_command_that_is_sent_is_needed(server: AclServer, command: str) ->
 
 def _text(script: scripts.Script) -> str:
     return script.text if isinstance(script.text, str) else script.text.decode()
+
+
+def _knows_waitaof(program: Path) -> bool:
+    product, release = version(program).split()
+    return product == "valkey" or tuple(map(int, release.split("."))) >= (7, 2)
 
 
 def _use(queue: RedisMessageQueue, admin: redis.Redis) -> None:

@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from sluicegate import faults
-from sluicegate.asyncio.wire import borrowed, exchange, read
+from sluicegate.asyncio.wire import borrowed, exchange, read, send
 from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
 from sluicegate.core.call import Call, Wait
 from sluicegate.shared.gateway import (
@@ -188,7 +188,7 @@ class RedisGateway(GatewayBase):
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:
-            await connection.send_packed_command(connection.pack_commands(commands(call)))
+            await send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
             await connection.disconnect(nowait=True)
             await pool.release(connection)
@@ -285,7 +285,7 @@ class RedisGateway(GatewayBase):
         """The reply to BLPOP, None when the sleep ended before it came."""
         async with borrowed(pool) as connection:
             sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
-            await connection.send_packed_command(connection.pack_commands([*ASKING, *sent] if asking else sent))
+            await send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
                 await read(connection)
             end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS

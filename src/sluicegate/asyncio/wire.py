@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from redis import exceptions as redis_errors
 from sluicegate import faults
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
 
-__all__ = ["borrowed", "exchange", "read"]
+__all__ = ["borrowed", "exchange", "read", "send"]
 
 
 async def exchange(
@@ -32,7 +33,7 @@ async def exchange(
         packed = (
             connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
         )
-        await connection.send_packed_command(packed)
+        await send(connection, packed)
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
@@ -42,6 +43,18 @@ async def exchange(
         if not finished:
             await connection.disconnect(nowait=True)
         await pool.release(connection)
+
+
+async def send(connection: Any, packed: Any) -> None:
+    """Write packed commands; a cancellation that comes meanwhile goes through.
+
+    redis-py writes under `asyncio.wait_for`, which in Python 3.11 loses a cancellation that comes as the write ends.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    await connection.send_packed_command(packed)
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 async def read(connection: Any, seconds: float | None = None) -> Any:
