@@ -35,7 +35,7 @@ BROKEN = {
     "a settle does not look at the token": ("settle", "if not lease or lease.token ~= token then", "if not lease then"),
     "a missing lease counts as done": ("settle", "return {asked_slots(ARGV), 0, '', 0}", "return {'', 0, '', 0}"),
     "a record is judged without its token": ("settle", "record and record.token == token then", "record then"),
-    "a token has no opening": ("claim", "string.format('%.0f-%.0f', us, ", "string.format('1', "),
+    "a token has no opening": ("claim", "string.format('%.0f-%s', us, ", "string.format('1', "),
     "a reap does not fence": ("reap", "  lease.token = '-'\n", ""),
     "a record does not say what was left": ("reap", "gone or '', left)", "gone or '', '')"),
     "a lost lease can be extended": ("extend", "if not lease or lease.token ~= ARGV[2] then", "if not lease then"),

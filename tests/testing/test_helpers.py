@@ -12,7 +12,7 @@ from tenacity import wait_none
 
 from sluicegate import RedisMessageQueue, testing
 from sluicegate.asyncio.queue import RedisMessageQueue as AsyncQueue
-from sluicegate.errors import RetryBudgetExhaustedError
+from sluicegate.errors import CleanupFailedError, RetryBudgetExhaustedError
 from sluicegate.testing import assert_published, drain_inline
 from sluicegate.testing import asyncio as testing_asyncio
 from tests.conformance.servers import RedisServer
@@ -163,8 +163,9 @@ def test_an_error_of_redis_always_comes_through(make_queue: MakeQueue, own_serve
     def handler(payload: bytes) -> None:
         own_server.stop()
 
-    with pytest.raises(RetryBudgetExhaustedError):
+    with pytest.raises(CleanupFailedError) as caught:
         drain_inline(queue, handler, raise_errors=False)
+    assert isinstance(caught.value.__cause__, RetryBudgetExhaustedError)
 
 
 def test_an_async_handler_is_refused_by_the_sync_drain(queue: RedisMessageQueue) -> None:

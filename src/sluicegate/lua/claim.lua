@@ -37,12 +37,9 @@
 --- @include admit
 --- @include bell
 --- @include entry
---- @include dead
 --- @include lease
 --- @include remember
---- @include take
---- @include ranges
---- @include slots
+--- @include write_slots
 local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local delayed, counters, bell = KEYS[6], KEYS[7], KEYS[8]
 local name, nonce, limit, span, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[7])
@@ -50,7 +47,7 @@ local longest, strict = tonumber(ARGV[11]), ARGV[13] == '1'
 span = longest > 0 and math.min(span, longest) or span
 admit(leases)
 local tokens = redis.call('LLEN', bell)
-redis.call('HLEN', counters)
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight')
 local us = clock_us()
 local ms = math.floor(us / 1000)
 
@@ -76,6 +73,8 @@ if lease then
       return {'reaping'}
     end
   end
+--- @include ranges
+--- @include slots
   lease.span = span
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
   redis.call('ZADD', leases, ms + span, name)
@@ -86,6 +85,7 @@ end
 local record = redis.call('GET', closed_key)
 record = record and cjson.decode(record)
 if record and record.how == 'acked' then
+--- @include ranges
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
 if record and (record.empty and tonumber(record.empty) > ms or record.gone == nonce) then
@@ -98,7 +98,7 @@ if limit == 0 then
   end
   return {'empty', -1, 0, 0}
 end
-if redis.call('HEXISTS', counters, 'paused') == 1 then
+if totals[1] then
   return {'paused'}
 end
 local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
@@ -107,10 +107,16 @@ if ARGV[9] == '1' and (due > 0 or #expired > 0) then
   return {'tidy', due, 0, 0, unpack(expired)}
 end
 
-local take = taker(limit, tonumber(ARGV[10]), most)
-take.from_returned(returned)
-take.from_pending(pending)
-local taken, foreign = take.taken, take.foreign
+-- One untried message is the most frequent claim, and needs none of the functions that weigh a batch.
+local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
+local take = head and is_entry(head) and {taken = {head}, foreign = {}, ranks = 0, scanned = 1}
+if not take then
+--- @include take
+  take = taker(limit, tonumber(ARGV[10]), most)
+  take.from_returned(returned)
+  take.from_pending(pending)
+end
+local taken, foreign, dropped = take.taken, take.foreign, 0
 if #foreign > 0 and not strict then
   redis.call('ZCARD', KEYS[9])
   redis.call('HLEN', KEYS[10])
@@ -118,30 +124,36 @@ end
 
 -- Writes that keep a message come before those that drop one.
 if #taken > 0 then
-  local opening = string.format('%.0f-%.0f', us, redis.call('HINCRBY', counters, 'claimed', #taken))
+  local claimed = string.format('%.0f', (totals[2] or 0) + #taken)
+  local opening = string.format('%.0f-%s', us, claimed)
+  redis.call('HSET', counters, 'claimed', claimed, 'in_flight', string.format('%.0f', (totals[3] or 0) + #taken))
   lease = {
     token = nonce .. ':' .. opening, since = ms, span = span, takeovers = 0, size = #taken, held = #taken,
     keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
   }
   write_slots(lease_key, pack_lease(lease), taken)
   redis.call('ZADD', leases, ms + span, name)
-  redis.call('HINCRBY', counters, 'in_flight', #taken)
-end
-for i = 1, #foreign do
-  if strict then
-    redis.call('LPUSH', pending, foreign[i])
-  else
-    bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. redis.call('HINCRBY', counters, 'foreign', 1), 'foreign\31\31')
-  end
 end
 local buried = strict and 0 or #foreign
+if buried > 0 then
+--- @include dead
+  for i = 1, buried do
+    bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. redis.call('HINCRBY', counters, 'foreign', 1), 'foreign\31\31')
+  end
+  dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
+elseif strict then
+  for i = 1, #foreign do
+    redis.call('LPUSH', pending, foreign[i])
+  end
+end
 if take.ranks > 0 then
   redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)
 end
-if take.scanned > 0 then
+if take.scanned == 1 then
+  redis.call('RPOP', pending)
+elseif take.scanned > 1 then
   redis.call('LTRIM', pending, 0, -(take.scanned + 1))
 end
-local dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
 -- A list that holds nothing but the foreign values that were just moved wakes nobody: they would be met again at once.
 local moved = #foreign - buried
 local more = redis.call('EXISTS', returned, pending) > 0

@@ -36,9 +36,28 @@
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include lease
+local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
+local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
+admit(leases)
+local tokens = redis.call('LLEN', bell)
+local totals = redis.call('HMGET', counters, 'acked', 'in_flight')
+local record = redis.call('GET', closed_key)
+record = record and cjson.decode(record)
+local lease = read_lease(lease_key)
+local ms = math.floor(clock_us() / 1000)
+local lost, returned, buried, back, dropped = '', '', '', 0, 0
+
+-- Most settles ack a whole lease of which nothing is recorded or freed. They do without the functions that the others need, since a
+-- script makes its functions anew each time it runs.
+if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 and ARGV[11] == 'ack'
+  and ARGV[12] == (lease.size == 1 and '1' or '1-' .. lease.size) and ARGV[8] == '-1' and ARGV[10] == '' then
+  redis.call('HSET', counters, 'acked', string.format('%.0f', (totals[1] or 0) + lease.size),
+    'in_flight', string.format('%.0f', (totals[2] or 0) - lease.size))
+  lease.held, lease.acked = 0, lease.acked + lease.size
+else
 --- @include entry
 --- @include dead
---- @include lease
 --- @include ranges
 --- @include slots
 --- @include come_back
@@ -47,61 +66,54 @@
 --- @include markers
 --- @include fates
 --- @include verdicts
-local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
-local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
-admit(leases)
-local tokens = redis.call('LLEN', bell)
-redis.call('HLEN', counters)
-local record = redis.call('GET', closed_key)
-record = record and cjson.decode(record)
-local lease = read_lease(lease_key)
+  if not lease or lease.token ~= token then
+    local fenced = lease and lease.token == '-' and fenced_record(lease_key)
+    if fenced and fenced.token == token then
+      return {lost_after(fenced, ARGV), 0, fenced.buried, 0}
+    elseif record and record.token == token then
+      return {lost_after(record, ARGV), 0, record.buried, 0}
+    elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
+      return {'', 0, '', 0}
+    end
+    return {asked_slots(ARGV), 0, '', 0}
+  end
 
-if not lease or lease.token ~= token then
-  local fenced = lease and lease.token == '-' and fenced_record(lease_key)
-  if fenced and fenced.token == token then
-    return {lost_after(fenced, ARGV), 0, fenced.buried, 0}
-  elseif record and record.token == token then
-    return {lost_after(record, ARGV), 0, record.buried, 0}
-  elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
-    return {'', 0, '', 0}
+  if brings_back(ARGV) then
+    for i = 4, 6 do
+      redis.call('ZCARD', KEYS[i])
+    end
+    redis.call('HLEN', KEYS[7])
   end
-  return {asked_slots(ARGV), 0, '', 0}
-end
-
-if brings_back(ARGV) then
-  for i = 4, 6 do
-    redis.call('ZCARD', KEYS[i])
+  local completed, failed = history(KEYS[10], tonumber(ARGV[8])), history(KEYS[11], tonumber(ARGV[9]))
+  local verdicts, gone = verdicts_of(lease_key, lease, ms, markers_of(ARGV[10], 12), completed, failed), {}
+  for at = FIRST_GROUP, #ARGV, 5 do
+    local verb, ranges = ARGV[at], ARGV[at + 1]
+    if verb == 'ack' or verb == 'discard' then
+      verdicts.finish(verb, ranges, gone, ARGV[at + 4])
+    else
+      back = back + verdicts.take_back(verb, ranges, gone, {
+        delay = tonumber(ARGV[at + 2]), named = ARGV[at + 3] == '1', why = ARGV[at + 4], most = most,
+        returned = KEYS[4], delayed = KEYS[5], dead = KEYS[6], records = KEYS[7],
+      })
+    end
   end
-  redis.call('HLEN', KEYS[7])
-end
-local ms = math.floor(clock_us() / 1000)
-local completed, failed = history(KEYS[10], tonumber(ARGV[8])), history(KEYS[11], tonumber(ARGV[9]))
-local verdicts, lost, back = verdicts_of(lease_key, lease, ms, markers_of(ARGV[10], 12), completed, failed), {}, 0
-for at = FIRST_GROUP, #ARGV, 5 do
-  local verb, ranges = ARGV[at], ARGV[at + 1]
-  if verb == 'ack' or verb == 'discard' then
-    verdicts.finish(verb, ranges, lost, ARGV[at + 4])
-  else
-    back = back + verdicts.take_back(verb, ranges, lost, {
-      delay = tonumber(ARGV[at + 2]), named = ARGV[at + 3] == '1', why = ARGV[at + 4], most = most,
-      returned = KEYS[4], delayed = KEYS[5], dead = KEYS[6], records = KEYS[7],
-    })
+  verdicts.count(counters)
+  dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
+  if lease.held > 0 then
+    verdicts.keep()
   end
+  lost, returned, buried = table.concat(gone, ','), verdicts.returned, verdicts.buried
 end
-verdicts.count(counters)
-local dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
-if lease.held > 0 then
-  verdicts.keep()
-else
+if lease.held == 0 then
   redis.call('UNLINK', lease_key)
   redis.call('ZREM', leases, name)
   -- Without a record a repeat counts as done only while it comes early and finds no record of another end.
-  if ARGV[4] == '1' or record or tonumber(ARGV[5]) * 2 > keep or verdicts.returned ~= '' or verdicts.buried ~= '' then
-    local how = (lease.acked > 0 or verdicts.buried ~= '') and 'acked' or 'returned'
-    redis.call('SET', closed_key, close_record(how, token, ms, lease, verdicts.returned, verdicts.buried, ''), 'PX', keep)
+  if ARGV[4] == '1' or record or tonumber(ARGV[5]) * 2 > keep or returned ~= '' or buried ~= '' then
+    local how = (lease.acked > 0 or buried ~= '') and 'acked' or 'returned'
+    redis.call('SET', closed_key, close_record(how, token, ms, lease, returned, buried, ''), 'PX', keep)
   end
 end
 if back > 0 then
   ring(bell, tokens)
 end
-return {table.concat(lost, ','), lease.held, verdicts.buried, dropped}
+return {lost, lease.held, buried, dropped}

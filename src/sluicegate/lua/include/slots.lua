@@ -1,18 +1,4 @@
 -- The slots of an open lease.
-local function write_slots(key, packed, entries)
-  local fields = {'m', packed}
-  for slot = 1, #entries do
-    fields[#fields + 1] = slot
-    fields[#fields + 1] = entries[slot]
-    if #fields >= 2000 then
-      redis.call('HSET', key, unpack(fields))
-      fields = {}
-    end
-  end
-  if #fields > 0 then
-    redis.call('HSET', key, unpack(fields))
-  end
-end
 
 -- The slots still held among `first` to `last` with their entries, ascending: at most `most`, and no more once `most_bytes` are read.
 local function read_slots(key, first, last, most, most_bytes)
