@@ -97,6 +97,12 @@ def test_a_mixture_is_told_by_verb(queue: RedisMessageQueue, told: Told) -> None
                 lease.ack(message)
             if message.text() == "c":
                 raise Boom
+    assert {event.operation.value: event.exception_type for event in told} == {
+        "claim": None,
+        "ack": None,
+        "release": None,
+        "nack": "Boom",
+    }
     assert sorted(told.since()) == [
         ("ack", "success", 1),
         ("claim", "success", 5),

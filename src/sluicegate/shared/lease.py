@@ -98,6 +98,7 @@ class LeaseBase:
         self._config = config
         self._terms = terms
         self._tells = tells
+        self._errors: dict[Verb, BaseException] = {}  # for the events of verdicts that are not confirmed yet
         self._request = request
         self._confirmed_at = asked_at
         self._renewed_at = asked_at
@@ -196,9 +197,8 @@ class LeaseBase:
     def _groups(self, verdicts: Sequence[Verdict]) -> list[VerdictGroup]:
         """Note verdicts, all of them or none, and give the groups to send."""
         with self._lock:
-            before = (
-                self._ledger.copy() if len(verdicts) > 1 else self._ledger
-            )  # one alone is noted whole or not at all
+            # One verdict alone is noted whole or not at all.
+            before = self._ledger.copy() if len(verdicts) > 1 else self._ledger
             try:
                 groups = [self._group(verdict) for verdict in verdicts]
             except (AlreadySettledError, ConfigurationError):
@@ -211,6 +211,8 @@ class LeaseBase:
             raise ConfigurationError(f"verb must be one of {', '.join(_VERBS)}, not {verdict.verb!r}")
         if not 0 <= verdict.delay_seconds < math.inf:
             raise ConfigurationError(f"delay_seconds must be a number of 0 or more, not {verdict.delay_seconds!r}")
+        if self._tells and isinstance(verdict.error, BaseException):
+            self._errors[verdict.verb] = verdict.error
         return self._ledger.group(
             verdict.verb,
             self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages),
@@ -306,13 +308,16 @@ class LeaseBase:
         """What a settle did, an event per verb."""
         lost, buried = set(settled.lost), set(settled.buried)
         counts: dict[EventOperation, int] = {}
+        errors: dict[EventOperation, BaseException | None] = {}
         for group in groups:
+            error = self._errors.pop(group.verb, None)
             for slot in parse_ranges(group.slots):
                 if slot not in lost:
                     verb = _OPERATIONS[group.verb] if slot not in buried else EventOperation.BURY
                     counts[verb] = counts.get(verb, 0) + 1
+                    errors[verb] = error or errors.get(verb)
         for operation, count in counts.items():
-            yield self._event(operation, EventOutcome.SUCCESS, count)
+            yield self._event(operation, EventOutcome.SUCCESS, count, errors[operation])
         if lost:
             yield self._event(EventOperation.SETTLE, EventOutcome.LOST, len(lost))
 
