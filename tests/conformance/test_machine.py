@@ -32,7 +32,7 @@ from tests.conformance.model import Model, Opening, Rules
 from tests.conftest import PROGRAMS, THOROUGH
 
 # 10,000 steps in all, whatever number of servers there is.
-STEPS_EACH, STEPS_AT_ONCE = 10_000 // (2 * len(PROGRAMS)) * (1 + THOROUGH), 50
+STEPS_EACH, STEPS_AT_ONCE = -(-10_000 // (2 * len(PROGRAMS))) * (1 + THOROUGH), 50
 VERBS = st.sampled_from(["ack", "ack", "nack", "delay", "release", "bury", "discard"])
 KEYS = QueueKeys("q")
 KEYS_OF_A_BATCH = st.lists(st.integers(0, 60), min_size=1, max_size=8)
