@@ -56,7 +56,8 @@ def make(request: pytest.FixtureRequest, servers: Topology, loop: Loop) -> Itera
 class Traffic:
     """A publisher and a consumer, each a loop that nothing but `stop` may end."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], replicas: int) -> None:
+        self.replicas = replicas  # that must have a message: any of them may become the primary
         self.confirmed: list[str] = []
         self.consumed: set[str] = set()
         self.lost_leases: list[LeaseLostError] = []
@@ -99,7 +100,7 @@ class Traffic:
     def _publish(self, queue: Any) -> None:
         text = str(next(self._numbers))
         try:
-            queue.publish(text, durability=replicated(1, timeout_seconds=0.5))
+            queue.publish(text, durability=replicated(self.replicas, timeout_seconds=0.5))
         except NotDurableError:
             return  # stored perhaps, confirmed not: not counted on
         self.confirmed.append(text)
@@ -114,10 +115,11 @@ class Traffic:
 
 @pytest.mark.parametrize("how", ["failover", "crash"])
 def test_what_was_confirmed_survives_the_primary(servers: Any, make: Callable[[], Any], how: str) -> None:
-    traffic = Traffic(make)
+    traffic = Traffic(make, replicas=2 if isinstance(servers, SentinelServers) else 1)
     try:
         traffic.goes_on("before")
         getattr(servers, how)(KEY)
+        traffic.replicas = 1
         traffic.goes_on("after")
     finally:
         traffic.stop()
