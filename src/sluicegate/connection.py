@@ -59,9 +59,9 @@ class Address:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
         options = parse_qsl(parts.query, keep_blank_values=True)
-        _refuse_stray_secrets(parts, options)
         if parts.scheme in places.SCHEMES:
             places.check(parts)
+        _refuse_stray_secrets(parts, options)
         password_env = dict(options).get("password_env")
         password = dict(options).get("password") or (unquote(parts.password) if parts.password else None)
         kept = [(name, value) for name, value in options if name not in ("password", "password_env")]
@@ -182,17 +182,23 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
         )
     if any(name == "sentinel_password" for name, _ in options):
         raise ConfigurationError("url cannot carry sentinel_password; write sentinel_password_env=NAME and set NAME")
-    if parts.scheme not in ("redis", "rediss"):
-        return
-    try:
-        misread = parts.port is not None and parts.port < 1
-    except ValueError:
-        misread = True
-    if misread or any("@" in text for text in (parts.path, parts.fragment, *(name for name, _ in options))):
+    if _is_misread(parts) or any("@" in text for text in (parts.fragment, *(name for name, _ in options))):
         raise ConfigurationError(
-            "url has no readable host and port; percent-encode / ? # and @ in its user name and password, or write "
-            "redis://user@host:6379/0?password_env=NAME"
+            "url has no readable host and port; percent-encode / ? # and @ in its user name and password, or leave the "
+            "password out and name its variable with ?password_env=NAME"
         )
+
+
+def _is_misread(parts: SplitResult) -> bool:
+    """Whether a `/ ? #` in a password has ended the part of a URL where hosts stand before its time."""
+    if parts.scheme in ("unix", "embedded"):  # their paths may hold an @, and they have no host
+        return ":" in parts.netloc.rpartition("@")[2]
+    if parts.scheme in places.SCHEMES:  # whose hosts are looked through elsewhere
+        return "@" in parts.path
+    try:
+        return "@" in parts.path or (parts.port is not None and parts.port < 1)
+    except ValueError:
+        return True
 
 
 def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:

@@ -36,6 +36,7 @@ from sluicegate.shared.gateway import (
     derived_pool,
     elapsed_clock,
     heard,
+    is_alone,
     is_passing,
     known_nodes,
     node_options,
@@ -161,7 +162,7 @@ class RedisGateway(GatewayBase):
             refuse_unfit_client(redis_client)
         self._client = redis_client
         self._pools: dict[object, Any] = {}
-        self._lock = threading.Lock()  # for making the client
+        self._lock = threading.RLock()  # for making the client, by whom a signal handler may interrupt
         _gateways.add(self)
 
     @property
@@ -218,6 +219,8 @@ class RedisGateway(GatewayBase):
             return again
         try:
             pool, _ = self._pool(Stage.CALLS, call.keys[0], None)
+            if is_alone(pool):
+                return again
             connection = pool.get_connection(*CONNECTION_FOR)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
@@ -386,7 +389,7 @@ _gateways: weakref.WeakSet[RedisGateway] = weakref.WeakSet()
 def _renew_locks() -> None:
     """Threads that the child does not have may have held locks when it was forked."""
     for gateway in list(_gateways):
-        gateway._lock = threading.Lock()
+        gateway._lock = threading.RLock()
         for pool in (*gateway._pools.values(), getattr(gateway._client, "connection_pool", None)):
             for name in ("_lock", "_fork_lock"):  # redis-py takes the first to find out that this is a child
                 if hasattr(pool, name):

@@ -250,3 +250,29 @@ def test_a_block_acks_again_what_was_not_confirmed(lease: Lease, monkeypatch: py
 
 def _unreachable(*_: object, **__: object) -> None:
     raise ConnectionError
+
+
+@pytest.mark.parametrize("answer", [None, "x", float("nan"), 1e18, Boom("of the strategy")], ids=str)
+def test_a_backoff_that_does_not_work_hides_no_error(make_queue: MakeQueue, answer: Any) -> None:
+    def backoff(_: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    queue = make_queue(retry_backoff=backoff)
+    queue.publish("a")
+    with pytest.raises(LookupError, match="the handler's"), queue.process_message():
+        raise LookupError("the handler's")
+    assert (queue.depth().delayed, queue.depth().in_flight) == (1, 0)
+    assert queue.peek(state="delayed")[0].delivery_count == 1
+
+
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration, RuntimeError, GeneratorExit])
+def test_an_error_goes_through_as_it_is(queue: RedisMessageQueue, kind: type[BaseException]) -> None:
+    queue.publish("a")
+    error = kind("a")
+    with pytest.raises(kind) as caught, queue.process_message():
+        raise error
+    assert caught.value is error
+    depth = queue.depth()
+    assert (depth.delayed, depth.returned) == ((1, 0) if isinstance(error, Exception) else (0, 1))

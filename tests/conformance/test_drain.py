@@ -19,7 +19,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.core import scripts
-from sluicegate.errors import LeaseLostError, QueueBackpressureError, QueueDrainedError
+from sluicegate.errors import ConfigurationError, LeaseLostError, QueueBackpressureError, QueueDrainedError
 from sluicegate.events import QueueEvent
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
@@ -386,3 +386,10 @@ def test_a_signal_ends_a_wait(server: RedisServer, client: redis.Redis, program:
         said: list[Any] = worker.end()
         assert time.monotonic() - begun < 3
     assert sorted(said) == ["again True", "drained True", "handled None"]
+
+
+@pytest.mark.parametrize("timeout", [None, "1", True, -1, float("nan")])
+def test_what_is_no_timeout_stops_nothing(queue: RedisMessageQueue, timeout: Any) -> None:
+    with pytest.raises(ConfigurationError, match="timeout"):
+        queue.drain(timeout)
+    assert queue.publish("a")

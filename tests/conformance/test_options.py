@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -412,3 +413,22 @@ def test_an_interrupt_stops_a_waiting_claim_and_leaves_work_in_hand(make_queue: 
     with queue.process_message() as payload:
         assert payload is None
     assert (queue.depth().pending, queue.depth().in_flight) == (1, 0)
+
+
+@pytest.mark.parametrize("seconds", [float(sys.maxsize), 1e300, float("inf"), float("nan")])
+@pytest.mark.parametrize("policy", ["window", "until_acked"])
+def test_times_beyond_what_redis_counts_are_refused_before_anything_is_sent(
+    make_queue: MakeQueue, policy: str, seconds: float
+) -> None:
+    queue = make_queue(get_deduplication_key="k", deduplication_policy=policy)
+    queue.publish({"k": "a"})
+    with pytest.raises(ConfigurationError, match="lease_seconds"):
+        queue.claim(lease_seconds=seconds)
+    with pytest.raises(ConfigurationError, match="retention_seconds"):
+        queue.claim(retention_seconds=seconds)
+    with queue.claim() as lease:
+        with pytest.raises(ConfigurationError, match="delay_seconds"):
+            lease.nack(delay_seconds=seconds)
+        with pytest.raises(ConfigurationError, match="lease_seconds"):
+            lease.extend(seconds)
+    assert queue.depth().in_flight == queue.depth().ready == 0

@@ -214,3 +214,10 @@ def test_connections_go_back_when_the_input_fails(make_queue: MakeQueue, client:
             queue.publish_many(payloads())
     assert queue.depth().pending == 2000
     assert not queue._gateway.client.connection_pool._in_use_connections
+
+
+def test_a_stranger_in_a_marker_is_a_duplicate_all_the_same(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    client.set(QueueKeys(queue.name).dedup(b"1"), b"\xff\xfe", ex=60)
+    report = queue.publish_many(rows(1, 2))
+    assert (report.accepted, report.duplicates) == (1, 1)

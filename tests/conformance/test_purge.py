@@ -290,3 +290,12 @@ def test_a_step_executed_late_deletes_nothing_new(admin: Admin, where: str) -> N
     assert {key: value for key, value in after.items() if b"published" not in key} == {
         key: value for key, value in before.items() if b"published" not in key
     }
+
+
+@pytest.mark.parametrize("behind", [0, 600])
+def test_empty_values_go_too(bare_client: redis.Redis, behind: int) -> None:
+    admin = Admin(bare_client)
+    bare_client.lpush(admin.keys.pending, "", "x", "")
+    admin.send(*(str(number) for number in range(behind)))
+    assert admin.purge("pending") == 3 + behind
+    assert bare_client.llen(admin.keys.pending) == 0

@@ -57,6 +57,34 @@ def test_a_nack_that_buries_frees_the_marker(core: Core) -> None:
     assert sorted(state.contents(core.client, core.queue).ids()["dead"]) == ["b-0", "b-1", "b-2"]
 
 
+def test_a_release_that_buries_frees_the_marker(core: Core) -> None:
+    core.terms = Terms(most_deliveries=1)
+    for attempt in range(4):  # the last counts
+        token, reply = core.opened("l", f"n{attempt}", 1)
+        bound = bound_markers(core.keys, enumerate(reply.entries, 1))
+        core.do(core.settle("l", token, verdict("release", "1", named=False)))
+        assert bound == ((1, core.keys.dedup(b"a")),)
+    assert state.contents(core.client, core.queue).ids()["dead"] == ["b-0"]
+    assert owners(core) == {name: ALL[name] for name in "bcd"}
+
+
+def test_a_claim_given_back_that_buries_frees_the_marker(core: Core) -> None:
+    core.terms = Terms(most_deliveries=1)
+    for attempt in range(3):
+        token, _ = core.opened("l", f"n{attempt}", 1)
+        core.do(core.settle("l", token, verdict("release", "1", named=False)))
+    driven = Driven(core)
+    request = ClaimRequest(core.keys.lease_name("m"), b"n9", 1, 60, 3600)
+    claim = operations.claim(core.keys, core.terms, request, clock=driven.clock)
+    core.do(next(claim))
+    look = claim.throw(KeyboardInterrupt())
+    release = claim.send(core.do(look))
+    with pytest.raises(KeyboardInterrupt):
+        claim.send(core.do(release))
+    assert state.contents(core.client, core.queue).ids()["dead"] == ["b-0"]
+    assert owners(core) == {name: ALL[name] for name in "bcd"}
+
+
 def test_a_delayed_nack_prolongs_the_marker(core: Core) -> None:
     for name in "ab":
         core.client.pexpire(core.keys.dedup(name.encode()), 5000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
+from sluicegate.connection import Address
 from sluicegate.core import calls
 from sluicegate.core.call import Call, Wait
 from sluicegate.core.keys import QueueKeys
@@ -260,3 +263,37 @@ def test_a_wait_survives_the_end_of_its_server(make_gateway: MakeGateway, own_se
 
 def _port(server: RedisServer) -> int:
     return int(server.url.rsplit(":", 1)[1].split("/")[0])
+
+
+def test_a_call_sent_ahead_keeps_no_other_waiting_for_the_only_connection(
+    make_gateway: MakeGateway, own_server: RedisServer
+) -> None:
+    gateway = make_gateway(_port(own_server), query="?max_connections=1", retry_budget_seconds=1)
+    gateway.execute(calls.depth(KEYS))
+    run, target = _running(gateway)
+    receive = run(lambda: target.send(calls.depth(KEYS)))
+    assert gateway.execute(calls.depth(KEYS)).pending == 0
+    assert run(receive).pending == 0
+
+
+def test_a_signal_handler_may_use_a_gateway_whose_client_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, client, before = RedisGateway(url="redis://127.0.0.1:1/0"), redis.Redis(), []
+
+    def make(_: Address) -> redis.Redis:
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGUSR1)
+        return client
+
+    def use(*_: object) -> None:
+        free = threading.Timer(5, os._exit, (1,))  # a lock that it waits for is never given back
+        free.start()
+        before.append(gateway.client)
+        free.cancel()
+
+    monkeypatch.setattr(Address, "client", make)
+    handler = signal.signal(signal.SIGUSR1, use)
+    try:
+        assert gateway.client is client
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    assert len(before) == 1

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from sluicegate import errors
-from sluicegate.core.publishing import chunks, encode_payload
+from sluicegate.core import admin_calls, calls, replies
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.publishing import Publishing, chunks, encode_payload
+from sluicegate.core.values import VerdictGroup
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -62,3 +65,20 @@ def test_every_exception_ends_in_error_and_has_one_parent() -> None:
         assert name.endswith("Error")
         assert issubclass(kind, errors.RedisMessageQueueError)
         assert kind.__doc__
+
+
+def test_payloads_stay_out_of_reprs() -> None:
+    keys = QueueKeys("orders")
+    batch = Publishing(keys, lambda _: "hush", 3600, 120).batch(b"b" * 16, ["hush"], {"trace": "hush"})
+    shown = [
+        batch,
+        calls.publish(keys, batch, age_seconds=0),
+        replies.Opened(b"1-1", 0, [], [b"hush"]),
+        VerdictGroup("nack", "1", why=b"hush"),
+        admin_calls.Named(b"hush"),
+        admin_calls.Page(0, 0, 0, 1, True, admin_calls.Cursor(), [(0, b"hush")]),
+    ]
+    for one in shown[:1] + shown[2:]:
+        assert "hush" not in repr(one)
+    call = repr(shown[1])
+    assert call.count("hush") == call.count(":dedup:hush") == 1, "but for the names of keys"

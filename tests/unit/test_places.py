@@ -99,6 +99,28 @@ def test_a_url_that_names_no_place_is_refused(url: str, says: str) -> None:
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://app:12/hush@one",
+        "redis+cluster://app:12#hush@one:7000",
+        "redis+cluster://app:12?hush@one",
+        "rediss+cluster://app:12/0#hush@one",
+        "redis://app:12/hush@one",
+        "unix://app:12/hush@/redis.sock",
+        "unix://:12#hush@/redis.sock",
+    ],
+)
+def test_a_password_that_would_be_read_as_something_else_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="percent-encode") as caught:
+        Address.parse(url)
+    assert not {"hush", "12"} & set(str(caught.value).replace("@", " ").split())
+
+
+def test_a_path_may_hold_what_a_host_may_not() -> None:
+    assert Address.parse("unix:///run/redis@1:2.sock").server == "unix:/run/redis@1:2.sock"
+
+
 def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPW", raising=False)
     monkeypatch.setenv("PW", "x")

@@ -36,6 +36,7 @@ from sluicegate.shared.gateway import (
     derived_pool,
     elapsed_clock,
     heard,
+    is_alone,
     is_passing,
     known_nodes,
     node_options,
@@ -184,6 +185,8 @@ class RedisGateway(GatewayBase):
             return again
         try:
             pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
+            if is_alone(pool):
+                return again
             connection = await pool.get_connection(*CONNECTION_FOR)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again

@@ -631,7 +631,11 @@ class RedisMessageQueue(QueueBase[Lease]):
 
         Returns:
             True when nothing is held and nothing is being published any more.
+
+        Raises:
+            ConfigurationError: a timeout that is no number of 0 or more; then nothing was stopped.
         """
+        self._check_timeout(timeout)
         self._drained = True
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         me, deadline = holder(), elapsed_clock() + timeout

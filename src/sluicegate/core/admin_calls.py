@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.core import scripts
@@ -69,14 +69,14 @@ class Page:
     read: int
     ended: bool
     kept: Cursor
-    items: list[tuple[Any, bytes]]
+    items: list[tuple[Any, bytes]] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
     """A message that a step shall act on: its id, or its whole entry in a zset, and its marker key, b"" for none."""
 
-    name: bytes
+    name: bytes = field(repr=False)
     marker: bytes = b""
 
 

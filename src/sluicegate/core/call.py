@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from sluicegate.core.scripts import Script
@@ -34,7 +34,7 @@ class Call(Generic[T_co]):
 
     script: Script
     keys: tuple[bytes, ...]
-    args: Sequence[bytes | int]
+    args: Sequence[bytes | int] = field(repr=False)  # payloads among them
     decode: Callable[[Any], T_co]
     elapsed_arg: int | None = None
     then: tuple[bytes | int, ...] = ()

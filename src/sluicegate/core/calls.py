@@ -193,8 +193,12 @@ def _values(reply: list[Any]) -> list[bytes]:
 
 
 def _ended_by(request: SettleRequest) -> Sequence[tuple[int, bytes]]:
-    """The slots with a marker to which a settle gives a verdict that may end them or put them off."""
-    given = {slot for group in request.groups if group.verb != "release" for slot in parse_ranges(group.slots)}
+    """The slots with a marker to which a settle gives a verdict that may end them or put them off.
+
+    A release ends a message at most that is alone in its lease.
+    """
+    groups = [group for group in request.groups if group.verb != "release" or len(request.bound) == 1]
+    given = {slot for group in groups for slot in parse_ranges(group.slots)}
     return [pair for pair in request.bound if pair[0] in given]
 
 

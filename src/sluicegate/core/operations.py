@@ -12,6 +12,7 @@ from dataclasses import replace
 from sluicegate.core import calls, replies, telling
 from sluicegate.core.call import Operation, Wait
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.markers import bound_markers
 from sluicegate.core.publish_operation import publish
 from sluicegate.core.ranges import format_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
@@ -119,9 +120,11 @@ def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, t
     reply: replies.ClaimReply = yield calls.claim(keys, terms, nothing)
     if not isinstance(reply, replies.Opened):
         return
-    everything = VerdictGroup("release", format_ranges(reply.slots or range(1, len(reply.entries) + 1)), named=False)
+    slots = reply.slots or range(1, len(reply.entries) + 1)
+    everything = VerdictGroup("release", format_ranges(slots), named=False)
     token = request.nonce + b":" + reply.opening
-    release = SettleRequest(request.name, token, request.keep_seconds, recorded=True, groups=(everything,))
+    bound = bound_markers(keys, zip(slots, reply.entries, strict=True))
+    release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), bound)
     settled: replies.Settled = yield calls.settle(keys, terms, release, held_seconds=0)
     if tell:
         yield from telling.given_back(keys.name, who, len(reply.entries) - len(settled.lost))

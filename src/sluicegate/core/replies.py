@@ -59,7 +59,7 @@ class Opened:
     opening: bytes
     takeovers: int
     slots: list[int]
-    entries: list[bytes]
+    entries: list[bytes] = field(repr=False)
     buried: int = 0
     dropped: int = 0
 
@@ -196,7 +196,11 @@ def published(reply: list[Any]) -> Published:
     head = reply[0]
     if head == REFUSED:
         return Published(REFUSED, {}, waiting=reply[1])
-    duplicates = {int(reply[i]): reply[i + 1].decode() for i in range(1, len(reply), 2)} if len(reply) > 1 else {}
+    duplicates = (
+        {int(reply[i]): reply[i + 1].decode(errors="replace") for i in range(1, len(reply), 2)}
+        if len(reply) > 1
+        else {}
+    )
     if isinstance(head, list):
         return Published(head[0], duplicates, refused=tuple(head[2:]), dropped=head[1])
     return Published(head, duplicates)

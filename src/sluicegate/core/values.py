@@ -54,8 +54,8 @@ class Batch:
     """
 
     id: bytes
-    parts: list[bytes]
-    markers: list[bytes] = field(default_factory=list)
+    parts: list[bytes] = field(repr=False)
+    markers: list[bytes] = field(default_factory=list, repr=False)
     window_seconds: float = 0
     receipt_seconds: float = 0
     oldest_seconds: float = 0
@@ -109,7 +109,7 @@ class VerdictGroup:
     slots: str
     delay_seconds: float = 0
     named: bool = True
-    why: bytes = b"\x1f\x1f"
+    why: bytes = field(default=b"\x1f\x1f", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ local function head_of(value)
 end
 
 local function told(value)
-  if ARGV[8] == '1' or value == '' then
+  if ARGV[8] == '1' then
     return value
   elseif kind == 'dead' then
     local why, entry = string.match(value, '^(%d+\31[^\31]*\31[^\31]*\31[^\31]*\31)(.*)$')

@@ -35,6 +35,7 @@ __all__ = [
     "derived_pool",
     "elapsed_clock",
     "heard",
+    "is_alone",
     "is_passing",
     "known_nodes",
     "node_options",
@@ -152,6 +153,11 @@ def heard(reply: Any) -> Any:
     if is_passing(reply) and faults.redirection(reply) is None:
         raise reply
     return reply
+
+
+def is_alone(pool: Any) -> bool:
+    """Whether a pool has one connection only, which others would miss while a reply on it is yet to be read."""
+    return getattr(pool, "max_connections", None) == 1
 
 
 def is_passing(reply: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, get_args
 
+from sluicegate import checks
 from sluicegate.config import QueueConfig
 from sluicegate.core import calls, operations, policies, replies
 from sluicegate.core.call import Operation
@@ -26,6 +27,7 @@ from sluicegate.shared.gateway import elapsed_clock
 
 __all__ = ["LeaseBase", "LeaseState", "OnBatchError", "Verdict"]
 
+_log = logging.getLogger("sluicegate")
 OnBatchError = Literal["release", "ack"]
 _VERBS: tuple[str, ...] = get_args(Verb)
 _OPERATIONS = {
@@ -209,8 +211,7 @@ class LeaseBase:
     def _group(self, verdict: Verdict) -> VerdictGroup | None:
         if verdict.verb not in _VERBS:
             raise ConfigurationError(f"verb must be one of {', '.join(_VERBS)}, not {verdict.verb!r}")
-        if not 0 <= verdict.delay_seconds < math.inf:
-            raise ConfigurationError(f"delay_seconds must be a number of 0 or more, not {verdict.delay_seconds!r}")
+        checks.not_negative("delay_seconds", verdict.delay_seconds)
         if self._tells and isinstance(verdict.error, BaseException):
             self._errors[verdict.verb] = verdict.error
         return self._ledger.group(
@@ -329,8 +330,7 @@ class LeaseBase:
 
     def _extending(self, lease_seconds: float | None = None) -> Operation[replies.Extended]:
         seconds = self._lease_seconds if lease_seconds is None else lease_seconds
-        if not 0 < seconds < math.inf:
-            raise ConfigurationError(f"lease_seconds must be a number above 0, not {seconds!r}")
+        checks.positive("lease_seconds", seconds)
         asked_at = elapsed_clock()
         extended: replies.Extended = yield calls.extend(
             self._keys,
@@ -372,5 +372,10 @@ class LeaseBase:
     def _failed(
         self, message: Message | None, deliveries: int, error: Exception, on_error: policies.OnError
     ) -> Verdict:
-        failure = policies.after_error(on_error, self._config.backoff, deliveries, error)
+        try:
+            failure = policies.after_error(on_error, self._config.backoff, deliveries, error)
+            checks.not_negative("what retry_backoff gives", failure.delay_seconds)
+        except Exception as broken:  # noqa: BLE001  (the message is nacked, and the handler's own error told)
+            _log.warning("retry_backoff failed (%s); the default is used", type(broken).__name__)
+            failure = policies.after_error(on_error, policies.DEFAULT_BACKOFF, deliveries)
         return Verdict(failure.verb, message, failure.delay_seconds, error, failure.reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import weakref
 from base64 import urlsafe_b64encode
@@ -12,6 +11,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
+from sluicegate import checks
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.connection import Address
 from sluicegate.core.deduplication import compile_key_function
@@ -111,8 +111,8 @@ class QueueBase(Generic[L]):
         if lease_seconds is None:
             lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
         _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
-        if retention_seconds is not None and not 0 <= retention_seconds < math.inf:
-            raise ConfigurationError(f"retention_seconds must be a number of 0 or more, not {retention_seconds!r}")
+        if retention_seconds is not None:
+            checks.not_negative("retention_seconds", retention_seconds)
         if on_batch_error not in ("release", "ack"):
             raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
         nonce = new_id()
@@ -178,6 +178,11 @@ class QueueBase(Generic[L]):
         return None if ids is None else tuple(ids)
 
     @staticmethod
+    def _check_timeout(timeout: float) -> None:
+        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
+            raise ConfigurationError(f"timeout must be a number of seconds, 0 or more, not {timeout!r}")
+
+    @staticmethod
     def _check_peek(count: int, state: str) -> None:
         if state not in _PEEKABLE:
             raise ConfigurationError(f"state must be one of {', '.join(_PEEKABLE)}, not {state!r}")
@@ -216,8 +221,7 @@ def _check_claim(
 ) -> None:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_CLAIMED:
         raise ConfigurationError(f"limit must be an int from 1 to {_MOST_CLAIMED}, not {limit!r}")
-    if not 0 < lease_seconds < math.inf:
-        raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
+    checks.positive("lease_seconds", lease_seconds)
     if not wait_seconds >= 0:
         raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
     if lease_id is None and (take_over_after_seconds is not None or remember_empty):
