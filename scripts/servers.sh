@@ -15,8 +15,8 @@ say() { printf '%s\n' "$*" >&2; }
 # Where this machine gets its own packages from.
 mirror() {
   {
-    sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources
-    sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list
+    sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/*.sources || true
+    sed -n 's/^deb \(\[[^]]*\] \)\?\([^ ]*\).*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list || true
   } 2>/dev/null | grep -E '/debian/?$' | head -n 1
 }
 
@@ -47,15 +47,18 @@ fetch() {
 
 # The loader has another name and place on each kind of machine.
 wrap() {
-  local loader library
-  loader=$(find "$FOLDER/root/usr/lib" -name 'ld-linux-*.so.*' | head -n 1)
-  [[ -n $loader ]]
-  library=$(dirname "$(find "$FOLDER/root/usr/lib" -name 'libc.so.6' | head -n 1)")
+  local loader library server
+  loader=$(unpacked 'ld-linux-*.so.*')
+  library=$(dirname "$(unpacked libc.so.6)")
+  server=$(unpacked valkey-server)
+  [[ -n $loader && -n $server ]]
   # shellcheck disable=SC2016  # for the script that is written
-  printf '#!/bin/sh\nexec %q --argv0 valkey-server --library-path %q %q "$@"\n' \
-    "$loader" "$library" "$FOLDER/root/usr/bin/valkey-server" >"$PROGRAM"
+  printf '#!/bin/sh\nexec %q --argv0 valkey-server --library-path %q %q "$@"\n' "$loader" "$library" "$server" >"$PROGRAM"
   chmod +x "$PROGRAM"
 }
+
+# An executable or library among what was unpacked, by its name.
+unpacked() { find "$FOLDER/root" -name "$1" -type f -perm -u+x -size +1k | head -n 1; }
 
 if ! works; then
   # In a shell of its own: inside a condition of this one, `set -e` would not count.
