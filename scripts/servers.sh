@@ -50,15 +50,15 @@ wrap() {
   local loader library server
   loader=$(unpacked 'ld-linux-*.so.*')
   library=$(dirname "$(unpacked libc.so.6)")
-  server=$(unpacked valkey-server)
+  server=$(unpacked bin/valkey-server)
   [[ -n $loader && -n $server ]]
   # shellcheck disable=SC2016  # for the script that is written
   printf '#!/bin/sh\nexec %q --argv0 valkey-server --library-path %q %q "$@"\n' "$loader" "$library" "$server" >"$PROGRAM"
   chmod +x "$PROGRAM"
 }
 
-# An executable or library among what was unpacked, by its name.
-unpacked() { find "$FOLDER/root" -name "$1" -type f -perm -u+x -size +1k | head -n 1; }
+# A program or library among what was unpacked, by its name.
+unpacked() { find "$FOLDER/root" -path "*/$1" | head -n 1; }
 
 if ! works; then
   # In a shell of its own: inside a condition of this one, `set -e` would not count.
