@@ -19,7 +19,7 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, calls, scripts
+from sluicegate.core import admin_calls, batch_calls, calls, scripts
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -162,7 +162,7 @@ def _depth() -> Sample:
 
 def _peek() -> Sample:
     names = {**_PLAIN_KEYS, "source": KEYS.returned}
-    return Sample(calls.peek(KEYS, "returned", 7), names, {"kind": b"zset", "count": 7})
+    return Sample(calls.peek(KEYS, "returned", 7, offset=3), names, {"kind": b"zset", "count": 7, "offset": 3})
 
 
 _STEP = Step(b"N", 2)
@@ -209,6 +209,17 @@ def _pause() -> Sample:
     return Sample(admin_calls.pause(KEYS, True, 3), _PLAIN_KEYS, {"wanted": 1, "changes": 3})
 
 
+def _fence() -> Sample:
+    call = batch_calls.fence(KEYS, "C", b"N", 1, floor=2, top=3, life_seconds=4)
+    args = {"nonce": b"N", "epoch": 1, "floor": 2, "top": 3, "life_ms": 4000}
+    return Sample(call, {**_PLAIN_KEYS, "seat": KEYS.seat("C")}, args)
+
+
+def _manifest() -> Sample:
+    call = batch_calls.manifest(KEYS, b"L", 2, 3, most_bytes=4)
+    return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "most_bytes": 4})
+
+
 def _stats() -> Sample:
     return Sample(admin_calls.stats(KEYS), _PLAIN_KEYS, {})
 
@@ -224,6 +235,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "claim": _claim,
     "depth": _depth,
     "extend": _extend,
+    "fence": _fence,
+    "manifest": _manifest,
     "peek": _peek,
     "promote": _promote,
     "publish": _publish,

@@ -61,6 +61,7 @@ EXPECTED_TYPES = {
     "expired": "hash",
     "dead_records": "hash",
     "counters": "hash",
+    "seat": "hash",
     "closed": "string",
     "receipt": "string",
     "marker": "string",

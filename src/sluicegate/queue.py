@@ -344,6 +344,7 @@ class RedisMessageQueue(QueueBase[Lease]):
         remember_empty: bool = False,
         heartbeat: bool = True,
         on_batch_error: OnBatchError = "release",
+        pass_by: str | None = None,
     ) -> Lease:
         """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
 
@@ -363,6 +364,8 @@ class RedisMessageQueue(QueueBase[Lease]):
                 again.
             heartbeat: extend in the background while inside the `with` block.
             on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
+            pass_by: a run that does not take again what it noted as given back: such messages are put off for the
+                life of this lease, 30 s at most, uncounted.
 
         Raises:
             ConfigurationError: an argument that cannot work.
@@ -377,6 +380,7 @@ class RedisMessageQueue(QueueBase[Lease]):
             retention_seconds,
             remember_empty,
             on_batch_error,
+            pass_by,
         )
         asked_at = elapsed_clock()
         reply: replies.ClaimReply = replies.Empty()
@@ -484,17 +488,17 @@ class RedisMessageQueue(QueueBase[Lease]):
         return Depth.from_counts(self._driver.run(operations.depth(self._keys)))
 
     @overload
-    def peek(self, count: int = 10, *, state: Literal["dead"]) -> list[DeadMessage]: ...
+    def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
     @overload
-    def peek(self, count: int = 10, *, state: Literal["completed"]) -> list[CompletedMessage]: ...
+    def peek(self, count: int = 10, *, state: Literal["completed"], offset: int = 0) -> list[CompletedMessage]: ...
     @overload
-    def peek(self, count: int = 10, *, state: Literal["failed"]) -> list[FailedAttempt]: ...
+    def peek(self, count: int = 10, *, state: Literal["failed"], offset: int = 0) -> list[FailedAttempt]: ...
     @overload
     def peek(
-        self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending"
+        self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending", offset: int = 0
     ) -> list[Message]: ...
     def peek(
-        self, count: int = 10, *, state: str = "pending"
+        self, count: int = 10, *, state: str = "pending", offset: int = 0
     ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt]:
         """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
         the newest.
@@ -502,9 +506,11 @@ class RedisMessageQueue(QueueBase[Lease]):
         Args:
             count: most messages.
             state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+            offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
+                twice, or miss one, where others claim.
         """
-        self._check_peek(count, state)
-        values = self._gateway.execute(calls.peek(self._keys, state, count))
+        self._check_peek(count, state, offset)
+        values = self._gateway.execute(calls.peek(self._keys, state, count, offset=offset))
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]
         if state == "completed":

@@ -105,9 +105,19 @@ def _flavours(options: argparse.Namespace, report: Report) -> None:
 
 
 def _spark(options: argparse.Namespace, report: Report) -> None:
-    found = _in_process("tests.benchmarks.spark_drain", options.spark_rounds, options.flights)
+    settings = {
+        "drain": {"rounds": options.spark_rounds, "limit": options.flights or None},
+        "load": {
+            "sizes": options.drains,
+            "lease_sizes": options.leases,
+            "held_seconds": options.handler_seconds,
+            "rounds": options.drain_rounds,
+        },
+        "million": {"count": options.million, "rounds": options.drain_rounds},
+    }
+    found = _in_process("tests.benchmarks.spark_run", json.dumps(settings))
     report["bars"] += found["bars"]
-    report["figures"]["Draining the flights, every payload decoded"] = found["figures"]
+    report["figures"] |= found["figures"]
 
 
 _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
@@ -139,6 +149,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs=2, default=[1_000, 1_000_000], help="small and large queue")
     parser.add_argument("--flights", type=int, default=0, help="flights to drain with Spark, 0 for all")
     parser.add_argument("--spark-rounds", type=int, default=5, help="interleaved rounds of the Spark drain")
+    parser.add_argument("--drains", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="sizes of drains")
+    parser.add_argument("--leases", type=int, nargs=2, default=[100, 10_000], help="sizes of leases that Spark drains")
+    parser.add_argument("--handler-seconds", type=float, default=2.5, help="a slow handler's work on each of them")
+    parser.add_argument("--million", type=int, default=1_000_000, help="messages from publish to Parquet")
+    parser.add_argument("--drain-rounds", type=int, default=3, help="rounds of those")
     parser.add_argument("--keys", type=int, nargs="+", default=[24, 12], help="bytes of deduplication keys in memory")
     parser.add_argument("--still", type=float, default=2, help="seconds that memory must stand still to be read")
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="to settle among")
@@ -157,6 +172,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.flights, options.spark_rounds, options.still = 20_000, 1, 0.1
         options.in_flight, options.expired, options.held, options.limit_rounds = [100, 200], 2_000, 200, 1
         options.wakes, options.windows = 3, 1
+        options.drains, options.leases, options.handler_seconds = [1_000, 5_000], [10, 100], 1.2
+        options.million, options.drain_rounds = 20_000, 1
     return options
 
 

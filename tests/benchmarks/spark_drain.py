@@ -1,17 +1,10 @@
-"""A Spark drain of the flights in two tasks beside one client that drains the same, both decoding every payload.
-
-Usage: python -m tests.benchmarks.spark_drain ROUNDS LIMIT OUTPUT     LIMIT: flights, 0 for all
-"""
+"""Spark drains of the flights in two tasks beside one client that claims, decodes and acks the same."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import drain
@@ -19,60 +12,91 @@ from tests.benchmarks.flights import flights
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import BATCH
 from tests.benchmarks.report import Bar
-from tests.conformance.servers import RedisServer, programs
+from tests.benchmarks.spark_session import TASKS, Bench, Figures
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+__all__ = ["bars", "run"]
 
-__all__ = ["main"]
+TITLE = "Draining the flights"
+_NOTHING, _DECODED, _TABLE, _TYPED, _CLIENT = (
+    "Spark, no-op handler",
+    "Spark, every payload decoded",
+    "Spark, Arrow table of messages",
+    "Spark, typed Arrow columns",
+    "single client, every payload decoded",
+)
+_SCHEMA = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "
+    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
+    "distance int, hour int, minute int, time_hour string"
+)
 
-_TASKS = 2
 
-
-def main(rounds: int, limit: int | None) -> dict[str, Any]:
-    """Drain in both ways in turn, `rounds` times after a first one, which starts Spark's Python workers."""
+def run(bench: Bench, *, rounds: int, limit: int | None) -> dict[str, Figures]:
+    """Drain in every way in turn, `rounds` times after a first one, which starts Spark's Python workers."""
     payloads = flights(limit)
-    server = RedisServer(programs()[0]).start()
-    spark = _session(server.folder)
-    try:
-        queue = RedisMessageQueue("flights", url=server.url)
-        seconds: dict[str, list[float]] = {"Spark": [], "single client": []}
-        for number in range(rounds + 1):
-            ways = [("Spark", partial(_with_spark, spark, queue)), ("single client", partial(_with_one_client, queue))]
-            for name, way in ways if number % 2 else ways[::-1]:
-                queue.publish_many(payloads)
-                start = time.monotonic()
-                drained = way()
-                seconds[name].append(time.monotonic() - start)
-                assert drained == len(payloads), f"{name} drained {drained} of {len(payloads)}"
-        queue.close()
-    finally:
-        spark.stop()
-        server.remove()
-    return _result(len(payloads), seconds)
-
-
-def _result(count: int, seconds: dict[str, list[float]]) -> dict[str, Any]:
-    first, later = seconds["Spark"][0], {name: values[1:] for name, values in seconds.items()}
-    ratio = median(single / spark for spark, single in zip(later["Spark"], later["single client"], strict=True))
-    how = f"median of {len(later['Spark'])} rounds of {count:,} flights, local[{_TASKS}], workers started"
-    figures = {name: {"messages/s": count / median(values)} for name, values in later.items()}
-    figures["Spark, first drain of a session"] = {"messages/s": count / first}
+    seconds: dict[str, list[float]] = {name: [] for name in _WAYS}
+    queue = bench.queue("flights")
+    for number in range(rounds + 1):
+        ways = list(_WAYS.items())
+        for name, way in ways if number % 2 else ways[::-1]:
+            queue.publish_many(payloads)
+            start = time.monotonic()
+            drained = way(bench, queue)
+            seconds[name].append(time.monotonic() - start)
+            assert drained == len(payloads), f"{name} drained {drained} of {len(payloads)}"
+    queue.close()
+    client = seconds[_CLIENT][1:]
     return {
-        "bars": [Bar("Spark drain / single client", "fast", ratio, 1, True, "x", how).to_dict()],
-        "figures": figures,
+        TITLE: {
+            name: {
+                "messages/s": len(payloads) / median(times[1:]),
+                "x single client": median(one / ours for ours, one in zip(times[1:], client, strict=True)),
+                "rounds": rounds,
+                "messages": len(payloads),
+            }
+            for name, times in seconds.items()
+        }
     }
 
 
-def _with_spark(spark: SparkSession, queue: RedisMessageQueue) -> int:
+def bars(figures: dict[str, Figures]) -> list[Bar]:
+    """What two tasks must gain over one client."""
+    rows = figures[TITLE]
+    how = (
+        f"median of {rows[_CLIENT]['rounds']:.0f} rounds of {rows[_CLIENT]['messages']:,.0f} flights, "
+        f"local[{TASKS}], workers started"
+    )
+    return [
+        Bar("Spark drain, no-op / single client", "fast", rows[_NOTHING]["x single client"], 1.2, True, "x", how),
+        Bar("Spark drain / single client", "fast", rows[_DECODED]["x single client"], 1, True, "x", how),
+    ]
+
+
+def _nothing(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None)
+
+
+def _decode(bench: Bench, queue: RedisMessageQueue) -> int:
     def decode(batch: list[Message]) -> None:
         for message in batch:
             message.json()
 
-    return drain(spark, queue, decode, partitions=_TASKS, batch_size=BATCH).acked
+    return _drain(bench, queue, decode)
 
 
-def _with_one_client(queue: RedisMessageQueue) -> int:
+def _table(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None, batch_format="arrow")
+
+
+def _typed(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None, batch_format="arrow", schema=_SCHEMA)
+
+
+def _drain(bench: Bench, queue: RedisMessageQueue, process: Callable[..., None], **options: Any) -> int:
+    return drain(bench.spark, queue, process, partitions=TASKS, batch_size=BATCH, **options).acked
+
+
+def _one_client(bench: Bench, queue: RedisMessageQueue) -> int:
     drained = 0
     while True:
         with queue.claim(BATCH) as lease:
@@ -83,25 +107,10 @@ def _with_one_client(queue: RedisMessageQueue) -> int:
             drained += len(lease)
 
 
-def _session(folder: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    session = (
-        SparkSession.builder.master(f"local[{_TASKS}]")
-        .appName("sluicegate-bench")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-if __name__ == "__main__":
-    how_many, most, output = sys.argv[1:]
-    Path(output).write_text(json.dumps(main(int(how_many), int(most) or None)))
+_WAYS: dict[str, Callable[[Bench, RedisMessageQueue], int]] = {
+    _NOTHING: _nothing,
+    _DECODED: _decode,
+    _TABLE: _table,
+    _TYPED: _typed,
+    _CLIENT: _one_client,
+}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core import calls, replies, scripts
+from sluicegate.core import batch_calls, calls, replies, scripts
 from sluicegate.core.call import Call
 from tests.conformance import state
 from tests.conformance.admin import Admin
 from tests.conformance.core import Core, verdict
-from tests.faults import admin_cases, ending_cases
+from tests.faults import admin_cases, ending_cases, seat_cases
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]
@@ -185,6 +186,11 @@ def depth(core: Core) -> Call[Any]:
     return core.depth()
 
 
+def look_at_a_lease(core: Core) -> Call[Any]:
+    lease(core)
+    return batch_calls.manifest(core.keys, b"l", 1, 2)
+
+
 def peek(core: Core) -> Call[Any]:
     lease(core)
     return calls.peek(core.keys, "pending", 5)
@@ -199,8 +205,8 @@ CASES: list[Prepare] = [
     claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
-    extend_what_is_lost, reap, promote, depth, peek, *admin_cases.READING, *admin_cases.CHANGING,
-    *ending_cases.CASES,
+    extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, *admin_cases.READING, *admin_cases.CHANGING,
+    *ending_cases.CASES, *seat_cases.CASES,
 ]  # fmt: skip
 
 
@@ -229,6 +235,8 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
             )
         case replies.Empty():
             assert isinstance(second, replies.Empty)
+        case batch_calls.Manifest():
+            assert replace(second, left_seconds=first.left_seconds) == first
         case _ if prepare not in ANSWERS_WHAT_IT_DID:
             assert second == first
 

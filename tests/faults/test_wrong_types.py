@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import calls, scripts
+from sluicegate.core import batch_calls, calls, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.values import Terms
 from sluicegate.errors import WrongKeyTypeError
 from sluicegate.faults import EXPECTED_TYPES
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
-from tests.faults import admin_cases
+from tests.faults import admin_cases, seat_cases
 
 Prepare = Callable[[Core], Call[Any]]
 
@@ -114,12 +114,14 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned bell"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
+    "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
     "peek pending": (peek("pending"), "source"),
     "peek returned": (peek("returned"), "source"),
     "peek delayed": (peek("delayed"), "source"),
     "peek dead": (peek("dead"), "source dead_records"),
 }
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in admin_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in seat_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 
 

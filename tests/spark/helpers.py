@@ -78,9 +78,12 @@ def plan_for(
     batch_size: int = 1000,
     lease_seconds: float = 60,
     batch_format: BatchFormat | None = None,
+    schema: Any = None,
+    **more: Any,
 ) -> _task.DrainPlan:
-    handler = Handler.of(process, batch_format)
-    return _task.DrainPlan(queue.spec().to_json(), run_id, batch_size, lease_seconds, handler)
+    """`more` is as in `DrainPlan`; plans without a `call_id` are of different calls of `drain`."""
+    handler = Handler.of(process, batch_format, schema)
+    return _task.DrainPlan(queue.spec().to_json(), run_id, batch_size, lease_seconds, handler, **more)
 
 
 def drain_here(
@@ -100,5 +103,5 @@ def what_was_done(summary: PartitionSummary) -> dict[str, Any]:
     return {
         name: value
         for name, value in asdict(summary).items()
-        if name not in ("seconds", "replayed", "failures", "taken_over")
+        if name not in ("seconds", "replayed", "failures", "taken_over", "bytes", "retries")
     }

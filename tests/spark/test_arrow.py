@@ -10,15 +10,15 @@ from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
 
 SCHEMA = pa.schema(
-    {
-        "id": pa.string(),
-        "payload": pa.binary(),
-        "headers": pa.map_(pa.string(), pa.string()),
-        "deduplication_key": pa.string(),
-        "delivery_count": pa.int32(),
-        "sequence": pa.int64(),
-        "enqueued_at": pa.timestamp("us", "UTC"),
-    }
+    [
+        pa.field("id", pa.string(), nullable=False),
+        ("payload", pa.binary()),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        ("deduplication_key", pa.string()),
+        ("delivery_count", pa.int32()),
+        ("sequence", pa.int64()),
+        ("enqueued_at", pa.timestamp("us", "UTC")),
+    ]
 )
 
 

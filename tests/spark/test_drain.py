@@ -265,7 +265,7 @@ def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(
         ({"lease_seconds": float("inf")}, "lease_seconds"),
         ({"run_id": " "}, "run_id"),
         ({"run_id": 7}, "run_id"),
-        ({"batch_format": "pandas"}, "batch_format"),
+        ({"batch_format": "polars"}, "batch_format"),
     ],
 )
 def test_an_argument_that_cannot_work_is_refused_before_spark_is_touched(

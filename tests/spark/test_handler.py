@@ -111,7 +111,7 @@ def record_batch(batch: pa.RecordBatch) -> None: ...
         (no_batch, "takes no batch"),
         (three, "requires 3 arguments"),
         (keyword, "keyword 'folder'"),
-        (record_batch, "RecordBatch"),
+        (record_batch, "pyarrow.RecordBatch"),
     ],
 )
 def test_what_could_not_work_is_refused_with_a_reason(process: Any, said: str) -> None:
@@ -122,8 +122,8 @@ def test_what_could_not_work_is_refused_with_a_reason(process: Any, said: str) -
 def test_what_is_no_function_or_no_format_is_refused() -> None:
     with pytest.raises(TypeError, match="list"):
         Handler.of([])  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="'pandas'"):
-        Handler.of(batch_only, "pandas")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="'polars'"):
+        Handler.of(batch_only, "polars")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("lazy", [coroutine, generator, async_generator])

@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def leave_leases_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_task.PartitionDrain, "_let_go", lambda self, lease, search: None)
+    monkeypatch.setattr(_task.PartitionDrain, "_let_go", lambda self, lease, search, chunk: None)
 
 
 def expire(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -219,8 +219,8 @@ def test_failures_that_died_with_their_attempt_are_still_reported(queue: RedisMe
         if any(message.json()["n"] == 3 for message in batch):
             raise ValueError("three")
 
-    drain_here(queue, fail_on_three)
-    retried = drain_here(queue, fail_on_three, attempt=1)
+    drain_here(queue, fail_on_three, call_id="one call")
+    retried = drain_here(queue, fail_on_three, attempt=1, call_id="one call")
 
     assert [(failure.chunk, failure.messages, failure.buried) for failure in retried.failures] == [(0, 1, False)]
     assert "earlier attempt" in retried.failures[0].error

@@ -17,6 +17,7 @@ from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
 __all__ = ["claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle"]
 
 _MOST_CLAIM_BYTES = 32 * 1024 * 1024
+_LONGEST_PASS_SECONDS = 30.0  # others wait so long, too, for what a run passes by
 
 
 def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replies.Published]:
@@ -52,6 +53,7 @@ def claim(
 ) -> Call[replies.ClaimReply]:
     """Open, adopt or take over a lease."""
     name = request.name
+    run = (request.run,) if request.run else ()
     return Call(
         scripts.load("claim"),
         (
@@ -65,6 +67,7 @@ def claim(
             keys.bell,
             keys.dead,
             keys.dead_records,
+            *run,
         ),
         (
             name,
@@ -80,6 +83,7 @@ def claim(
             _ms(terms.longest_lease_seconds),
             terms.most_dead,
             int(terms.strict),
+            *((_ms(min(request.lease_seconds, _LONGEST_PASS_SECONDS)),) if run else ()),
         ),
         replies.claimed,
     )
@@ -182,10 +186,10 @@ def depth(keys: QueueKeys, expired: Sequence[bytes] = ()) -> Call[replies.Counte
     )
 
 
-def peek(keys: QueueKeys, state: str, count: int) -> Call[list[bytes]]:
-    """Show stored values of one state: pending, returned, delayed, dead, completed or failed."""
+def peek(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Call[list[bytes]]:
+    """Show stored values of one state, from the `offset`th on: pending, returned, delayed, dead, completed or failed."""
     kind = {"pending": b"list", "dead": b"dead", "completed": b"history", "failed": b"history"}.get(state, b"zset")
-    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records), (kind, count), _values)
+    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records), (kind, count, offset), _values)
 
 
 def _values(reply: list[Any]) -> list[bytes]:

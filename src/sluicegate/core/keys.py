@@ -100,6 +100,14 @@ class QueueKeys:
         """The receipt of a publish whose markers may not outlive its retries."""
         return self._root + b"published:" + batch_id
 
+    def run(self, run_id: str) -> bytes:
+        """What a run has given back itself; any text names one."""
+        return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()
+
+    def seat(self, consumer: str) -> bytes:
+        """Who claims for a consumer, and in which epoch."""
+        return self._root + b"consumer:" + _bounded(encode_name(consumer).encode(), _LONGEST_LEASE_ID)
+
     @staticmethod
     def lease_name(lease_id: str) -> bytes:
         """The part of a lease's keys that stands for its id: itself, or a hash when it is over 40 bytes."""

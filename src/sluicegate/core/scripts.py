@@ -18,8 +18,8 @@ from types import MappingProxyType
 __all__ = ["NAMES", "Header", "Script", "load", "load_all"]
 
 NAMES = (
-    "cancel", "claim", "depth", "extend", "forget", "pause", "peek", "promote", "publish", "purge", "reap", "redrive",
-    "scan", "settle", "stats",
+    "cancel", "claim", "depth", "extend", "fence", "forget", "manifest", "note", "pause", "peek", "promote", "publish", "purge",
+    "reap", "redrive", "scan", "settle", "stats",
 )  # fmt: skip
 _INCLUDE = re.compile(r"^--- @include (\w+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)

@@ -83,6 +83,7 @@ class ClaimRequest:
         lease_seconds: life of the lease without a heartbeat.
         keep_seconds: life of the record of its end.
         empty_seconds: how long an empty answer is remembered, 0 for not.
+        run: key of what a run gave back itself and is not to take again; empty for none.
     """
 
     name: bytes
@@ -91,6 +92,7 @@ class ClaimRequest:
     lease_seconds: float
     keep_seconds: float
     empty_seconds: float = 0
+    run: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@
 --   8 bell
 --   9 dead
 --  10 dead_records
+--  11... run        what a run gave back itself; its messages are passed by, and put off for `pass_ms`
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
@@ -25,6 +26,7 @@
 --  11 longest_ms     longest life of a lease since its opening or last takeover, 0 for no bound
 --  12 most_dead      dead letters kept, 0 for all
 --  13 strict         1: foreign values go to the tail of `pending`; 0: they are buried
+--  14... pass_ms     with a run
 -- Returns: {"open", opening, takeovers, slots, entries, buried, dropped} with slots empty when they are 1..n; {"held", token, silent ms};
 --   {"acked", acked, returned, buried}; {"empty", ms to the next due or expiring message or -1, buried, dropped};
 --   {"paused"}; {"tidy", due, buried, dropped, expired lease names...};
@@ -109,10 +111,15 @@ end
 
 -- One untried message is the most frequent claim, and needs none of the functions that weigh a batch.
 local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
-local take = head and is_entry(head) and {taken = {head}, foreign = {}, ranks = 0, scanned = 1}
+local take = head and is_entry(head) and {taken = {head}, passed = {}, foreign = {}, ranks = 0, scanned = 1}
+local left_out
+if KEYS[11] then
+--- @include left_out
+  left_out = noted_by(KEYS[11])
+end
 if not take then
 --- @include take
-  take = taker(limit, tonumber(ARGV[10]), most)
+  take = taker(limit, tonumber(ARGV[10]), most, left_out)
   take.from_returned(returned)
   take.from_pending(pending)
 end
@@ -133,6 +140,13 @@ if #taken > 0 then
   }
   write_slots(lease_key, pack_lease(lease), taken)
   redis.call('ZADD', leases, ms + span, name)
+end
+for first = 1, #take.passed, 1000 do
+  local scored, due_again = {}, ms + tonumber(ARGV[14]) -- out of reach, so that the next claim does not read them again
+  for i = first, math.min(first + 999, #take.passed) do
+    scored[#scored + 1], scored[#scored + 2] = due_again, take.passed[i]
+  end
+  redis.call('ZADD', delayed, unpack(scored))
 end
 local buried = strict and 0 or #foreign
 if buried > 0 then
@@ -166,7 +180,7 @@ end
 if #taken > 0 then
   return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped}
 end
-if more and buried > 0 then
+if more and buried + #take.passed > 0 then
   return {'tidy', 0, buried, dropped}
 end
 local empty_ms = tonumber(ARGV[6])

@@ -6,26 +6,30 @@
 -- ARGV:
 --   1 kind           "list", "zset", "dead" or "history"
 --   2 count          most messages
--- Returns: the stored values
+--   3 offset         messages passed over first
+-- Returns: the stored values; of a dead letter without a record, ''
 -- Repeat: reads again.
 
-local kind, count = ARGV[1], tonumber(ARGV[2])
+local kind, count, offset = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 if kind == 'list' then
-  local values, reply = redis.call('LRANGE', KEYS[1], -count, -1), {}
+  local values, reply = redis.call('LRANGE', KEYS[1], -(offset + count), -(offset + 1)), {}
   for i = #values, 1, -1 do
     reply[#reply + 1] = values[i]
   end
   return reply
 end
 if kind == 'history' then
-  return redis.call('LRANGE', KEYS[1], 0, count - 1)
+  return redis.call('LRANGE', KEYS[1], offset, offset + count - 1)
 end
-local members = redis.call('ZRANGE', KEYS[1], 0, count - 1)
+local members = redis.call('ZRANGE', KEYS[1], offset, offset + count - 1)
 if kind == 'zset' then
   return members
 end
 local reply = {}
-for i = 1, #members do
-  reply[i] = redis.call('HGET', KEYS[2], members[i]) or ''
+for first = 1, #members, 1000 do
+  local found = redis.call('HMGET', KEYS[2], unpack(members, first, math.min(first + 999, #members)))
+  for i = 1, #found do
+    reply[#reply + 1] = found[i] or ''
+  end
 end
 return reply

@@ -107,6 +107,7 @@ class QueueBase(Generic[L]):
         retention_seconds: float | None,
         remember_empty: bool,
         on_batch_error: OnBatchError,
+        pass_by: str | None = None,
     ) -> ClaimRequest:
         if lease_seconds is None:
             lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
@@ -123,6 +124,7 @@ class QueueBase(Generic[L]):
             lease_seconds=lease_seconds,
             keep_seconds=max(retention_seconds or 0, _SHORTEST_RETENTION_SECONDS, 10 * lease_seconds),
             empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
+            run=b"" if pass_by is None else self._keys.run(pass_by),
         )
 
     def _beat_seconds(self, lease_seconds: float) -> float:
@@ -183,11 +185,13 @@ class QueueBase(Generic[L]):
             raise ConfigurationError(f"timeout must be a number of seconds, 0 or more, not {timeout!r}")
 
     @staticmethod
-    def _check_peek(count: int, state: str) -> None:
+    def _check_peek(count: int, state: str, offset: int = 0) -> None:
         if state not in _PEEKABLE:
             raise ConfigurationError(f"state must be one of {', '.join(_PEEKABLE)}, not {state!r}")
         if count < 1:
             raise ConfigurationError(f"count must be 1 or more, not {count!r}")
+        if offset < 0:
+            raise ConfigurationError(f"offset must be 0 or more, not {offset!r}")
 
 
 def refuse_unfit_gateway(gateway: object, methods: Iterable[str]) -> None:

@@ -10,13 +10,14 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from sluicegate.spark._progress import DrainProgress
 from sluicegate.spark.context import DrainContext
 from sluicegate.spark.summary import DrainSummary, HandlerFailure, PartitionSummary
 
 if TYPE_CHECKING:
     from sluicegate.spark._drain import drain
 
-__all__ = ["DrainContext", "DrainSummary", "HandlerFailure", "PartitionSummary", "drain"]
+__all__ = ["DrainContext", "DrainProgress", "DrainSummary", "HandlerFailure", "PartitionSummary", "drain"]
 
 _LAZY = {"drain": "sluicegate.spark._drain"}
 _NEEDED = ("pyspark", "pyarrow")

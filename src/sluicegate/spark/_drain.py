@@ -6,18 +6,20 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _task
 from sluicegate.spark._handler import BatchFormat, Handler
+from sluicegate.spark._progress import DrainProgress, watching
 from sluicegate.spark.summary import DrainSummary, PartitionSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["drain"]
 
@@ -35,8 +37,13 @@ def drain(
     lease_seconds: float = 60,
     run_id: str | None = None,
     batch_format: BatchFormat | None = None,
+    schema: str | StructType | pa.Schema | None = None,
+    until: Literal["empty", "deadline"] | int = "empty",
+    deadline_seconds: float | None = None,
+    progress: bool | Callable[[DrainProgress], object] | None = None,
 ) -> DrainSummary:
-    """Claim, work on and settle what is ready, in Spark's executors, until the queue is empty or paused.
+    """Claim, work on and settle what is ready, in Spark's executors, until the queue is empty or paused, a number of
+    messages is done, or a deadline is reached.
 
     Each partition claims chunk after chunk, one lease each, calls `process(batch)` or `process(batch, ctx)`, and acks
     what it returned from. A heartbeat keeps the lease while the handler works. Delivery is at least once: a task that
@@ -49,55 +56,92 @@ def drain(
     under a temporary name and rename as the last step, see `DrainContext`. Anything else that goes wrong (Redis, a lost
     lease, a killed worker) is left to Spark's own retries.
 
-    Watch a drain from the driver with `queue.depth()`: `ready` falls, `in_flight` is what the partitions hold.
+    A handler may also give verdicts: through the context (`ctx.nack(...)`, see `DrainContext`), or by what it returns:
+    None where all is done, one of `"ack"`, `"nack"`, `"release"`, `"bury"` or None per message by position (a list, an
+    Arrow or pandas column), or a table or frame with the columns `message_id` (or `id`), `verdict` and optionally
+    `error` and `delay_seconds`. Such verdicts are counted in the summary and are no failures of the drain. All verdicts
+    of a chunk take effect in one call, each message has one.
+
+    What a call of `drain` gave back, by a verdict or for a failure, none of its tasks claims again: when it comes back
+    to the queue meanwhile it is put off for `lease_seconds`, 30 s at most, uncounted. A worker that dies between noting
+    a message and giving it back may leave it to later calls, too.
+
+    With `spark.speculation=true` a copy of a task that runs beside the first waits for the chunk that the other holds,
+    until that was silent for 3.5 heartbeats (of 5 s, or a quarter of the lease). The two may share the chunks; each
+    chunk is worked on and counted once, and Spark takes the report of one.
 
     Args:
         spark: a session, classic or Connect. Executors need this package, `pyarrow`, a way to Redis, and the variable
             that holds its password.
         queue: what to drain; it must be able to travel, so made from a `url` without a literal password.
-        process: a plain function of a batch and optionally a `DrainContext`; its result is ignored. It travels as Spark
-            pickles functions: what it needs from your own modules must be importable on the executors.
+        process: a plain function of a batch and optionally a `DrainContext`; what it returns that is no verdict is
+            ignored. It travels as Spark pickles functions: what it needs from your own modules must be importable on
+            the executors.
         partitions: tasks, each with its own leases; default as many as Spark makes by itself for a range.
         batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
         lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it.
         run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try, and that
             one driver uses at a time, with the same number of partitions: then a retry takes over what an earlier try
-            left open, repeats nothing that it finished (remembered for a day), and goes on with what came back from a
-            failure.
-        batch_format: `"messages"` (a list of `Message`, the default) or `"arrow"` (a `pyarrow.Table` with the columns
-            id, payload, headers, deduplication_key, delivery_count, sequence and enqueued_at); also by the annotation
-            of the function's first parameter.
+            left open, repeats nothing that it finished (remembered for a day), counts it, and goes on with what came
+            back from a failure.
+        batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns
+            id, payload, headers, deduplication_key, delivery_count, sequence and enqueued_at) or `"pandas"` (the same
+            as a frame); also by the annotation of the function's first parameter.
+        schema: of the payloads, for Arrow and pandas: a DDL text, a Spark `StructType` or an Arrow schema. The batch
+            then has these fields, parsed out of the JSON payloads, followed by the columns of the message under the
+            prefix `message_`. A payload that does not fit is a failure of its message.
+        until: `"empty"`: a partition ends when it finds nothing to claim; `"deadline"`: it waits for new messages until
+            `deadline_seconds` have passed; a number: at most so many messages are claimed, in equal shares per
+            partition, of which one may find the queue empty before it has had its share. Under the same `run_id` what
+            an earlier call finished counts, what it gave back does not.
+        deadline_seconds: how long chunks are claimed, counted from this call by the clocks of driver and executors;
+            the chunk in hand is finished. Needed for `until="deadline"`, and a bound for the others.
+        progress: None: on a terminal a bar on stderr, otherwise a line of the logger `sluicegate` every 10 s, and
+            nothing for a drain that is over sooner (a bar appears after 2 s); False for nothing; True for a bar
+            wherever; a function is called about once a second with a `DrainProgress`. It reads the queue from the
+            driver, so it counts what others do to it, too; what goes wrong with it alters nothing.
 
     Raises:
         DrainFailedError: the handler failed on some messages; raised after all partitions have ended, with the
             `summary`.
-        ConfigurationError: something that cannot work as given, before any Spark job: a queue that cannot travel, a
-            session with `spark.speculation=true`, an argument out of range.
+        ConfigurationError: something that cannot work as given, before any Spark job: a queue that cannot travel, an
+            argument out of range.
     """
     if not isinstance(queue, RedisMessageQueue):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     _check(partitions, batch_size, lease_seconds, run_id)
+    _check_end(until, deadline_seconds)
+    spec = queue.spec()
+    handler = Handler.of(process, batch_format, schema)
+    started, at = time.monotonic(), time.time()
+    count = partitions if partitions is not None else _default_partitions(spark)
     plan = _task.DrainPlan(
-        spec=queue.spec().to_json(),
+        spec=spec.to_json(),
         run_id=uuid.uuid4().hex if run_id is None else run_id,
         batch_size=batch_size,
         lease_seconds=lease_seconds,
-        handler=Handler.of(process, batch_format),
+        handler=handler,
+        partitions=count,
+        limit=until if isinstance(until, int) else None,
+        waits=until == "deadline",
+        deadline_seconds=deadline_seconds,
+        deadline_at=at + (deadline_seconds or 0),
+        speculates=(spark.conf.get("spark.speculation", "false") or "").lower() == "true",
     )
-    _refuse_speculation(spark)
-    count = partitions if partitions is not None else _default_partitions(spark)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _task.run(plan, batches)
 
-    start = time.monotonic()
-    rows = spark.range(0, count, 1, count).mapInArrow(task, _task.REPORT_SCHEMA).collect()
-    reports = (PartitionSummary.from_dict(json.loads(row[0])) for row in rows)
+    with watching(spec, plan.run_id, progress):
+        reports = spark.range(0, count, 1, count).mapInArrow(task, _task.REPORT_SCHEMA)
+        rows = reports.where(_task.is_report()).collect()
     summary = DrainSummary(
         run_id=plan.run_id,
         queue=queue.name,
-        partitions=tuple(sorted(reports, key=lambda report: report.partition)),
-        seconds=round(time.monotonic() - start, 3),
+        partitions=tuple(
+            sorted((PartitionSummary.from_dict(json.loads(row[0])) for row in rows), key=lambda part: part.partition)
+        ),
+        seconds=round(time.monotonic() - started, 3),
     )
     if summary.failures:
         raise DrainFailedError(
@@ -111,27 +155,27 @@ def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id
         raise ConfigurationError(f"partitions must be an int from 1 to {_MOST_PARTITIONS}, not {partitions!r}")
     if not _is_count(batch_size, _MOST_CLAIMED):
         raise ConfigurationError(f"batch_size must be an int from 1 to {_MOST_CLAIMED}, not {batch_size!r}")
-    if (
-        isinstance(lease_seconds, bool)
-        or not isinstance(lease_seconds, (int, float))
-        or not 0 < lease_seconds < math.inf
-    ):
+    if not _is_duration(lease_seconds):
         raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
+
+
+def _check_end(until: object, deadline_seconds: float | None) -> None:
+    if until not in ("empty", "deadline") and not _is_count(until, 2**53):
+        raise ConfigurationError(f"until must be 'empty', 'deadline' or a number of messages from 1 on, not {until!r}")
+    if deadline_seconds is not None and not _is_duration(deadline_seconds):
+        raise ConfigurationError(f"deadline_seconds must be a number above 0, not {deadline_seconds!r}")
+    if until == "deadline" and deadline_seconds is None:
+        raise ConfigurationError("until='deadline' needs deadline_seconds: how long to claim and wait for messages")
 
 
 def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
-def _refuse_speculation(spark: SparkSession) -> None:
-    """Two live attempts of one task would take the same lease from each other until one of them fails the job."""
-    if (spark.conf.get("spark.speculation", "false") or "").lower() == "true":
-        raise ConfigurationError(
-            "spark.speculation is true: a speculative copy of a task would take over the lease of the one that is "
-            "still at work, and both would work on the same messages; set spark.speculation=false where you drain"
-        )
+def _is_duration(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _default_partitions(spark: SparkSession) -> int:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluicegate.core import policies
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.shared.lease import Verdict
+from sluicegate.spark._verdicts import Given, Word, backoff_seconds, to_verdicts
 from sluicegate.spark.summary import HandlerFailure
 
 __all__ = ["Failed", "Halving"]
@@ -25,7 +25,9 @@ _log = logging.getLogger("sluicegate")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Messages that are not done, and what the handler raised: one culprit, or what was given up."""
+    """Messages that are not done, and what the handler raised: one culprit, or what was given up, or none where the
+    handler raised after it had given a verdict to each.
+    """
 
     messages: list[Message]
     error: Exception
@@ -33,30 +35,38 @@ class Failed:
 
 
 class Halving:
-    """Finds out which messages of a lease the handler can work on.
+    """Finds out which messages of a lease the handler can work on, and what it says of single ones.
 
     A lease whose handler cannot do anything at all (its database is away, say) is given up after 2 log2(n) failing
     calls; a single culprit needs log2(n) + 1, wherever it is. Once something has succeeded, 5 log2(n) failing calls in
     a row are the end, so that an outage in the middle of a chunk does not call the handler once per message.
 
+    A verdict that the handler gave through its context stands whether its call ends well or not; what raised is looked
+    for among the others.
+
     Args:
         lease: an open lease.
-        call: one call of the handler with some of the lease's messages.
+        call: one call of the handler with some of the lease's messages; what it returns is added to what was given.
         most_deliveries: deliveries after which the nack of a culprit buries it; 0 for never.
     """
 
-    def __init__(self, lease: Lease, call: Callable[[list[Message]], None], most_deliveries: int) -> None:
+    def __init__(
+        self, lease: Lease, call: Callable[[list[Message], Given], object], most_deliveries: int
+    ) -> None:
         self.done: list[Message] = []
         self.culprits: list[Failed] = []
         self.given_up: Failed | None = None
         self.failing_calls = 0
+        self.fruitful = False  # whether some call ended well, or gave a verdict
+        self._words: dict[int, Word] = {}  # by slot, all but acks
+        self._said: set[int] = set()  # slots with a verdict, acks too
         self._lease = lease
         self._call = call
         self._most = most_deliveries
         self._streak = 0
 
     def run(self) -> None:
-        """Work on the lease until every message is done, found guilty or given up.
+        """Work on the lease until every message is done, found guilty, given a verdict or given up.
 
         Raises:
             LeaseLostError: the lease was lost meanwhile, so that there is nothing left to find out.
@@ -72,14 +82,17 @@ class Halving:
                 continue
             where = _where(error)
             error = error.with_traceback(None)  # its frames would keep the handler's locals
-            if len(batch) == 1:
-                self.culprits.append(Failed(batch, error, where))
+            left = [message for message in batch if message.slot not in self._said] if self._said else batch
+            if len(batch) == 1 or not left:
+                self.culprits.append(Failed(left, error, where))
+            elif len(left) == 1:
+                waiting.appendleft(left)  # nobody is guilty who was not alone
             else:
-                middle = (len(batch) + 1) // 2
-                waiting.extendleft((batch[middle:], batch[:middle]))
-            if waiting and self._streak >= max((5 if self.done else 2) * depth, depth + 2):
-                left = sorted((message for part in waiting for message in part), key=lambda message: message.slot)
-                self.given_up = Failed(left, error, where)
+                middle = (len(left) + 1) // 2
+                waiting.extendleft((left[middle:], left[:middle]))
+            if waiting and self._streak >= max((5 if self.fruitful else 2) * depth, depth + 2):
+                rest = sorted((message for part in waiting for message in part), key=lambda message: message.slot)
+                self.given_up = Failed(rest, error, where)
                 return
 
     def verdicts(self) -> Iterator[Verdict]:
@@ -88,13 +101,29 @@ class Halving:
             yield Verdict("ack")  # the lease as a whole, which costs nothing per message
             return
         yield Verdict("ack", self.done)
+        if self._words:
+            told = [message for message in self._lease.messages if message.slot in self._words]
+            yield from to_verdicts(told, self._words)
         if self.given_up is not None:
             # All the rest, unnamed: where everything fails nobody is proved guilty, and a nack by name buries at the
             # last delivery.
-            yield Verdict("nack", None, self._delay(self.given_up.messages), self.given_up.error)
+            yield Verdict("nack", None, backoff_seconds(self.given_up.messages), self.given_up.error)
             return
         for culprit in self.culprits:
-            yield Verdict("nack", culprit.messages, self._delay(culprit.messages), culprit.error)
+            if culprit.messages:
+                yield Verdict("nack", culprit.messages, backoff_seconds(culprit.messages), culprit.error)
+
+    def given_back(self) -> list[Message]:
+        """The messages that go back to the queue by these verdicts: nacked, released or given up."""
+        back = {slot for slot, word in self._words.items() if word.verb in ("nack", "release")}
+        for failed in (*self.culprits, *([self.given_up] if self.given_up else [])):
+            back.update(message.slot for message in failed.messages)
+        return [message for message in self._lease.messages if message.slot in back] if back else []
+
+    @property
+    def failed(self) -> bool:
+        """Whether the handler raised something that it did not overcome in parts."""
+        return bool(self.culprits) or self.given_up is not None
 
     def failures(self, partition: int, chunk: int) -> Iterator[HandlerFailure]:
         """What the handler raised, for the summary."""
@@ -104,7 +133,7 @@ class Halving:
                 chunk=chunk,
                 messages=len(failed.messages),
                 message_ids=tuple(message.id for message in failed.messages[:_MOST_IDS]),
-                buried=self.given_up is None and self._used_up(failed.messages[0]),
+                buried=self.given_up is None and any(map(self._used_up, failed.messages)),
                 error_type=type(failed.error).__name__,
                 error=str(failed.error)[:_LONGEST_ERROR].encode(errors="replace").decode(),
                 where=failed.where,
@@ -113,18 +142,41 @@ class Halving:
     def _try(self, batch: list[Message]) -> Exception | None:
         """One call; what the handler raised, None when it did not."""
         self._refuse_when_lost(None)
+        given = Given(batch)
         try:
-            self._call(list(batch))
+            result = self._call(list(batch), given)
+            words = given.close(result) if result is not None or given.words else None
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the handler's)
             self._refuse_when_lost(error)
+            self._hear(batch, given.close())
             if self.failing_calls == 0:  # the halves tell the same story
                 _log.warning("the handler failed on %d messages of lease %r", len(batch), self._lease.id, exc_info=True)
             self.failing_calls += 1
             self._streak += 1
             return error
-        self.done += batch
-        self._streak = 0
+        except BaseException:  # the process is told to end: what was said until then stands
+            self._hear(batch, given.close())
+            raise
+        if words is None:
+            given.close()
+            self.done += batch
+        else:
+            self._hear(batch, words)
+            self.done += [message for message in batch if message.slot not in words]
+        self.fruitful, self._streak = True, 0
         return None
+
+    def _hear(self, batch: list[Message], words: dict[int, Word]) -> None:
+        for message in batch if words else ():
+            word = words.get(message.slot)
+            if word is None:
+                continue
+            self._said.add(message.slot)
+            if word.verb == "ack":
+                self.done.append(message)
+            else:
+                self._words[message.slot] = word
+            self.fruitful = True
 
     def _refuse_when_lost(self, cause: Exception | None) -> None:
         if self._lease.lost:
@@ -134,11 +186,6 @@ class Halving:
                 lease_id=self._lease.id,
                 lost=[message.slot for message in self._lease.messages],
             ) from cause
-
-    @staticmethod
-    def _delay(messages: list[Message]) -> float:
-        most = max(message.delivery_count for message in messages)
-        return policies.backoff_seconds(policies.DEFAULT_BACKOFF, most)
 
     def _used_up(self, message: Message) -> bool:
         return 0 < self._most <= message.delivery_count

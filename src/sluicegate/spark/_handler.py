@@ -5,17 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sluicegate.errors import ConfigurationError
 from sluicegate.message import Message
 from sluicegate.spark.context import DrainContext
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from sluicegate.spark._columns import Columns
+
 __all__ = ["BatchFormat", "Handler"]
 
-BatchFormat = Literal["messages", "arrow"]
+BatchFormat = Literal["messages", "arrow", "pandas"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_TABLE_NAMES = ("pa.Table", "pyarrow.Table", "Table")
+_BY_NAME: dict[str, BatchFormat] = {
+    **dict.fromkeys(("pa.Table", "pyarrow.Table", "Table"), "arrow"),
+    **dict.fromkeys(("pd.DataFrame", "pandas.DataFrame", "DataFrame"), "pandas"),
+}
 _HOW = "write process(batch) or process(batch, ctx)"
 
 
@@ -26,20 +35,32 @@ class Handler:
     Attributes:
         process: the function.
         takes_context: whether it wants a `DrainContext` as its second argument.
-        batch_format: whether its batches are lists of `Message` or Arrow tables.
+        batch_format: whether its batches are lists of `Message`, Arrow tables or pandas frames.
+        columns: of the tables and frames; None for lists.
     """
 
     process: Callable[..., object]
     takes_context: bool
     batch_format: BatchFormat
+    columns: Columns | None = None
 
     @classmethod
-    def of(cls, process: Callable[..., object], batch_format: BatchFormat | None = None) -> Handler:
+    def of(
+        cls,
+        process: Callable[..., object],
+        batch_format: BatchFormat | None = None,
+        schema: str | StructType | pa.Schema | None = None,
+    ) -> Handler:
         """Read the signature of a function; `batch_format` overrides the annotation of its first parameter.
+
+        Args:
+            process: the function.
+            batch_format: how it wants its batches; with a schema, Arrow tables unless something says otherwise.
+            schema: of the payloads, see `drain`.
 
         Raises:
             ConfigurationError: it takes no batch, wants more than a batch and a context, or would only run when awaited
-                or iterated.
+                or iterated; a schema that cannot be read, or one for lists of messages.
             TypeError: not callable.
         """
         if not callable(process):
@@ -56,17 +77,29 @@ class Handler:
             if lazy(process) or lazy(getattr(process, "__call__", None)):  # noqa: B004  (its method, not whether it has one)
                 raise ConfigurationError(f"process is {kind}, of which a call does no work; {_HOW} as a plain function")
         signature = _signature(process)
-        if signature is None:
-            return cls(process, False, batch_format or "messages")
-        return cls(process, _takes_context(signature), batch_format or _annotated_format(signature))
+        takes_context = signature is not None and _takes_context(signature)
+        wanted = batch_format or (_annotated_format(signature) if signature is not None else None)
+        if schema is not None and wanted == "messages":
+            raise ConfigurationError(
+                "a schema makes columns, and process gets a list of messages; ask for 'arrow' or 'pandas' as "
+                "batch_format, or leave the schema out"
+            )
+        wanted = wanted or ("messages" if schema is None else "arrow")
+        return cls(process, takes_context, wanted, None if wanted == "messages" else _columns(schema))
 
-    def __call__(self, messages: list[Message], context: DrainContext) -> None:
-        """Work on a batch; whatever this raises, an unreadable entry included, is the handler's failure."""
+    def __call__(self, messages: list[Message], context: DrainContext) -> object:
+        """Work on a batch; whatever this raises, an unreadable entry included, is the handler's failure.
+
+        Returns:
+            What the function returned: verdicts, see `Given.close`.
+        """
         batch: Any = messages
-        if self.batch_format == "arrow":
-            from sluicegate.spark._arrow import to_table
+        if self.columns is not None:
+            batch = self.columns.table(messages)
+            if self.batch_format == "pandas":
+                from sluicegate.spark._columns import to_pandas
 
-            batch = to_table(messages)
+                batch = to_pandas(batch)
         result = self.process(batch, context) if self.takes_context else self.process(batch)
         if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
             if inspect.iscoroutine(result):
@@ -74,6 +107,7 @@ class Handler:
             raise TypeError(
                 f"process returned a {type(result).__name__}, so its work was not done; {_HOW} as a plain function"
             )
+        return result
 
 
 def _signature(process: Callable[..., object]) -> inspect.Signature | None:
@@ -108,15 +142,21 @@ def _takes_context(signature: inspect.Signature) -> bool:
     return len(required) == 2 or (len(positional) >= 2 and positional[1].name == "ctx")
 
 
-def _annotated_format(signature: inspect.Signature) -> BatchFormat:
+def _columns(schema: str | StructType | pa.Schema | None) -> Columns:
+    from sluicegate.spark._columns import Columns
+
+    return Columns.of(schema)
+
+
+def _annotated_format(signature: inspect.Signature) -> BatchFormat | None:
     annotation = next(iter(signature.parameters.values())).annotation
     if isinstance(annotation, str):
-        return "arrow" if annotation.strip("'\"") in _TABLE_NAMES else "messages"
-    package = getattr(annotation, "__module__", "").partition(".")[0]
-    if package != "pyarrow":
-        return "messages"
-    if annotation.__name__ != "Table":
+        return _BY_NAME.get(annotation.strip("'\""), "messages" if "Message" in annotation else None)
+    package, name = getattr(annotation, "__module__", "").partition(".")[0], getattr(annotation, "__name__", "")
+    if package == "pyarrow" and name != "Table":
         raise ConfigurationError(
-            f"process wants a pyarrow.{annotation.__name__}; a drain gives a pyarrow.Table or a list of messages"
+            f"process wants a pyarrow.{name}; a drain gives a pyarrow.Table, a pandas.DataFrame or a list of messages"
         )
-    return "arrow"
+    if package in ("pyarrow", "pandas"):
+        return _BY_NAME.get(f"{package}.{name}")
+    return "messages" if "sluicegate.message.Message" in str(annotation) else None

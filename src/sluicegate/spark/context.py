@@ -1,15 +1,21 @@
-"""What a drain tells its handler about the batch in hand."""
+"""What a drain tells its handler about the batch in hand, and what the handler tells about its messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sluicegate.spark._verdicts import Given, Word, checked_delay
+
 __all__ = ["DrainContext"]
 
 
 def _held() -> bool:
     return False
+
+
+def _no_call() -> Given:
+    return Given(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,13 @@ class DrainContext:
     Name output by `lease_key`. To make it exact whatever crashes or raises, first remove `{lease_key}*`, then write
     under a temporary name and rename as the last step: a retry of the same lease then replaces its own output and
     nothing else, also when one attempt worked on the batch whole and another in parts.
+
+    `ack`, `nack`, `release` and `bury` give a verdict to some messages of the batch; the others are acked when the
+    handler returns. They name messages by `Message`, by id, by several of these (a list, an Arrow or pandas column), or
+    by a table or frame with a column `message_id` or `id`. A verdict stands although the handler raises after it: such
+    a message is not given to it again. Verdicts take effect together once the handler is through with the whole chunk;
+    when the worker dies before that, none did. A second, different verdict for a message, and one for a message of
+    another batch, raise `ValueError`.
 
     Attributes:
         lease_key: a file-safe name of this batch: 32 hex digits for a whole chunk, followed by `-<first slot>-<last
@@ -40,8 +53,36 @@ class DrainContext:
     run_id: str
     attempt: int = 0
     _is_lost: Callable[[], bool] = field(default=_held, repr=False, compare=False)
+    _given: Given = field(default_factory=_no_call, repr=False, compare=False)
 
     @property
     def lost(self) -> bool:
         """Whether the lease is no longer held, as of now; then another does the work again."""
         return self._is_lost()
+
+    def ack(self, what: object) -> None:
+        """These messages are done, whatever becomes of the others."""
+        self._given.say(what, Word("ack"))
+
+    def nack(
+        self, what: object, *, delay_seconds: float | None = None, error: BaseException | str | None = None
+    ) -> None:
+        """These messages failed: back to the queue, counted, and dead at their last delivery. This run does not claim
+        them again.
+
+        Args:
+            what: which; see the class.
+            delay_seconds: how long they stay out of everybody's reach; None for a time that grows with their
+                deliveries.
+            error: what went wrong, kept with a dead letter.
+        """
+        seconds = None if delay_seconds is None else checked_delay(delay_seconds)
+        self._given.say(what, Word("nack", seconds, error))
+
+    def release(self, what: object) -> None:
+        """These messages were not worked on: back to the queue, for other runs, not counted up to three times."""
+        self._given.say(what, Word("release"))
+
+    def bury(self, what: object, *, error: BaseException | str | None = None, reason: str = "buried") -> None:
+        """These messages are hopeless: dead, with reason and error."""
+        self._given.say(what, Word("bury", None, error, reason))

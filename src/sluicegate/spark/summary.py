@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 __all__ = ["DrainSummary", "Ended", "HandlerFailure", "PartitionSummary"]
 
-Ended = Literal["empty", "paused", "failing"]
+Ended = Literal["empty", "paused", "failing", "deadline", "limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,12 @@ class PartitionSummary:
         buried: made dead letters.
         replayed: chunks that an earlier attempt had finished, and that were only counted.
         taken_over: chunks that an earlier attempt had left open.
-        ended: why it stopped: the queue was `empty` or `paused`, or the handler kept `failing`.
+        ended: why it stopped: the queue was `empty` or `paused`, the handler kept `failing`, the `deadline` was reached,
+            or the partition's share of the `limit`.
         seconds: how long it took, this attempt only.
         failures: the first hundred.
+        bytes: of the messages as they are stored, this attempt only.
+        retries: attempts of its task before this one.
     """
 
     partition: int
@@ -67,6 +70,8 @@ class PartitionSummary:
     ended: Ended
     seconds: float
     failures: tuple[HandlerFailure, ...] = ()
+    bytes: int = 0
+    retries: int = 0
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PartitionSummary:
@@ -114,6 +119,21 @@ class DrainSummary:
         return sum(partition.buried for partition in self.partitions)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of the messages that the tasks' last attempts worked on, as they are stored."""
+        return sum(partition.bytes for partition in self.partitions)
+
+    @property
+    def retries(self) -> int:
+        """Attempts of tasks before the ones that reported."""
+        return sum(partition.retries for partition in self.partitions)
+
+    @property
+    def taken_over(self) -> int:
+        """Chunks that an earlier attempt had left open."""
+        return sum(partition.taken_over for partition in self.partitions)
+
+    @property
     def failures(self) -> list[HandlerFailure]:
         """What the handler raised, by partition and chunk; at most a hundred per partition."""
         return [failure for partition in self.partitions for failure in partition.failures]
@@ -130,6 +150,9 @@ class DrainSummary:
             "acked": self.acked,
             "returned": self.returned,
             "buried": self.buried,
+            "bytes": self.bytes,
+            "retries": self.retries,
+            "taken_over": self.taken_over,
             "seconds": self.seconds,
             "partitions": partitions,
             "failures": [dict(asdict(failure), message_ids=list(failure.message_ids)) for failure in self.failures],

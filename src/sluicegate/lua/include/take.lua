@@ -1,7 +1,8 @@
 -- Taking messages for a lease, without writing: first what came back, in smaller batches the more often it failed;
--- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes.
-local function taker(limit, most_bytes, most)
-  local self = {taken = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
+-- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes. Of what came back, entries that `left_out`
+-- names in a batch (nil: none) are passed by; after a thousand of them it stops.
+local function taker(limit, most_bytes, most, left_out)
+  local self = {taken = {}, passed = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
 
   local function wanting()
     return #self.taken < self.room and self.bytes < most_bytes
@@ -33,14 +34,18 @@ local function taker(limit, most_bytes, most)
 
   function self.from_returned(returned)
     local chunk = 1
-    while wanting() do
+    while wanting() and #self.passed < 1000 do
       local batch = redis.call('ZRANGE', returned, self.ranks, self.ranks + chunk - 1)
+      local left = left_out and left_out(batch) or {}
       for i = 1, #batch do
-        if not fits(batch[i]) then
+        if left[i] then
+          self.passed[#self.passed + 1], self.bytes = batch[i], self.bytes + #batch[i]
+        elseif fits(batch[i]) then
+          take(batch[i])
+        else
           self.room = #self.taken
           return
         end
-        take(batch[i])
         self.ranks = self.ranks + 1
       end
       if #batch < chunk then
@@ -52,7 +57,7 @@ local function taker(limit, most_bytes, most)
 
   function self.from_pending(pending)
     local chunk = 1
-    while self.untried and wanting() and self.scanned < limit + 1000 do
+    while self.untried and wanting() and #self.passed < 1000 and self.scanned < limit + 1000 do
       local wanted = math.min(self.room - #self.taken, chunk)
       local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
       for i = #batch, 1, -1 do

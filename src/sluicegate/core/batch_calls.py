@@ -1,0 +1,151 @@
+"""The prepared calls of batch work: fixed manifests, consumers and runs. Pure functions from values to `Call`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluicegate.core import scripts
+from sluicegate.core.call import Call
+from sluicegate.core.keys import QueueKeys
+
+__all__ = ["Manifest", "Seat", "Span", "fence", "manifest", "note"]
+
+
+_MOST_MANIFEST_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a look at a lease says.
+
+    Attributes:
+        state: `open`; `ended`, when the record of its end is kept; `unknown` without either.
+        token: of the holder, or of the last one; empty for an unknown lease.
+        takeovers: of an open lease.
+        size: messages that were claimed.
+        held: of an open lease: messages without a verdict.
+        left_seconds: of an open lease: until its deadline, below 0 when it has passed.
+        how: how an ended lease ended.
+        acked: of an ended lease.
+        returned: of an ended lease.
+        buried: of an ended lease.
+        slots: those asked for that are still held.
+        entries: of these slots.
+    """
+
+    state: str
+    token: bytes = b""
+    takeovers: int = 0
+    size: int = 0
+    held: int = 0
+    left_seconds: float = 0
+    how: str = ""
+    acked: int = 0
+    returned: int = 0
+    buried: int = 0
+    slots: list[int] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Leases of one epoch of a consumer.
+
+    Attributes:
+        epoch: theirs.
+        floor: the last number before them.
+        top: the last number among them.
+    """
+
+    epoch: int
+    floor: int
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Who claims for a consumer.
+
+    Attributes:
+        seated: whether the reader that asked does.
+        epoch: of the seat.
+        floor: leases up to this number are settled, -1 where that is unknown.
+        top: no lease above it was claimed, -1 where that is unknown.
+        left: leases of older epochs that may still be open.
+    """
+
+    seated: bool
+    epoch: int
+    floor: int = -1
+    top: int = -1
+    left: tuple[Span, ...] = ()
+
+
+def manifest(
+    keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, most_bytes: int = _MOST_MANIFEST_BYTES
+) -> Call[Manifest]:
+    """Show a lease (`name` as made by `keys.lease_name`) and the entries of its slots from `first` to `last`."""
+    return Call(
+        scripts.load("manifest"),
+        (keys.lease(name), keys.leases, keys.closed(name)),
+        (name, first, last, most_bytes),
+        _manifest,
+    )
+
+
+def fence(
+    keys: QueueKeys,
+    consumer: str,
+    nonce: bytes,
+    epoch: int,
+    *,
+    floor: int = -1,
+    top: int = -1,
+    life_seconds: float = 30 * 86_400,
+) -> Call[Seat]:
+    """Seat a reader of a consumer in its epoch, or in a new one (0); with a floor, keep its seat and note how far it
+    is.
+    """
+    return Call(
+        scripts.load("fence"),
+        (keys.leases, keys.seat(consumer)),
+        (nonce, epoch, floor, top, math.ceil(life_seconds * 1000)),
+        _seat,
+    )
+
+
+def note(
+    keys: QueueKeys, run: bytes, members: Sequence[bytes], *, life_seconds: float = 86_400
+) -> Call[tuple[bool, ...]]:
+    """Note what a run gives back (`run` as made by `keys.run`), and answer which of it was noted before; with a life
+    of 0 only ask.
+    """
+    return Call(
+        scripts.load("note"),
+        (keys.leases, run),
+        (math.ceil(life_seconds * 1000), *members),
+        lambda reply: tuple(found == 1 for found in reply),
+    )
+
+
+def _manifest(reply: list[Any]) -> Manifest:
+    state, *rest = reply
+    if state == b"open":
+        token, takeovers, size, held, left_ms, slots, entries = rest
+        return Manifest("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
+    if state == b"ended":
+        token, how, size, acked, returned, buried = rest
+        return Manifest("ended", token, size=size, how=how.decode(), acked=acked, returned=returned, buried=buried)
+    return Manifest("unknown")
+
+
+def _seat(reply: list[Any]) -> Seat:
+    if not reply[0]:
+        return Seat(False, reply[1])
+    spans = (re.split("[:-]", word) for word in reply[4].decode().split())
+    left = tuple(Span(int(epoch), int(floor), int(top)) for epoch, floor, top in spans)
+    return Seat(True, reply[1], reply[2], reply[3], left)

@@ -1,0 +1,35 @@
+-- Show a lease: who holds it, and the entries of some of its slots.
+-- Guarantee: reads only.
+-- KEYS:
+--   1 lease
+--   2 leases
+--   3 closed
+-- ARGV:
+--   1 name           the lease's member in `leases`
+--   2 first          first slot that is asked for
+--   3 last           last one, 0 for none
+--   4 most_bytes     stop reading once this much is read
+-- Returns: {"open", token, takeovers, size, held, ms to its deadline, slots, entries} with the asked slots that are still held;
+--   {"ended", token, how, size, acked, returned slots, buried slots} from the record of its end; {"unknown"} without either
+-- Repeat: reads again.
+
+--- @include clock
+--- @include lease
+--- @include ranges
+--- @include slots
+local lease, first, last = read_lease(KEYS[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if lease and lease.token ~= '-' then
+  local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) or 0
+  local slots, entries = read_slots(KEYS[1], first, math.min(last, lease.size), lease.held, tonumber(ARGV[4]))
+  return {
+    'open', lease.token, lease.takeovers, lease.size, lease.held, math.floor(deadline - clock_us() / 1000), slots, entries,
+  }
+end
+local record = redis.call('GET', KEYS[3])
+record = record and cjson.decode(record)
+if record and record.token then -- a remembered empty answer has none
+  return {
+    'ended', record.token, record.how, record.size, record.acked, count_slots(record.returned), count_slots(record.buried),
+  }
+end
+return {'unknown'}

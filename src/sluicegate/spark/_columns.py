@@ -1,0 +1,215 @@
+"""The columns of a batch: those of the messages, and those that are read out of JSON payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.core import json
+from sluicegate.errors import ConfigurationError
+from sluicegate.message import Message
+from sluicegate.spark import _types
+from sluicegate.spark._arrow import message_arrays
+from sluicegate.spark._payloads import PayloadError, explain, read_payloads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["MESSAGE_FIELDS", "Columns"]
+
+PREFIX = "message_"
+_HEADERS = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
+_MESSAGE_TYPES: dict[str, tuple[_types.Kind, bool]] = {
+    "id": ("string", False),
+    "payload": ("binary", True),
+    "headers": (_HEADERS, True),
+    "deduplication_key": ("string", True),
+    "delivery_count": ("integer", True),
+    "sequence": ("long", True),
+    "enqueued_at": ("timestamp", True),
+}
+MESSAGE_FIELDS = tuple(_MESSAGE_TYPES)
+_BESIDE_OTHERS = ("id", "headers", "deduplication_key", "delivery_count", "sequence", "enqueued_at", "payload")
+_NEVER_NULL = frozenset({"id", "payload", "headers", "delivery_count", "sequence", "enqueued_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What a table of messages looks like. A plain value: it can be pickled, and holds nothing of Spark or Arrow.
+
+    Attributes:
+        schema: Spark's schema as JSON.
+        sources: per column, the field of the message that it holds, "" where it is read out of the payload.
+    """
+
+    schema: str
+    sources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: str | StructType | pa.Schema | None, *, message_columns: bool = True) -> Columns:
+        """The columns for a declared schema.
+
+        Args:
+            schema: of the JSON payloads: DDL text, a Spark `StructType` or a `pyarrow.Schema`. None: the columns of the
+                messages themselves, unprefixed, and the payload as it is; so does a schema that is exactly those.
+            message_columns: whether the columns `message_id`, `message_headers`, `message_deduplication_key`,
+                `message_delivery_count`, `message_sequence`, `message_enqueued_at` and `message_payload` are appended
+                where they are not declared. Declared, they hold the message's in any case.
+
+        Raises:
+            ConfigurationError: DDL without a session or with an error in it, a type that cannot be read out of JSON, two
+                columns of one name, a reserved name with another type than the message's.
+        """
+        own = _struct({name: name for name in _MESSAGE_TYPES})
+        declared = own if schema is None else _declared(schema)
+        if _shape(declared) == _shape(own):
+            return cls._checked(declared, MESSAGE_FIELDS)
+        sources = [_source(field) for field in declared["fields"]]
+        fields = list(declared["fields"])
+        if message_columns:
+            missing = [name for name in _BESIDE_OTHERS if name not in sources]
+            fields += _struct({PREFIX + name: name for name in missing})["fields"]
+            sources += missing
+        return cls._checked({"type": "struct", "fields": fields}, tuple(sources))
+
+    @classmethod
+    def _checked(cls, kind: dict[str, Any], sources: tuple[str, ...]) -> Columns:
+        for field, source in zip(_types.struct_fields(kind), sources, strict=True):
+            if not source and _types.holds_map(field.type):
+                _types.refuse_inexact(field.type, field.name)
+        return cls(json.dumps(kind).decode(), sources)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, in order."""
+        return tuple(field["name"] for field in json.loads(self.schema)["fields"])
+
+    def spark_schema(self) -> StructType:
+        """As Spark knows it."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson(json.loads(self.schema))
+
+    def arrow_schema(self) -> pa.Schema:
+        """As Spark demands it of a data source: times in UTC and microseconds, nullability as declared."""
+        return _arrow_schema(self.schema)
+
+    def table(self, messages: Sequence[Message]) -> pa.Table:
+        """One row per message, in their order, of exactly `arrow_schema()`.
+
+        Raises:
+            PayloadError: payloads that do not fit the declared schema; names the messages.
+            MalformedStoredMessageError: a value that is not an entry.
+        """
+        import pyarrow as pa
+
+        schema = self.arrow_schema()
+        own = message_arrays(messages, [source for source in self.sources if source])
+        declared = [index for index, source in enumerate(self.sources) if not source]
+        parsed: dict[int, pa.Array] = {}
+        if declared:
+            arrays = self._parse([message.payload for message in messages], messages, declared)
+            parsed = dict(zip(declared, arrays, strict=True))
+        columns = [own[source] if source else parsed[index] for index, source in enumerate(self.sources)]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _parse(self, payloads: list[bytes], messages: Sequence[Message], declared: list[int]) -> list[pa.Array]:
+        import pyarrow as pa
+
+        schema = self.arrow_schema()
+        wanted = pa.schema([schema.field(index) for index in declared])
+        arrays, bad = read_payloads(payloads, wanted)
+        if not bad:
+            return arrays
+        reason = explain(payloads[bad[0]], wanted)
+        ids = [messages[position].id for position in bad]
+        others = f" (and {len(bad) - 1} more of {len(messages)})" if len(bad) > 1 else ""
+        raise PayloadError(
+            f"the payload of message {ids[0]!r}{others} does not fit the declared schema: {reason}; bury it, or declare "
+            "the schema so that it fits",
+            positions=bad,
+            message_ids=ids,
+            reason=reason,
+        )
+
+
+@lru_cache(maxsize=64)
+def _arrow_schema(schema: str) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(_types.struct_fields(json.loads(schema)))
+
+
+def _struct(names: dict[str, str]) -> dict[str, Any]:
+    """Columns of the messages under the names given."""
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": _MESSAGE_TYPES[field][0], "nullable": _MESSAGE_TYPES[field][1], "metadata": {}}
+            for name, field in names.items()
+        ],
+    }
+
+
+def _shape(kind: dict[str, Any]) -> list[tuple[str, _types.Kind]]:
+    """Names and types, without nullability, which Spark loosens on its ways."""
+    return [(field["name"], _loose(field["type"])) for field in kind["fields"]]
+
+
+def _loose(kind: _types.Kind) -> _types.Kind:
+    if isinstance(kind, dict) and kind["type"] == "map":
+        return {**kind, "valueContainsNull": True}
+    return kind
+
+
+def _source(field: dict[str, Any]) -> str:
+    """The field of the message that a declared column holds, "" for one of the payload."""
+    name = field["name"].removeprefix(PREFIX)
+    if name == field["name"] or name not in _MESSAGE_TYPES:
+        return ""
+    kind = _MESSAGE_TYPES[name][0]
+    if _loose(field["type"]) != kind:
+        raise ConfigurationError(
+            f"column {field['name']!r} is the message's own {name} and must be declared as "
+            f"{'map<string,string>' if kind == _HEADERS else kind}; a field of the payload needs another name"
+        )
+    if not field["nullable"] and name not in _NEVER_NULL:
+        raise ConfigurationError(f"column {field['name']!r} may be null and must not be declared as not null")
+    return name
+
+
+def _declared(schema: object) -> dict[str, Any]:
+    """Spark's JSON form of whatever the user gave."""
+    kind = type(schema)
+    package = kind.__module__.partition(".")[0]
+    if isinstance(schema, str):
+        return _from_ddl(schema)
+    if package == "pyspark" and kind.__name__ == "StructType":
+        return dict(schema.jsonValue())  # type: ignore[attr-defined]
+    if package == "pyarrow" and kind.__name__ == "Schema":
+        return _types.struct_of(list(schema))  # type: ignore[call-overload,no-any-return]
+    raise ConfigurationError(
+        f"schema must be DDL text, a Spark StructType or a pyarrow.Schema, not a {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _from_ddl(ddl: str) -> dict[str, Any]:
+    """Parse DDL as the running session does: Spark has no parser outside of one."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import DataType, StructType
+
+    try:
+        parsed = DataType.fromDDL(ddl)
+    except PySparkException as error:
+        if "SESSION" in (error.getCondition() or ""):
+            raise ConfigurationError(
+                "DDL text can only be parsed by a running Spark session, and there is none here; pass a "
+                "pyspark.sql.types.StructType or a pyarrow.Schema"
+            ) from None
+        raise ConfigurationError(f"the schema is not DDL such as 'id bigint, name string': {error}") from None
+    if not isinstance(parsed, StructType):
+        raise ConfigurationError(f"the schema must name its columns, as in 'id bigint, name string', not {ddl!r}")
+    return dict(parsed.jsonValue())

@@ -1,0 +1,374 @@
+"""One consumer of a queue: what a streaming query has claimed, in micro-batches that can be replayed.
+
+A micro-batch is a run of leases, `<consumer>/<epoch>/<number>`; an offset is the number of the last one. Leases are
+claimed when Spark asks for the latest offset, kept by a heartbeat, and acked when Spark asks from an offset on: it does
+so only once it has recorded that everything before is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sluicegate.core.batch_calls import Seat
+from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
+from sluicegate.lease import Lease
+from sluicegate.shared.lease import LeaseState
+from sluicegate.spark import _epoch
+from sluicegate.spark._options import StreamOptions, queue_of
+
+__all__ = ["Consumer", "Offset", "Piece"]
+
+_log = logging.getLogger("sluicegate")
+_MOST_CLAIMED = 10_000  # messages of one lease
+_MOST_LEASES = 100  # of one micro-batch
+_MOST_OF_A_TASK = 5_000  # messages, where the number of partitions is not given
+Piece = tuple[str, str, int, int]
+"""Lease id, opening, first slot, last slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a consumer is.
+
+    Attributes:
+        consumer: its name.
+        epoch: 0 before anything was claimed.
+        number: leases claimed in this epoch.
+        turn: counts micro-batches that are planned only to have the last one committed.
+    """
+
+    consumer: str
+    epoch: int = 0
+    number: int = 0
+    turn: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As Spark keeps it: it compares texts, so the order of the keys is fixed."""
+        values: dict[str, Any] = {"c": self.consumer, "e": self.epoch, "n": self.number}
+        return values | {"t": self.turn} if self.turn else values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], consumer: str) -> Offset:
+        """What Spark hands back.
+
+        Raises:
+            ConfigurationError: it is another consumer's.
+        """
+        if values.get("c") != consumer:
+            raise ConfigurationError(
+                f"the checkpoint is of consumer {values.get('c')!r}, and the option consumer says {consumer!r}; set it "
+                "back, or start with a new checkpoint"
+            )
+        return cls(consumer, int(values["e"]), int(values["n"]), int(values.get("t", 0)))
+
+
+class Consumer:
+    """The leases of one streaming query, in the process that plans it."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._queue = queue_of(options.spec)
+        self._reader = _epoch.Reader(self._queue, options.consumer)
+        self._seat: Seat | None = None  # as found
+        self._caught_up = False
+        self._held: dict[int, Lease] = {}
+        self._budget: int | None = None  # messages that this run may still claim; None for any number
+        self._last: Offset | None = None  # for a Spark that does not say from where it asks
+        self._committed = 0
+
+    @property
+    def options(self) -> StreamOptions:
+        """As the query gave them."""
+        return self._options
+
+    # ------------------------------------------------------------------ what Spark asks
+
+    def initial(self) -> Offset:
+        """Where a new query begins: always the same."""
+        self._last = Offset(self._options.consumer)
+        return self._last
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        """Ack what is done, up to `start`, and claim the next micro-batch; `start` itself where there is nothing.
+
+        Args:
+            start: the offset whose micro-batch Spark has recorded as done.
+            most: messages; None for what the queue holds.
+
+        Raises:
+            ConfigurationError: another query uses this consumer, or the checkpoint is not of its epoch.
+            RedisUnavailableError: Redis cannot be reached.
+        """
+        self.settle(start)
+        self._sit(start)
+        seat = self._known_seat()
+        base = start.number if start.epoch else 0
+        if not self._caught_up:
+            self._catch_up(seat, base)
+            self._caught_up = True
+        self._keep(seat.epoch, base)
+        end = self._held_beyond(base)
+        if end == base:
+            end = self._claim(seat.epoch, base, most)
+        return start if end == base else replace(start, epoch=seat.epoch, number=end)
+
+    def latest_of_all(self) -> Offset:
+        """The same for a Spark that does not say what is done: claims go on from what was answered last.
+
+        What is held and cannot be acked yet makes it answer another offset: Spark then plans an empty micro-batch, and
+        commits the one before.
+        """
+        if self._last is None:
+            self._last = self._resume()
+            return self._last
+        last = self._last
+        self._sit(last)
+        seat = self._known_seat()
+        base = last.number if last.epoch else 0
+        self._keep(seat.epoch, base, floor=self._committed)
+        end = self._claim(seat.epoch, base, self._options.most_messages, wait=not self._held)
+        if end > base:
+            self._last = replace(last, epoch=seat.epoch, number=end)
+        elif self._held:
+            self._last = replace(last, turn=last.turn + 1)
+        return self._last
+
+    def pieces(self, start: Offset, end: Offset) -> list[list[Piece]]:
+        """What the tasks of a micro-batch read, the same at every call; nothing where `start` and `end` are one.
+
+        Raises:
+            ConfigurationError: another query uses this consumer.
+            LeaseLostError: messages of it are not this query's any more, unless `failOnDataLoss` is false.
+        """
+        if end.epoch == 0 or (end.epoch, end.number) == (start.epoch, start.number):
+            return []
+        self._sit(end)
+        if start.epoch not in (0, end.epoch):
+            raise self._of_another_epoch(start.epoch)
+        self._last = end
+        leases = [self._planned(number) for number in range((start.number if start.epoch else 0) + 1, end.number + 1)]
+        return _split([lease for lease in leases if lease is not None], self._options.partitions)
+
+    def settle(self, done: Offset) -> None:
+        """Ack the leases up to an offset; what fails is logged, for Spark would end the query."""
+        if self._seat is None or done.epoch != self._seat.epoch:
+            return
+        self._committed = max(self._committed, done.number)
+        for number in sorted(number for number in self._held if number <= done.number):
+            if self._ack(self._held[number]):
+                del self._held[number]
+
+    def prepare_available_now(self) -> None:
+        """Stop at as many messages as are ready now; what comes back or is published later prolongs nothing."""
+        self._budget = self._queue.depth().ready
+
+    def progress(self) -> dict[str, Any] | None:
+        """How far it is, and how many messages are ready, for Spark's progress reports."""
+        if self._seat is None:
+            return None
+        number = max(self._held, default=self._committed)
+        return {
+            **Offset(self._options.consumer, self._seat.epoch, number).to_dict(),
+            "ready": self._queue.depth().ready,
+        }
+
+    def stop(self) -> None:
+        """Send no more heartbeats. What is held stays so until its lease runs out: the query may be started again."""
+        for lease in self._held.values():
+            lease.stop_heartbeat()
+
+    # ------------------------------------------------------------------ the seat
+
+    def _sit(self, offset: Offset) -> None:
+        if self._seat is None:
+            self._seat = self._reader.sit(offset.epoch or _epoch.NEW)
+            released = _epoch.release_older(self._queue, self._options.consumer, self._seat.left)
+            if self._budget is not None:
+                self._budget += released
+        elif offset.epoch not in (0, self._seat.epoch):
+            raise self._of_another_epoch(offset.epoch)
+
+    def _known_seat(self) -> Seat:
+        assert self._seat is not None
+        return self._seat
+
+    def _keep(self, epoch: int, base: int, *, floor: int | None = None) -> None:
+        try:
+            self._reader.keep(epoch, floor=base if floor is None else floor, top=base + _MOST_LEASES)
+        except ConfigurationError:
+            for lease in self._held.values():  # the other query shall not wait for them
+                self._let_go(lease)
+            self._held.clear()
+            raise
+
+    def _resume(self) -> Offset:
+        """Where a query goes on that is not told: behind what its consumer holds, with a micro-batch of its own."""
+        self._seat = self._reader.sit(_epoch.LATEST)
+        base = max(0, self._seat.floor)
+        self._adopt_behind(self._seat, base)
+        self._caught_up = True
+        return Offset(self._options.consumer, self._seat.epoch, self._held_beyond(base), time.time_ns() // 1_000_000)
+
+    def _catch_up(self, seat: Seat, base: int) -> None:
+        """Ack what an earlier process left of the micro-batches that are done, and adopt what it claimed beyond."""
+        floor = seat.floor if seat.floor >= 0 else max(0, base - _MOST_LEASES)
+        if floor > base:
+            self._lost(
+                f"the checkpoint is behind: it says that {base} leases of epoch {seat.epoch} are done, but {floor} were "
+                "acked; it was restored from an older state"
+            )
+        for number in range(floor + 1, base + 1):
+            lease = self._held.pop(number, None) or self._adopt(number)
+            if lease is not None:
+                self._ack(lease)
+        self._adopt_behind(seat, base)
+
+    def _adopt_behind(self, seat: Seat, base: int) -> None:
+        """Adopt what was claimed behind a number, up to the first gap; what is behind that was never planned."""
+        gap = False
+        for number in range(base + 1, max(seat.top, base if seat.top >= 0 else base + _MOST_LEASES) + 1):
+            lease = self._held.get(number) or self._adopt(number)
+            gap = gap or lease is None
+            if lease is None:
+                continue
+            if gap:
+                self._let_go(lease)
+                self._held.pop(number, None)
+            else:
+                self._hold(number, lease)
+
+    # ------------------------------------------------------------------ leases
+
+    def _claim(self, epoch: int, base: int, most: int | None, *, wait: bool = True) -> int:
+        """Claim a micro-batch behind `base`; returns the number of its last lease."""
+        room = math.inf if most is None else most
+        room = room if self._budget is None else min(room, self._budget)
+        room_bytes = math.inf if most is None or self._options.most_bytes is None else self._options.most_bytes
+        wait_seconds = self._options.poll_seconds if wait and self._budget is None else 0
+        number, average = base, 1.0
+        while room > 0 and room_bytes > 0 and number < base + _MOST_LEASES:
+            asked = int(max(1, min(room, _MOST_CLAIMED, room_bytes / average)))
+            lease = self._queue.claim(
+                asked,
+                lease_id=_epoch.lease_id(self._options.consumer, epoch, number + 1),
+                lease_seconds=self._options.lease_seconds,
+                take_over_after_seconds=0,
+                wait_seconds=wait_seconds if number == base else 0,
+                heartbeat=False,
+            )
+            if not lease:
+                break
+            number += 1
+            self._hold(number, lease)
+            size = sum(len(message.entry) for message in lease.messages)
+            average = max(average, size / len(lease))
+            room, room_bytes = room - len(lease), room_bytes - size
+            if self._budget is not None:
+                self._budget -= len(lease)
+            if len(lease) < asked and lease.messages[0].delivery_count == 1 and size < _MOST_BYTES:
+                break  # it took all there was
+        return number
+
+    def _hold(self, number: int, lease: Lease) -> None:
+        self._held[number] = lease
+        lease.start_heartbeat()
+
+    def _held_beyond(self, base: int) -> int:
+        """The last of the leases held behind a number without a gap."""
+        end = base
+        while end + 1 in self._held and not self._held[end + 1].lost:
+            end += 1
+        return end
+
+    def _adopt(self, number: int) -> Lease | None:
+        name = _epoch.lease_id(self._options.consumer, self._known_seat().epoch, number)
+        return _epoch.adopt(self._queue, name, self._options.lease_seconds)
+
+    def _planned(self, number: int) -> Lease | None:
+        """A lease of a planned micro-batch, adopted where an earlier process claimed it."""
+        lease = self._held.get(number)
+        if lease is None:
+            lease = self._adopt(number)
+            if lease is not None:
+                self._hold(number, lease)
+        if lease is None or lease.lost:
+            name = _epoch.lease_id(self._options.consumer, self._known_seat().epoch, number)
+            self._lost(f"lease {name!r} of a micro-batch that Spark has planned is not held any more")
+            return None
+        return lease
+
+    def _ack(self, lease: Lease) -> bool:
+        """Ack a lease; False when it must be tried again."""
+        try:
+            lease.ack()
+        except LeaseLostError as error:
+            _log.warning("consumer %r: %s", self._options.consumer, error)
+        except RedisMessageQueueError as error:
+            _log.warning("consumer %r could not ack lease %r yet: %s", self._options.consumer, lease.id, error)
+            return False
+        lease.stop_heartbeat()
+        return True
+
+    def _let_go(self, lease: Lease) -> None:
+        lease.stop_heartbeat()
+        try:
+            lease.release()
+        except RedisMessageQueueError as error:
+            _log.warning("consumer %r could not release lease %r: %s", self._options.consumer, lease.id, error)
+
+    def _lost(self, what: str) -> None:
+        text = (
+            f"consumer {self._options.consumer!r} of queue {self._queue.name!r}: {what}. Its messages were acked, or ran "
+            f"out after leaseSeconds={self._options.lease_seconds:g} without this query and are delivered again"
+        )
+        if self._options.fail_on_data_loss:
+            raise LeaseLostError(
+                f"{text}; set failOnDataLoss=false to go on without them", lease_id=self._options.consumer, lost=()
+            )
+        _log.warning("%s; the query goes on without them (failOnDataLoss=false)", text)
+
+    def _of_another_epoch(self, epoch: int) -> ConfigurationError:
+        return ConfigurationError(
+            f"the checkpoint is of epoch {epoch} of consumer {self._options.consumer!r}, and the query is in epoch "
+            f"{self._known_seat().epoch}: another query was started with this consumer since; give every query its own"
+        )
+
+
+_MOST_BYTES = 32 * 1024 * 1024  # that one claim takes
+
+
+def _split(leases: Sequence[Lease], partitions: int | None) -> list[list[Piece]]:
+    """Slot ranges for tasks of about one size, in order."""
+    total = sum(len(lease) for lease in leases)
+    if total == 0:
+        return []
+    count = partitions or max(math.ceil(total / _MOST_OF_A_TASK), 2 if total > _MOST_OF_A_TASK // 5 else 1)
+    size = math.ceil(total / min(count, total))
+    tasks: list[list[Piece]] = [[]]
+    room = size
+    for lease in leases:
+        for first, last in _runs([message.slot for message in lease.messages]):
+            at = first
+            while at <= last:
+                if room == 0:
+                    tasks.append([])
+                    room = size
+                end = min(last, at + room - 1)
+                tasks[-1].append((lease.id, lease.opening, at, end))
+                room -= end - at + 1
+                at = end + 1
+    return tasks
+
+
+def _runs(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ascending slots as ranges."""
+    first = 0
+    for at in range(1, len(slots) + 1):
+        if at == len(slots) or slots[at] != slots[at - 1] + 1:
+            yield slots[first], slots[at - 1]
+            first = at

@@ -1,0 +1,210 @@
+"""What a handler says of single messages: through its context while it works, and by what it returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from sluicegate.core import policies
+from sluicegate.message import Message
+from sluicegate.shared.lease import Verdict
+
+__all__ = ["Given", "Verb", "Word", "to_verdicts"]
+
+Verb = Literal["ack", "nack", "release", "bury"]
+_VERBS: tuple[str, ...] = get_args(Verb)
+_KNOWN = ", ".join(repr(verb) for verb in _VERBS)
+_ID_COLUMNS = ("message_id", "id")  # with a declared schema, `id` may be a field of the payload
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What is to become of a message.
+
+    Attributes:
+        verb: `ack`, `nack`, `release` or `bury`.
+        delay_seconds: how long a nack stays out of reach; None for a time that grows with its deliveries.
+        error: what went wrong, kept with a dead letter.
+        reason: why it is buried.
+    """
+
+    verb: Verb
+    delay_seconds: float | None = None
+    error: BaseException | str | None = None
+    reason: str = ""
+
+
+class Given:
+    """The verdicts of one call of a handler, one per message at most.
+
+    Args:
+        messages: of the call.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.words: dict[int, Word] = {}  # by slot
+        self._messages = messages
+        self._by_id: dict[str, Message] | None = None
+        self._closed = False
+
+    def say(self, what: object, word: Word) -> None:
+        """Give a verdict to messages: all of them or, with an error, none.
+
+        Args:
+            what: a `Message`, an id, several of them (a list, an Arrow or pandas column), or a table or frame with a
+                column `message_id` or `id`.
+            word: the verdict.
+
+        Raises:
+            ValueError: a message that is not of this call, or has another verdict.
+            TypeError: something that names no messages.
+            RuntimeError: the call has ended.
+        """
+        if self._closed:
+            raise RuntimeError("a verdict came after the call of the handler had ended; give it before it returns")
+        self._note([(message, word) for message in self._named(what)])
+
+    def close(self, result: object = None) -> dict[int, Word]:
+        """End the call: add what the handler returned, and give all its verdicts by slot.
+
+        Args:
+            result: None, a verdict for all messages, a verdict (or None) per message by position, or a table or frame
+                with the columns `message_id` (or `id`), `verdict` and optionally `error` and `delay_seconds`. Anything
+                else is no verdict. Messages without one are done.
+
+        Raises:
+            ValueError, TypeError: verdicts that cannot be right.
+        """
+        self._closed = True
+        self._note(list(self._returned(result)))
+        return self.words
+
+    def _note(self, pairs: Sequence[tuple[Message, Word]]) -> None:
+        for message, word in pairs:
+            earlier = self.words.get(message.slot)
+            if earlier is not None and earlier.verb != word.verb:
+                raise ValueError(f"message {message.id} has the verdict {earlier.verb!r}, and now {word.verb!r}")
+        self.words.update((message.slot, word) for message, word in pairs)
+
+    def _named(self, what: object) -> list[Message]:
+        columns = _columns_of(what)
+        if columns is not None:
+            what = _values(_id_column(what, columns))
+        elif isinstance(what, (str, Message)):
+            what = [what]
+        return [self._one(item) for item in _values(what)]
+
+    def _one(self, item: object) -> Message:
+        if isinstance(item, Message):
+            item = item.id
+        if not isinstance(item, str):
+            raise TypeError(f"a verdict names messages by Message or id, not by {type(item).__name__}")
+        if self._by_id is None:
+            self._by_id = {message.id: message for message in self._messages}
+        message = self._by_id.get(item)
+        if message is None:
+            raise ValueError(f"message {item!r} is not of this batch")
+        return message
+
+    def _returned(self, result: object) -> Iterator[tuple[Message, Word]]:
+        if isinstance(result, str) and result in _VERBS:
+            result = [result] * len(self._messages)
+        columns = _columns_of(result)
+        if columns is not None:
+            yield from self._from_table(result, columns)
+        elif isinstance(result, (list, tuple)) or _is_column(result):
+            verbs = _values(result)
+            if len(verbs) != len(self._messages):
+                raise ValueError(f"process returned {len(verbs)} verdicts for {len(self._messages)} messages")
+            for message, value in zip(self._messages, verbs, strict=True):
+                verb = _verb(value)
+                if verb is not None:
+                    yield message, Word(verb)
+
+    def _from_table(self, table: Any, columns: Sequence[str]) -> Iterator[tuple[Message, Word]]:
+        if "verdict" not in columns:
+            raise ValueError("process returned a table without a column 'verdict'")
+        verbs = _values(table["verdict"])
+        nothing = [None] * len(verbs)
+        errors = _values(table["error"]) if "error" in columns else nothing
+        delays = _values(table["delay_seconds"]) if "delay_seconds" in columns else nothing
+        ids = _values(_id_column(table, columns))
+        for item, value, error, delay in zip(ids, verbs, errors, delays, strict=True):
+            verb = _verb(value)
+            if verb is not None:
+                seconds = None if _is_missing(delay) else checked_delay(delay)
+                yield self._one(item), Word(verb, seconds, None if _is_missing(error) else str(error))
+
+
+def checked_delay(seconds: Any) -> float:
+    """A delay that a settle takes; raises `ValueError` otherwise."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"delay_seconds must be a finite number of 0 or more, not {seconds!r}")
+    return float(seconds)
+
+
+def to_verdicts(messages: Iterable[Message], words: dict[int, Word]) -> Iterator[Verdict]:
+    """As few verdicts as say the same; those without a delay of their own wait as long as their deliveries ask for."""
+    groups: dict[Word, list[Message]] = {}
+    for message in messages:
+        groups.setdefault(words[message.slot], []).append(message)
+    for word, group in groups.items():
+        delay = 0.0
+        if word.verb == "nack":
+            delay = backoff_seconds(group) if word.delay_seconds is None else word.delay_seconds
+        yield Verdict(word.verb, group, delay, word.error, word.reason)
+
+
+def backoff_seconds(messages: Iterable[Message]) -> float:
+    """How long messages that failed stay out of reach, by the one that was delivered most often."""
+    most = max(message.delivery_count for message in messages)
+    return policies.backoff_seconds(policies.DEFAULT_BACKOFF, most)
+
+
+def _verb(value: object) -> Verb | None:
+    if _is_missing(value):
+        return None
+    if isinstance(value, str) and value in _VERBS:
+        return cast("Verb", value)
+    shown = repr(value) if isinstance(value, str) and len(value) <= 20 else f"a {type(value).__name__}"
+    raise ValueError(f"a verdict must be one of {_KNOWN} or None, not {shown}")
+
+
+def _is_missing(value: object) -> bool:
+    """None, or what pandas puts in its place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+
+
+def _columns_of(what: Any) -> list[str] | None:
+    """Names of the columns of an Arrow table or batch, or of a frame; None for anything else."""
+    if isinstance(what, (str, bytes, Message)):
+        return None
+    if hasattr(what, "column_names"):
+        return list(what.column_names)
+    if hasattr(what, "schema") and hasattr(what, "columns"):  # a record batch of an older pyarrow
+        return list(what.schema.names)
+    columns = getattr(what, "columns", None)
+    return None if columns is None or not hasattr(what, "iloc") else [str(name) for name in columns]
+
+
+def _id_column(table: Any, columns: Sequence[str]) -> Any:
+    for name in _ID_COLUMNS:
+        if name in columns:
+            return table[name]
+    raise ValueError(f"a table of verdicts needs a column {' or '.join(map(repr, _ID_COLUMNS))}")
+
+
+def _is_column(what: object) -> bool:
+    return hasattr(what, "to_pylist") or (hasattr(what, "tolist") and hasattr(what, "dtype"))
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column of whatever library, or of any other iterable."""
+    for name in ("to_pylist", "tolist"):
+        if hasattr(column, name):
+            return list(getattr(column, name)())
+    if not isinstance(column, Iterable):
+        raise TypeError(f"a verdict names messages by Message or id, not by {type(column).__name__}")
+    return list(column)

@@ -1,0 +1,80 @@
+"""`format("sluicegate")`: the data source that Spark registers.
+
+Spark sends this class to processes of its own by name and asks each for a part: everything else is imported where it
+is needed, and nothing connects before it reads or writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+__all__ = ["SluicegateDataSource"]
+
+
+class SluicegateDataSource(DataSource):
+    """Queues as a source and a sink of Spark.
+
+    `spark.read` browses and never changes a queue; `spark.readStream` consumes; `write` and `writeStream` publish.
+    `docs/spark.md` lists the options.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(…)` calls it."""
+        return "sluicegate"
+
+    def schema(self) -> StructType:
+        """The columns of a message, with those that its state adds."""
+        state = {name.lower(): text for name, text in self.options.items()}.get("state")
+        if state is not None:
+            from sluicegate.spark import _browse
+
+            return _browse.schema_of(state)
+        from sluicegate.spark._columns import Columns
+
+        return Columns.of(None).spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What `spark.read` plans with: a look at one state, or the leases of a manifest."""
+        from sluicegate.spark._options import BrowseOptions
+
+        options = BrowseOptions.parse(self.options)
+        if options.manifest is not None:
+            from sluicegate.spark import _manifest
+
+            return _manifest.make_reader(options, schema)
+        from sluicegate.spark import _browse
+
+        return _browse.make_reader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What a streaming query claims and reads with."""
+        from sluicegate.spark import _stream
+        from sluicegate.spark._options import StreamOptions
+
+        return _stream.make_reader(StreamOptions.parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What `df.write` publishes with."""
+        from sluicegate.spark import _writer
+        from sluicegate.spark._options import WriteOptions
+
+        return _writer.make_writer(WriteOptions.parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """What `df.writeStream` publishes with, one micro-batch after the other."""
+        from sluicegate.spark import _writer
+        from sluicegate.spark._options import WriteOptions
+
+        return _writer.make_stream_writer(WriteOptions.parse(self.options), schema, self.options)

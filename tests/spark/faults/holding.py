@@ -1,0 +1,45 @@
+"""Handlers that stand still until they are told to go on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyspark import cloudpickle
+
+from sluicegate import Message
+from sluicegate.spark import DrainContext
+from tests.spark.faults.sinks import Before
+
+# Executors cannot import the tests: what is defined here travels by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+WORKER_SECONDS = 60.0  # a first task starts a daemon and imports
+_LONGEST_SECONDS = 60.0
+
+
+def stand(here: Path, ids: list[str]) -> None:
+    """Stand, once for each `here`, until a file `go on` lies beside it."""
+    if here.exists():
+        return
+    here.write_text(json.dumps(ids))
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not here.with_name("go on").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def holding(folder: Path, chunk: int = 1) -> Before:
+    """A handler's part that stands in one chunk of every partition, once."""
+
+    def before(batch: list[Message], ctx: DrainContext) -> None:
+        if ctx.chunk == chunk:
+            stand(folder / f"holding-{ctx.partition}", [message.id for message in batch])
+
+    return before
+
+
+def arrived(folder: Path, count: int = 1) -> bool:
+    """Whether so many stand."""
+    return len(list(folder.glob("holding-*"))) >= count

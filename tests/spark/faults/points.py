@@ -1,0 +1,92 @@
+"""Faults at chosen points of a task: what they need travels inside the handler, the product knows nothing of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from sluicegate import Message
+from sluicegate.spark import DrainContext
+
+Process = Callable[[list[Message], DrainContext], None]
+
+# Executors cannot import the tests: what is defined here travels by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class InjectedError(Exception):
+    """What a fault raises; it comes from no handler."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Happens once, in the first worker that gets there: right before or right after a call to Redis.
+
+    Attributes:
+        when: `before` the call is sent, or `after` its reply has come.
+        script: which call, such as `claim`.
+        number: the how manieth of this script in its worker, from 1.
+        action: `kill` the worker, or `raise` in it.
+        marker: a path; the file appears there when the fault happens, with the worker's process id.
+    """
+
+    when: str
+    script: str
+    number: int
+    action: str
+    marker: str
+
+    def install(self) -> None:
+        """Watch the calls of this process, from now on counted anew; a worker that lives on is watched once."""
+        from sluicegate.gateway import RedisGateway
+
+        plain = getattr(RedisGateway.execute, "plain", RedisGateway.execute)
+        seen = 0
+
+        def execute(gateway: Any, call: Any, **options: Any) -> Any:
+            nonlocal seen
+            if call.script.name != self.script or Path(self.marker).exists():
+                return plain(gateway, call, **options)
+            seen += 1
+            number = seen
+            if self.when == "before" and number == self.number:
+                self._happen()
+            reply = plain(gateway, call, **options)
+            if self.when == "after" and number == self.number:
+                self._happen()
+            return reply
+
+        execute.plain = plain  # type: ignore[attr-defined]
+        RedisGateway.execute = execute  # type: ignore[method-assign]
+
+    def _happen(self) -> None:
+        try:
+            with Path(self.marker).open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:  # in another worker, at the same moment
+            return
+        if self.action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise InjectedError(f"{self.when} {self.script} {self.number}")
+
+
+class Faulty:
+    """A handler that brings a fault along: it is in place as soon as the handler has arrived in its worker."""
+
+    def __init__(self, process: Process, fault: Fault) -> None:
+        self.process = process
+        self.fault = fault
+
+    def __call__(self, batch: list[Message], ctx: DrainContext) -> None:
+        self.process(batch, ctx)
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+        self.fault.install()

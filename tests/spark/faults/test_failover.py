@@ -1,0 +1,88 @@
+"""Spark on Sentinel and on a cluster of three, whose primary dies while a drain, a stream or a writer is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from sluicegate.core.keys import QueueKeys
+from sluicegate.spark import drain
+from tests.conformance import state
+from tests.conformance.servers import programs
+from tests.conformance.waiting import wait_until
+from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
+from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
+from tests.topologies.servers import ClusterServers, SentinelServers, Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+
+KEY = QueueKeys("orders").pending
+CHUNK = 20
+RETRIES: dict[str, Any] = {"retry_budget_seconds": 60, "retry_max_delay_seconds": 0.2}
+
+
+@pytest.fixture(scope="module", params=["sentinel", "cluster"])
+def topology(request: pytest.FixtureRequest) -> Iterator[Topology]:
+    made: Topology
+    made = (
+        SentinelServers(programs()[0]) if request.param == "sentinel" else ClusterServers(programs()[0], replicas=True)
+    )
+    try:
+        yield made.start()
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def queue(topology: Topology) -> Iterator[RedisMessageQueue]:
+    """A queue on servers without data, all of them up."""
+    for server in topology.servers:
+        if not server.runs:
+            server.start()
+    for client in topology.inspectors():
+        with client:
+            client.flushall()
+    made = RedisMessageQueue("orders", url=topology.url, enable_completed_queue=True, **RETRIES)
+    yield made
+    made.close()
+
+
+def crash(topology: Any) -> None:
+    """Kill the primary when its replica has everything, and return when that has become the primary."""
+    with topology.primary(KEY) as client:
+        client.set("{orders}", "the last write")  # beside the queue, in its slot
+        assert client.wait(1, 20_000) >= 1
+    topology.crash(KEY)
+
+
+def check(topology: Topology, queue: RedisMessageQueue, sink: Sink, truth: dict[str, int]) -> None:
+    check_nothing_lost(sink, truth)
+    assert sink.duplicates() == {}
+    with topology.primary(KEY) as client:
+        check_acked_once(queue, client, truth)
+        state.check(client)
+
+
+def test_a_drain_goes_on_when_the_primary_dies(
+    spark: SparkSession, topology: Topology, queue: RedisMessageQueue, sink: Sink, tmp_path: Path
+) -> None:
+    truth = publish(queue, 10 * CHUNK)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(
+            drain, spark, queue, sink.writer(holding(tmp_path)), partitions=2, batch_size=CHUNK, lease_seconds=600
+        )
+        wait_until(lambda: arrived(tmp_path, 2), "both partitions are at work", WORKER_SECONDS)
+        crash(topology)
+        (tmp_path / "go on").touch()
+        summary = running.result(timeout=120)
+
+    assert summary.acked == len(truth)
+    check(topology, queue, sink, truth)
