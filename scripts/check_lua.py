@@ -89,11 +89,11 @@ def _publish() -> Sample:
 
 
 def _claim() -> Sample:
-    request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4)
+    request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4, run=KEYS.run("R"))
     call = calls.claim(KEYS, TERMS, request, takeover=b"T", tidy=False)
     return Sample(
         call,
-        _LEASE_KEYS,
+        {**_LEASE_KEYS, "run": [KEYS.run("R")]},
         {
             "name": b"L",
             "nonce": b"N",
@@ -108,6 +108,7 @@ def _claim() -> Sample:
             "longest_ms": 11_000,
             "most_dead": 12,
             "strict": 1,
+            "pass_ms": [2000],
         },
     )
 
@@ -220,6 +221,22 @@ def _manifest() -> Sample:
     return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "most_bytes": 4})
 
 
+def _note() -> Sample:
+    call = batch_calls.note(KEYS, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2)
+    return Sample(call, {**_PLAIN_KEYS, "run": KEYS.run("R")}, {"life_ms": 2000, "members": [b"i0", b"i1"]})
+
+
+def _stage() -> Sample:
+    call = batch_calls.stage(KEYS, b"S", 1, [b"p0", b"p1"], life_seconds=2)
+    return Sample(call, {"stage": KEYS.stage(b"S")}, {"expected": 1, "life_ms": 2000, "parts": [b"p0", b"p1"]})
+
+
+def _hand_over() -> Sample:
+    call = batch_calls.hand_over(KEYS, b"W", "open", {"S": "5 1", "T": "6 2"}, life_seconds=2)
+    names = {**_PLAIN_KEYS, "write": KEYS.write(b"W"), "stages": [KEYS.stage(b"S"), KEYS.stage(b"T")]}
+    return Sample(call, names, {"verb": b"open", "life_ms": 2000, "told": [b"S", b"5 1", b"T", b"6 2"]})
+
+
 def _stats() -> Sample:
     return Sample(admin_calls.stats(KEYS), _PLAIN_KEYS, {})
 
@@ -236,12 +253,15 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "depth": _depth,
     "extend": _extend,
     "fence": _fence,
+    "hand_over": _hand_over,
     "manifest": _manifest,
+    "note": _note,
     "peek": _peek,
     "promote": _promote,
     "publish": _publish,
     "reap": _reap,
     "settle": _settle,
+    "stage": _stage,
 }
 
 

@@ -38,13 +38,12 @@ def append_once(table: str, rows: pa.Table, application: str, version: int) -> b
 
 
 def main(spark: SparkSession, queue: RedisMessageQueue, run_id: str, table: str) -> int:
-    with lease_batch(spark, queue, 100_000, run_id=run_id) as batch:
+    with lease_batch(spark, queue, 100_000, run_id=run_id, on_error="keep") as batch:
         if not batch:
-            return 0
-        application, version = batch.txn
-        append_once(table, batch.df.toArrow(), application, version)
+            return batch.counts.acked  # by an earlier try of this run, if any
+        append_once(table, batch.df.toArrow(), *batch.txn)
         batch.ack()  # with nothing in between that could fail
-        return batch.count
+        return batch.counts.acked
 
 
 if __name__ == "__main__":

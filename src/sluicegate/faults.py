@@ -62,6 +62,8 @@ EXPECTED_TYPES = {
     "dead_records": "hash",
     "counters": "hash",
     "seat": "hash",
+    "write": "hash",
+    "run": "set",
     "closed": "string",
     "receipt": "string",
     "marker": "string",

@@ -113,6 +113,7 @@ def _spark(options: argparse.Namespace, report: Report) -> None:
             "held_seconds": options.handler_seconds,
             "rounds": options.drain_rounds,
         },
+        "stream": {"idle_seconds": options.idle, "batches": options.micro_batches},
         "million": {"count": options.million, "rounds": options.drain_rounds},
     }
     found = _in_process("tests.benchmarks.spark_run", json.dumps(settings))
@@ -152,6 +153,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--drains", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="sizes of drains")
     parser.add_argument("--leases", type=int, nargs=2, default=[100, 10_000], help="sizes of leases that Spark drains")
     parser.add_argument("--handler-seconds", type=float, default=2.5, help="a slow handler's work on each of them")
+    parser.add_argument("--idle", type=float, default=5, help="seconds of an idle streaming query")
+    parser.add_argument("--micro-batches", type=int, default=20, help="micro-batches of one message")
     parser.add_argument("--million", type=int, default=1_000_000, help="messages from publish to Parquet")
     parser.add_argument("--drain-rounds", type=int, default=3, help="rounds of those")
     parser.add_argument("--keys", type=int, nargs="+", default=[24, 12], help="bytes of deduplication keys in memory")
@@ -173,7 +176,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.in_flight, options.expired, options.held, options.limit_rounds = [100, 200], 2_000, 200, 1
         options.wakes, options.windows = 3, 1
         options.drains, options.leases, options.handler_seconds = [1_000, 5_000], [10, 100], 1.2
-        options.million, options.drain_rounds = 20_000, 1
+        options.million, options.drain_rounds, options.idle, options.micro_batches = 20_000, 1, 0.5, 2
     return options
 
 

@@ -93,7 +93,7 @@ def _typed(bench: Bench, queue: RedisMessageQueue) -> int:
 
 
 def _drain(bench: Bench, queue: RedisMessageQueue, process: Callable[..., None], **options: Any) -> int:
-    return drain(bench.spark, queue, process, partitions=TASKS, batch_size=BATCH, **options).acked
+    return drain(bench.spark, queue, process, partitions=TASKS, batch_size=BATCH, progress=False, **options).acked
 
 
 def _one_client(bench: Bench, queue: RedisMessageQueue) -> int:

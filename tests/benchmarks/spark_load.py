@@ -70,7 +70,9 @@ def _calls(bench: Bench, lease_size: int, held_seconds: float) -> dict[str, floa
     messages = TASKS * _LEASES_EACH * lease_size
     _publish(bench, "calls", messages)
     bench.client.config_resetstat()
-    summary = drain(bench.spark, queue, hold, partitions=TASKS, batch_size=lease_size, lease_seconds=_LEASE_SECONDS)
+    summary = drain(
+        bench.spark, queue, hold, partitions=TASKS, batch_size=lease_size, lease_seconds=_LEASE_SECONDS, progress=False
+    )
     calls, _ = evalsha(bench.client)
     queue.close()
     assert summary.acked == messages, f"{summary.acked} of {messages}"
@@ -86,7 +88,7 @@ def _growth(bench: Bench, sizes: tuple[int, ...], rounds: int) -> Figures:
         for size in sizes:
             _publish(bench, "growth", size)
             start = time.monotonic()
-            summary = drain(bench.spark, queue, lambda batch: None, partitions=TASKS)
+            summary = drain(bench.spark, queue, lambda batch: None, partitions=TASKS, progress=False)
             if number:
                 seconds[size].append(time.monotonic() - start)
             assert summary.acked == size, f"{summary.acked} of {size}"

@@ -63,7 +63,7 @@ def _once(bench: Bench, count: int, options: dict[str, str]) -> dict[str, float]
     queue = bench.queue("million", get_deduplication_key=KEY_FIELD)
     publishing = _publish(queue, count)
     start = time.monotonic()
-    summary = drain(bench.spark, queue, write, partitions=TASKS, batch_size=_LEASE, batch_format="arrow", **options)
+    summary = drain(bench.spark, queue, write, partitions=TASKS, batch_size=_LEASE, progress=False, **options)
     draining = time.monotonic() - start
     depth = queue.depth()
     queue.close()

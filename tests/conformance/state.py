@@ -15,7 +15,7 @@ ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
 WITHOUT_TTL = re.compile(
     rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|lease:.+)"
 )
-WITH_TTL = re.compile(rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+)")
+WITH_TTL = re.compile(rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+)")
 
 
 @dataclass

@@ -13,7 +13,7 @@ from sluicegate.embedded import stop_server
 from tests.docs.snippets import PAGES, PROJECT, blocks
 
 # Run elsewhere, where their servers and sessions are: tests/airflow, tests/spark, tests/dagster.
-RUN_BY_OTHERS = {"airflow", "spark"}
+RUN_BY_OTHERS = {"airflow", "spark", "spark-drain", "spark-stream", "spark-dead", "spark-write"}
 SNIPPETS = [(page, *block) for page in PAGES for block in blocks(page) if block[1] == "python"]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from sluicegate.core.scripts import load
+from tests.faults.relay import Link, Relay
 
 WAIT_SECONDS = 20.0
 Point = Literal["request", "reply"]
@@ -45,18 +46,14 @@ class Held:
         return self._goes
 
 
-class Holding:
+class Holding(Relay):
     """Forwards connections to a server on a unix socket; each `hold` stops the next call of a script."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._lock = threading.Lock()
         self._held: list[Held] = []
-        self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(self._reach)
+        self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def hold(self, script: str, point: Point) -> Held:
         """Stop the next call of a script."""
@@ -65,48 +62,15 @@ class Holding:
             self._held.append(held)
         return held
 
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for one in self._sockets:
-            _end(one)
+    def request(self, link: Link, data: bytes) -> bool:
+        held = self._take(data)
+        if held is not None and held.point == "reply":
+            link.marks.append(held)
+            return True
+        return held is None or held.stop()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(str(self._target))
-            self._sockets += [client, server]
-            threading.Thread(target=self._serve, args=(client, server), daemon=True).start()
-
-    def _serve(self, client: socket.socket, server: socket.socket) -> None:
-        stopped: list[Held] = []  # whose reply is next
-        answers = threading.Thread(target=self._answer, args=(client, server, stopped), daemon=True)
-        answers.start()
-        with client, server:
-            with contextlib.suppress(OSError):
-                while data := client.recv(1 << 16):
-                    held = self._take(data)
-                    if held is not None and held.point == "reply":
-                        stopped.append(held)
-                    elif held is not None and not held.stop():
-                        break
-                    server.sendall(data)
-            _end(server)
-            answers.join()
-
-    @staticmethod
-    def _answer(client: socket.socket, server: socket.socket, stopped: list[Held]) -> None:
-        with contextlib.suppress(OSError):
-            while data := server.recv(1 << 16):
-                if stopped and not stopped.pop().stop():
-                    break
-                client.sendall(data)
-        _end(client)
+    def reply(self, link: Link, data: bytes) -> bool:
+        return not link.marks or link.marks.pop().stop()
 
     def _take(self, data: bytes) -> Held | None:
         with self._lock:
@@ -116,10 +80,10 @@ class Holding:
                     return held
         return None
 
-
-def _end(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+    def _reach(self) -> socket.socket:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(str(self._target))
+        return server
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from tests.conformance import state
 from tests.conformance.admin import Admin
 from tests.conformance.core import Core
 from tests.faults.test_repeats import CASES, Prepare
+from tests.faults.write_cases import stage_more
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -100,8 +101,8 @@ def test_a_full_redis_is_drained_to_the_end(full: RedisMessageQueue, client: red
     assert full.publish({"id": 100}) is True
 
 
-@pytest.mark.parametrize("name", sorted(set(scripts.NAMES) - {"publish"}))
-def test_no_script_but_publish_is_refused_for_memory(bare_client: redis.Redis, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(scripts.NAMES) - {"publish", "stage"}))
+def test_no_script_but_those_that_add_messages_is_refused_for_memory(bare_client: redis.Redis, name: str) -> None:
     prepared = [prepare for prepare in CASES if script_of(prepare, bare_client) == name]
     assert prepared, f"{name}.lua is in no case"
     for prepare in prepared:
@@ -113,6 +114,18 @@ def test_no_script_but_publish_is_refused_for_memory(bare_client: redis.Redis, n
         with pytest.raises(redis.exceptions.RedisError, match="maxmemory"):
             bare_client.set("other", "x")
         core.do(call)
+
+
+def test_staging_is_refused_whole(bare_client: redis.Redis) -> None:
+    core = Core(bare_client)
+    call = stage_more(core)
+    bare_client.config_set("maxmemory", "1")
+    before = state.dumps(bare_client)
+    with pytest.raises(RedisMemoryError, match="maxmemory"):
+        core.do(call)
+    assert state.dumps(bare_client) == before
+    bare_client.config_set("maxmemory", "0")
+    assert core.do(call) == 4
 
 
 def script_of(prepare: Prepare, client: redis.Redis) -> str:

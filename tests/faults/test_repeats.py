@@ -15,7 +15,7 @@ from sluicegate.core.call import Call
 from tests.conformance import state
 from tests.conformance.admin import Admin
 from tests.conformance.core import Core, verdict
-from tests.faults import admin_cases, ending_cases, seat_cases
+from tests.faults import admin_cases, ending_cases, run_cases, seat_cases, write_cases
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]
@@ -197,7 +197,7 @@ def peek(core: Core) -> Call[Any]:
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
-ANSWERS_WHAT_IT_DID = (reap, promote, *ending_cases.TOLD_ONCE)
+ANSWERS_WHAT_IT_DID = (reap, promote, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
     publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
@@ -206,7 +206,7 @@ CASES: list[Prepare] = [
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, *admin_cases.READING, *admin_cases.CHANGING,
-    *ending_cases.CASES, *seat_cases.CASES,
+    *ending_cases.CASES, *run_cases.CASES, *seat_cases.CASES, *write_cases.CASES,
 ]  # fmt: skip
 
 
@@ -391,5 +391,6 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.cancel([waiting.id]) == [waiting.id]
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
+    assert admin.do(batch_calls.note(queue._keys, queue._keys.run("r"), [b"1"])) == (False,)
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

@@ -17,7 +17,7 @@ from sluicegate.core.call import Call
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
 from tests.conformance.servers import RedisServer
-from tests.faults import admin_cases, ending_cases
+from tests.faults import admin_cases, ending_cases, run_cases
 from tests.faults.test_repeats import (
     Prepare,
     claim_with_foreign_values,
@@ -31,7 +31,7 @@ from tests.faults.test_repeats import (
 
 READS = {
     "TIME", "EXISTS", "PTTL", "GET", "MGET", "STRLEN", "LLEN", "LRANGE", "LINDEX", "HLEN", "HGET", "HMGET", "HKEYS",
-    "ZCARD", "ZCOUNT", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE",
+    "SMISMEMBER", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE",
 }  # fmt: skip
 
 
@@ -49,6 +49,7 @@ CASES: list[Prepare] = [
     publish_with_keys, publish_delayed, claim_with_foreign_values, take_over, settle, settle_whole, reap, promote,
 ]  # fmt: skip
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
+CASES += [run_cases.claim_and_pass_by]
 
 
 @contextmanager
@@ -119,7 +120,10 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "peek",
         "extend",
         "fence",
+        "hand_over",
+        "note",
         "scan",
+        "stage",
         "stats",
         "pause",
         "forget",

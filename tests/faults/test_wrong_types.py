@@ -15,7 +15,7 @@ from sluicegate.errors import WrongKeyTypeError
 from sluicegate.faults import EXPECTED_TYPES
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
-from tests.faults import admin_cases, seat_cases
+from tests.faults import admin_cases, run_cases, seat_cases, write_cases
 
 Prepare = Callable[[Core], Call[Any]]
 
@@ -121,7 +121,9 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "peek dead": (peek("dead"), "source dead_records"),
 }
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in admin_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in run_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in seat_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in write_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 
 

@@ -211,6 +211,7 @@ class StreamSave:
     options: Mapping[str, str]
     query_id: str = "6d5ab5de-3f24-4bdc-8d25-a37dcb3e8b8e"
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
+    _instance: DataSource | None = None
 
     def run(self, batch_id: int, partitions: Sequence[pa.Table], kill: bool = False) -> None:
         """One micro-batch, written and committed.
@@ -233,13 +234,16 @@ class StreamSave:
                 messages[index] = _write(command, table, index, self.attempts.get(index, ()), properties)
             if kill:
                 raise Killed(f"before the commit of batch {batch_id}")
-            self._fresh(schema).commit(moved(messages), batch_id)
+            self._committer(schema).commit(moved(messages), batch_id)
         except Exception:
-            self._fresh(schema).abort(moved(messages), batch_id)
+            self._committer(schema).abort(moved(messages), batch_id)
             raise
 
-    def _fresh(self, schema: StructType) -> Any:
-        return moved(instantiate(self.source, self.options)).streamWriter(schema, False)
+    def _committer(self, schema: StructType) -> Any:
+        """A new writer every time, of one instance per query."""
+        if self._instance is None:
+            self._instance = instantiate(self.source, self.options)
+        return moved(self._instance).streamWriter(schema, False)
 
 
 @dataclass
@@ -293,7 +297,7 @@ class Query:
     ) -> None:
         self._log = checkpoint
         self._sink = sink
-        self._available_now = trigger == "available now"
+        self._once = False
         self._kill_after = kill_after
         self._on_death = on_death
         self._instance = moved(instantiate(source, options))
@@ -301,7 +305,6 @@ class Query:
         self.reader = moved(self._instance).streamReader(schema=self._schema)
         self._read_command: bytes | None = None
         self._admission = dialect == ADMISSION and bool(inspect.signature(self.reader.latestOffset).parameters)
-        self._fetched: str | None = None
         self._limit: dict[str, Any] = {"_type": "ReadAllAvailable"}
         self._start_up(trigger)
 
@@ -310,6 +313,8 @@ class Query:
         ran = []
         while (batch := self.trigger()) is not None:
             ran.append(batch)
+            if self._once:
+                break
             assert len(ran) < most, f"no end after {most} micro-batches"
         return ran
 
@@ -323,34 +328,25 @@ class Query:
             raise
 
     def _start_up(self, trigger: Trigger) -> None:
-        if self._available_now:
-            self._prepare()
-        if self._admission and not self._wrapped:
+        if trigger == "available now" and self._admission and hasattr(self.reader, "prepareForTriggerAvailableNow"):
+            self.reader.prepareForTriggerAvailableNow()
+        else:  # Spark takes "once" for a source that cannot
+            self._once = trigger != "default"
+        if self._admission:
             self._limit = _as_dict(self.reader.getDefaultReadLimit())
-        if trigger == "once":
+        if self._once:
             self._limit = {"_type": "ReadAllAvailable"}
         self._batch, self._planned, self._start, self._end = 0, False, None, None
         if not self._log.offsets:
             return
         latest = max(self._log.offsets)
         offset = self._log.offsets[latest]
-        self._partitions(offset, offset)  # the latest seen offset, at every start from a checkpoint
+        if not self._admission:
+            self._partitions(offset, offset)  # tells a source of the old kind the latest seen offset
         self._batch, self._planned, self._end = latest, True, offset
         self._start = self._log.offsets.get(latest - 1)
         if latest in self._log.commits:
             self._batch, self._planned, self._start = latest + 1, False, offset
-
-    def _prepare(self) -> None:
-        self._wrapped = not (self._admission and hasattr(self.reader, "prepareForTriggerAvailableNow"))
-        if not self._wrapped:
-            self.reader.prepareForTriggerAvailableNow()
-        elif self._admission:
-            self._fetched = self._latest(json.dumps(self.reader.initialOffset()))
-            self.reader.getDefaultReadLimit()  # only to warn that it is ignored
-        else:
-            self._fetched = self._latest_of_old()
-
-    _wrapped = False  # Spark's own wrapper serves `availableNow` for a source that cannot
 
     def _trigger(self) -> int | None:
         if not self._planned:
@@ -371,26 +367,12 @@ class Query:
         return self._batch - 1
 
     def _next_offset(self) -> str:
-        if not self._admission and not self._available_now:
-            return self._latest_of_old()
+        if not self._admission:
+            return json.dumps(self.reader.latestOffset())
         start = self._start if self._start is not None else json.dumps(self.reader.initialOffset())
-        if not self._admission:  # the wrapper answers what it fetched, and asks again for the sake of a metric
-            self._latest_of_old()
-            assert self._fetched is not None
-            return self._fetched
-        answer = self._fetched if self._fetched is not None else self._latest(start)
-        reported = self.reader.reportLatestOffset()
-        assert reported is None or json.dumps(reported)
+        answer = json.dumps(self.reader.latestOffset(json.loads(start), _limit(self._limit)))
+        json.dumps(self.reader.reportLatestOffset())
         return answer
-
-    def _latest(self, start: str) -> str:
-        from pyspark.sql.datasource_internal import ReadLimitRegistry
-
-        limit = ReadLimitRegistry().get(json.loads(json.dumps(self._limit)))
-        return json.dumps(self.reader.latestOffset(json.loads(start), limit))
-
-    def _latest_of_old(self) -> str:
-        return json.dumps(self.reader.latestOffset())
 
     def _run_batch(self) -> None:
         assert self._end is not None
@@ -479,6 +461,13 @@ def _checked(partitions: Sequence[InputPartition]) -> list[InputPartition]:
     assert isinstance(partitions, (list, tuple)), f"partitions() must return a list, not a {type(partitions).__name__}"
     assert all(isinstance(each, InputPartition) for each in partitions)
     return list(partitions)
+
+
+def _limit(values: dict[str, Any]) -> Any:
+    """As it arrives in the process of the reader; PySpark 4.2 and later."""
+    from pyspark.sql.datasource_internal import ReadLimitRegistry
+
+    return ReadLimitRegistry().get(json.loads(json.dumps(values)))
 
 
 def _as_dict(limit: Any) -> dict[str, Any]:

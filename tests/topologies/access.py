@@ -9,6 +9,7 @@ IN_SCRIPTS = (
     *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
     *("hdel", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
     *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop"),
+    *("sadd", "smismember"),
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
 )
 # What the client sends itself.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["Manifest", "Seat", "Span", "fence", "manifest", "note"]
+__all__ = ["HandOver", "HandedOver", "Manifest", "Seat", "Span", "fence", "hand_over", "manifest", "note", "stage", "staged"]
 
 
 _MOST_MANIFEST_BYTES = 4 * 1024 * 1024
@@ -85,6 +85,24 @@ class Seat:
     left: tuple[Span, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The record of a staged write.
+
+    Attributes:
+        known: whether there is one.
+        left: by stage that is still to be published, what is told of it; none of a known write: it is done.
+        gone: number of a stage that could not be opened because it is gone, 0 for none.
+    """
+
+    known: bool
+    left: dict[str, str]
+    gone: int = 0
+
+
+HandOver = Literal["look", "open", "finish", "drop", "cancel"]
+
+
 def manifest(
     keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, most_bytes: int = _MOST_MANIFEST_BYTES
 ) -> Call[Manifest]:
@@ -129,6 +147,40 @@ def note(
         (keys.leases, run),
         (math.ceil(life_seconds * 1000), *members),
         lambda reply: tuple(found == 1 for found in reply),
+    )
+
+
+def stage(
+    keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float
+) -> Call[int]:
+    """Put parts aside under the name of a stage that holds `expected` of them; at most 1,000."""
+    return Call(scripts.load("stage"), (keys.stage(name),), (expected, math.ceil(life_seconds * 1000), *parts), int)
+
+
+def staged(keys: QueueKeys, name: bytes, first: int, count: int) -> Call[list[bytes]]:
+    """Show parts of a stage, from the position `first` on."""
+    return Call(scripts.load("peek"), (keys.stage(name), keys.dead_records), (b"list", count, first), list)
+
+
+def hand_over(
+    keys: QueueKeys, write: bytes, verb: HandOver, stages: Mapping[str, str], *, life_seconds: float
+) -> Call[HandedOver]:
+    """Keep the record of a staged write (`write` as part of its key); `stages` by name with what is told of each."""
+    told = [text.encode() for pair in stages.items() for text in pair]
+    return Call(
+        scripts.load("hand_over"),
+        (keys.leases, keys.write(write), *(keys.stage(name.encode()) for name in stages)),
+        (verb.encode(), math.ceil(life_seconds * 1000), *told),
+        _handed_over,
+    )
+
+
+def _handed_over(reply: list[Any]) -> HandedOver:
+    if reply[0] < 0:
+        return HandedOver(False, {}, reply[1])
+    names, told = reply[1::2], reply[2::2]
+    return HandedOver(
+        reply[0] == 1, {name.decode(): text.decode() for name, text in zip(names, told, strict=True)}
     )
 
 

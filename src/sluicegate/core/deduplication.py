@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["DeduplicationPolicy", "KeyFunction", "KeySource", "compile_key_function", "portable_key_source"]
+__all__ = ["DeduplicationPolicy", "KeyFunction", "KeySource", "compile_key_function", "key_fields", "portable_key_source"]
 
 KeyFunction = Callable[[Any], str]
 KeySource = Callable[[Any], str] | str | Sequence[str]
@@ -48,6 +48,19 @@ def compile_key_function(source: KeySource) -> KeyFunction:
         "get_deduplication_key must be a callable, a field name, a non-empty list of field names or a template such as "
         f"'{{tenant}}:{{order_id}}', not {type(source).__name__}"
     )
+
+
+def key_fields(source: str | Sequence[str]) -> list[str]:
+    """The dotted paths that a field name, a list of field names or a template reads, in order.
+
+    Raises:
+        ConfigurationError: a template or field name that cannot work.
+    """
+    if not isinstance(source, str):
+        return list(source)
+    if "{" not in source and "}" not in source:
+        return [source]
+    return [".".join(path) for path in _parse_template(source)[1]]
 
 
 def portable_key_source(source: KeySource | None) -> str | list[str] | None:

@@ -100,6 +100,18 @@ class QueueKeys:
         """The receipt of a publish whose markers may not outlive its retries."""
         return self._root + b"published:" + batch_id
 
+    def written(self, digest: bytes) -> bytes:
+        """The marker of one row of a write without deduplication keys."""
+        return self._root + b"written:" + digest
+
+    def write(self, digest: bytes) -> bytes:
+        """The record of a staged write: what it publishes, or that it is done."""
+        return self._root + b"write:" + digest
+
+    def stage(self, name: bytes) -> bytes:
+        """What one attempt of one task has staged."""
+        return self._root + b"stage:" + name
+
     def run(self, run_id: str) -> bytes:
         """What a run has given back itself; any text names one."""
         return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()

@@ -13,7 +13,7 @@ from sluicegate.core.durability import MEMORY, Durability, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
 from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.schedule import parse_schedule
+from sluicegate.core.schedule import NOW, Schedule, parse_schedule
 from sluicegate.core.values import Batch, Overload
 
 if TYPE_CHECKING:
@@ -115,8 +115,33 @@ class Publishing:
             ConfigurationError: an argument that cannot work.
         """
         schedule = parse_schedule(delay_seconds, due_at)
-        durable = parse_durability(durability)
         parts, markers = self._messages(payloads, headers)
+        return self.batch_of_parts(
+            batch_id, parts, markers, schedule=schedule, durability=parse_durability(durability), partial=partial
+        )
+
+    def batch_of_parts(
+        self,
+        batch_id: bytes,
+        parts: list[bytes],
+        markers: list[bytes],
+        *,
+        schedule: Schedule = NOW,
+        durability: Durability = MEMORY,
+        partial: bool = False,
+        receipt_seconds: float = 0,
+    ) -> Batch:
+        """One call's worth of messages that are encoded and have their markers already.
+
+        Args:
+            batch_id: sixteen characters nobody else makes; who made the parts before gives the same.
+            parts: as `client_part` makes them, without an id; at most `most_per_call`.
+            markers: of each, or none at all.
+            schedule: when they fall due.
+            durability: what the publish waits for.
+            partial: as in `batch`.
+            receipt_seconds: keep the outcomes so long at least, for who asks again under the same `batch_id`.
+        """
         overload: Overload = "raise"
         if self.most_waiting:
             overload = "partial" if partial else "drop_oldest" if self._drops else "raise"
@@ -124,8 +149,8 @@ class Publishing:
         window = max(self.window_seconds, _SHORTEST_BOUND_SECONDS) if freed else self.window_seconds
         # A marker tells a repeat what was accepted; what else came of it, or after an ack, only a receipt does.
         outlived = bool(markers) and not freed and window >= 2 * self.retry_seconds
-        recorded = not outlived or overload != "raise" or durable != MEMORY
-        receipt = max(_SHORTEST_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
+        recorded = receipt_seconds > 0 or not outlived or overload != "raise" or durability != MEMORY
+        receipt = max(receipt_seconds, _SHORTEST_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
         return Batch(
             batch_id,
             parts,
@@ -138,7 +163,7 @@ class Publishing:
             due_ms=schedule.due_ms,
             most_waiting=self.most_waiting,
             overload=overload,
-            durability=durable,
+            durability=durability,
         )
 
     @property

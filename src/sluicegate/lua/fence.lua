@@ -5,7 +5,7 @@
 --   2 seat           of the consumer
 -- ARGV:
 --   1 nonce          of the reader
---   2 epoch          the reader's; 0: a new one, which fences all older ones; -1: the latest, or a new one where there is none
+--   2 epoch          the reader's; 0: a new one, which fences all older ones
 --   3 floor          leases of the epoch up to this number are settled; -1: only be seated
 --   4 top            no lease above this number is claimed before the next call
 --   5 life_ms        of the seat without a call
@@ -35,10 +35,7 @@ if epoch > 0 and epoch < known or not seated and string.find(' ' .. readers .. '
   return {0, known}
 end
 if not seated then
-  if epoch < 0 and known > 0 then
-    epoch = known
-  end
-  if epoch <= 0 then
+  if epoch == 0 then
     if top > math.max(floor, 0) then
       left = latest(left, string.format('%.0f:%d-%d', known, math.max(floor, 0), top))
     end

@@ -15,11 +15,34 @@ from sluicegate.spark.context import DrainContext
 from sluicegate.spark.summary import DrainSummary, HandlerFailure, PartitionSummary
 
 if TYPE_CHECKING:
+    from sluicegate.spark._dead_letters import SelectedRedriveReport, dead_letters, redrive_selected
     from sluicegate.spark._drain import drain
+    from sluicegate.spark._lease_batch import LeasedBatch, Txn, lease_batch
 
-__all__ = ["DrainContext", "DrainProgress", "DrainSummary", "HandlerFailure", "PartitionSummary", "drain"]
+__all__ = [
+    "DrainContext",
+    "DrainProgress",
+    "DrainSummary",
+    "HandlerFailure",
+    "LeasedBatch",
+    "PartitionSummary",
+    "SelectedRedriveReport",
+    "Txn",
+    "dead_letters",
+    "drain",
+    "lease_batch",
+    "redrive_selected",
+]
 
-_LAZY = {"drain": "sluicegate.spark._drain"}
+_LAZY = {
+    "LeasedBatch": "sluicegate.spark._lease_batch",
+    "SelectedRedriveReport": "sluicegate.spark._dead_letters",
+    "Txn": "sluicegate.spark._lease_batch",
+    "dead_letters": "sluicegate.spark._dead_letters",
+    "drain": "sluicegate.spark._drain",
+    "lease_batch": "sluicegate.spark._lease_batch",
+    "redrive_selected": "sluicegate.spark._dead_letters",
+}
 _NEEDED = ("pyspark", "pyarrow")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from array import array
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from sluicegate.core import json
@@ -20,6 +22,7 @@ __all__ = ["FIELDS", "message_arrays", "to_pandas", "to_table"]
 FIELDS = ("id", "payload", "headers", "deduplication_key", "delivery_count", "sequence", "enqueued_at")
 _SEPARATOR = b"\x1f"
 _PARTS = 4  # of an entry: prefix and id, deduplication key, headers, payload
+_MALFORMED = "a stored value is not a Sluicegate entry"
 _KEY, _HEADERS, _PAYLOAD = 1, 2, 3
 
 
@@ -40,7 +43,7 @@ def to_table(messages: Sequence[Message]) -> pa.Table:
     return pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 
 
-def message_arrays(messages: Sequence[Message], wanted: Iterable[str]) -> dict[str, pa.Array]:
+def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict[str, pa.Array]:
     """The fields of the messages that are asked for, by name, each an array with one value per message.
 
     Raises:
@@ -49,26 +52,27 @@ def message_arrays(messages: Sequence[Message], wanted: Iterable[str]) -> dict[s
     import pyarrow as pa
     from pyarrow import compute as pc
 
+    if not messages:
+        return {name: pa.array([], _types()[name]) for name in wanted}
     entries = pa.array([message.entry for message in messages], pa.binary())
     parts = pc.split_pattern(entries, _SEPARATOR, max_splits=_PARTS - 1)
-    kinds = pc.is_in(pc.binary_slice(entries, 0, 1), pa.array(KINDS, pa.binary()))
-    if len(parts.values) != _PARTS * len(parts) or not pc.all(kinds, min_count=0).as_py():
-        raise MalformedStoredMessageError("a stored value is not a Sluicegate entry")
+    if len(parts.values) != _PARTS * len(parts) or _bytes(pc.binary_slice(entries, 0, 1)).strip(b"".join(KINDS)):
+        raise MalformedStoredMessageError(_MALFORMED)
     makers = {
         "id": lambda: pc.binary_replace_slice(pc.list_element(parts, 0), 0, PREFIX_LENGTH, b"").cast(pa.string()),
         "payload": lambda: pc.list_element(parts, _PAYLOAD),
         "headers": lambda: _headers(pc.list_element(parts, _HEADERS)),
         "deduplication_key": lambda: _keys(pc.list_element(parts, _KEY)),
         "delivery_count": lambda: pc.add(
-            _number(entries, 25, 28, pa.int32()), pa.array([message._begun for message in messages], pa.int32())
+            _numbers(entries, 25, 28).cast(pa.int32()), pa.array([message._begun for message in messages], pa.int32())
         ),
-        "sequence": lambda: _number(entries, 1, 13, pa.int64()),
-        "enqueued_at": lambda: _number(entries, 13, 25, pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(_instant()),
+        "sequence": lambda: _numbers(entries, 1, 13),
+        "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), 1000).cast(_types()["enqueued_at"]),
     }
     try:
         return {name: makers[name]() for name in wanted}
     except pa.ArrowInvalid:
-        raise MalformedStoredMessageError("a stored value is not a Sluicegate entry") from None
+        raise MalformedStoredMessageError(_MALFORMED) from None
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -91,13 +95,46 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     return table.to_pandas(types_mapper=nullable.get, ignore_metadata=True)
 
 
-def _number(entries: pa.Array, start: int, stop: int, kind: pa.DataType) -> pa.Array:
-    """The hexadecimal digits between two positions; the kernel reads them as such behind `0x`."""
+def _types() -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    return {
+        "id": pa.string(),
+        "payload": pa.binary(),
+        "headers": pa.map_(pa.string(), pa.string()),
+        "deduplication_key": pa.string(),
+        "delivery_count": pa.int32(),
+        "sequence": pa.int64(),
+        "enqueued_at": pa.timestamp("us", "UTC"),
+    }
+
+
+def _bytes(column: pa.Array) -> bytes:
+    """The values of a fresh binary array, one behind the other."""
+    _, offsets, values = column.buffers()
+    size = int.from_bytes(offsets[4 * len(column) : 4 * len(column) + 4].to_pybytes(), sys.byteorder)
+    return values[:size].to_pybytes() if size else b""
+
+
+def _numbers(entries: pa.Array, start: int, stop: int) -> pa.Array:
+    """The hexadecimal numbers between two positions: all digits in one text, decoded at once.
+
+    Raises:
+        MalformedStoredMessageError: something else stands there.
+    """
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    digits = pc.binary_slice(entries, start, stop).cast(pa.string())
-    return pc.binary_join_element_wise("0x", digits, "").cast(kind)
+    digits = pc.binary_replace_slice(pc.binary_slice(entries, start, stop), 0, 0, b"0" * (16 - (stop - start)))
+    try:
+        numbers = array("q", bytes.fromhex(_bytes(digits).decode("ascii")))
+    except ValueError:
+        raise MalformedStoredMessageError(_MALFORMED) from None
+    if len(numbers) != len(entries):  # blanks among the digits are passed over
+        raise MalformedStoredMessageError(_MALFORMED)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _keys(raw: pa.Array) -> pa.Array:
@@ -115,14 +152,8 @@ def _headers(raw: pa.Array) -> pa.Array:
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    kind = pa.map_(pa.string(), pa.string())
+    kind = _types()["headers"]
     if not pc.sum(pc.binary_length(raw), min_count=0).as_py():
         offsets, entries = pa.py_buffer(bytes(4 * (len(raw) + 1))), pa.array([], kind.field(0).type)
         return pa.Array.from_buffers(kind, len(raw), [None, offsets], children=[entries])
     return pa.array([list(json.loads(one).items()) if one else [] for one in raw.to_pylist()], kind)
-
-
-def _instant() -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.timestamp("us", "UTC")

@@ -107,33 +107,30 @@ class Columns:
         import pyarrow as pa
 
         schema = self.arrow_schema()
-        own = message_arrays(messages, [source for source in self.sources if source])
         declared = [index for index, source in enumerate(self.sources) if not source]
+        needed = {source for source in self.sources if source} | ({"payload"} if declared else set())
+        own = message_arrays(messages, needed)
         parsed: dict[int, pa.Array] = {}
         if declared:
-            arrays = self._parse([message.payload for message in messages], messages, declared)
+            wanted = pa.schema([schema.field(index) for index in declared])
+            arrays, bad = read_payloads(own["payload"], wanted)
+            if bad:
+                raise _unfit([messages[position] for position in bad], bad, len(messages), wanted)
             parsed = dict(zip(declared, arrays, strict=True))
         columns = [own[source] if source else parsed[index] for index, source in enumerate(self.sources)]
         return pa.Table.from_arrays(columns, schema=schema)
 
-    def _parse(self, payloads: list[bytes], messages: Sequence[Message], declared: list[int]) -> list[pa.Array]:
-        import pyarrow as pa
 
-        schema = self.arrow_schema()
-        wanted = pa.schema([schema.field(index) for index in declared])
-        arrays, bad = read_payloads(payloads, wanted)
-        if not bad:
-            return arrays
-        reason = explain(payloads[bad[0]], wanted)
-        ids = [messages[position].id for position in bad]
-        others = f" (and {len(bad) - 1} more of {len(messages)})" if len(bad) > 1 else ""
-        raise PayloadError(
-            f"the payload of message {ids[0]!r}{others} does not fit the declared schema: {reason}; bury it, or declare "
-            "the schema so that it fits",
-            positions=bad,
-            message_ids=ids,
-            reason=reason,
-        )
+def _unfit(messages: list[Message], positions: list[int], of: int, wanted: pa.Schema) -> PayloadError:
+    reason = explain(messages[0].payload, wanted)
+    others = f" (and {len(messages) - 1} more of {of})" if len(messages) > 1 else ""
+    return PayloadError(
+        f"the payload of message {messages[0].id!r}{others} does not fit the declared schema: {reason}; bury it, or "
+        "declare the schema so that it fits",
+        positions=positions,
+        message_ids=[message.id for message in messages],
+        reason=reason,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -8,10 +8,7 @@ so only once it has recorded that everything before is done.
 from __future__ import annotations
 
 import logging
-import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sluicegate.core.batch_calls import Seat
@@ -19,52 +16,13 @@ from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQu
 from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
 from sluicegate.spark import _epoch
+from sluicegate.spark._microbatch import Offset, Piece, Room, split
 from sluicegate.spark._options import StreamOptions, queue_of
 
-__all__ = ["Consumer", "Offset", "Piece"]
+__all__ = ["Consumer"]
 
 _log = logging.getLogger("sluicegate")
-_MOST_CLAIMED = 10_000  # messages of one lease
 _MOST_LEASES = 100  # of one micro-batch
-_MOST_OF_A_TASK = 5_000  # messages, where the number of partitions is not given
-Piece = tuple[str, str, int, int]
-"""Lease id, opening, first slot, last slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offset:
-    """How far a consumer is.
-
-    Attributes:
-        consumer: its name.
-        epoch: 0 before anything was claimed.
-        number: leases claimed in this epoch.
-        turn: counts micro-batches that are planned only to have the last one committed.
-    """
-
-    consumer: str
-    epoch: int = 0
-    number: int = 0
-    turn: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As Spark keeps it: it compares texts, so the order of the keys is fixed."""
-        values: dict[str, Any] = {"c": self.consumer, "e": self.epoch, "n": self.number}
-        return values | {"t": self.turn} if self.turn else values
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], consumer: str) -> Offset:
-        """What Spark hands back.
-
-        Raises:
-            ConfigurationError: it is another consumer's.
-        """
-        if values.get("c") != consumer:
-            raise ConfigurationError(
-                f"the checkpoint is of consumer {values.get('c')!r}, and the option consumer says {consumer!r}; set it "
-                "back, or start with a new checkpoint"
-            )
-        return cls(consumer, int(values["e"]), int(values["n"]), int(values.get("t", 0)))
 
 
 class Consumer:
@@ -77,8 +35,11 @@ class Consumer:
         self._seat: Seat | None = None  # as found
         self._caught_up = False
         self._held: dict[int, Lease] = {}
+        self._skipped: set[int] = set()  # numbers without messages
+        self._average = 0.0  # bytes of a message
         self._budget: int | None = None  # messages that this run may still claim; None for any number
-        self._last: Offset | None = None  # for a Spark that does not say from where it asks
+        self._last: Offset | None = None  # what was answered or planned last,
+        self._unplanned = False  # and whether it was answered only
         self._committed = 0
 
     @property
@@ -90,8 +51,7 @@ class Consumer:
 
     def initial(self) -> Offset:
         """Where a new query begins: always the same."""
-        self._last = Offset(self._options.consumer)
-        return self._last
+        return Offset(self._options.consumer)
 
     def latest(self, start: Offset, most: int | None) -> Offset:
         """Ack what is done, up to `start`, and claim the next micro-batch; `start` itself where there is nothing.
@@ -118,25 +78,33 @@ class Consumer:
         return start if end == base else replace(start, epoch=seat.epoch, number=end)
 
     def latest_of_all(self) -> Offset:
-        """The same for a Spark that does not say what is done: claims go on from what was answered last.
+        """The same for a Spark that does not say what is done: claims go on from what was planned last.
 
-        What is held and cannot be acked yet makes it answer another offset: Spark then plans an empty micro-batch, and
-        commits the one before.
+        Where messages are held that may be done, it first answers an offset with another turn: Spark then runs an empty
+        micro-batch and commits the one before. Nothing is claimed while an answer has not been planned, because Spark
+        also asks for its reports.
         """
-        if self._last is None:
-            self._last = self._resume()
-            return self._last
-        last = self._last
+        last = self._last or self.initial()
+        if self._unplanned:
+            return last
         self._sit(last)
         seat = self._known_seat()
         base = last.number if last.epoch else 0
+        first = not self._caught_up
+        if first:
+            self._adopt_behind(seat, max(0, seat.floor), base)
+            self._caught_up = True
         self._keep(seat.epoch, base, floor=self._committed)
-        end = self._claim(seat.epoch, base, self._options.most_messages, wait=not self._held)
+        end = self._held_beyond(base)
+        if end == base and (first or not self._held):
+            end = self._claim(seat.epoch, base, self._options.most_messages, wait=not self._held)
         if end > base:
-            self._last = replace(last, epoch=seat.epoch, number=end)
+            last = replace(last, epoch=seat.epoch, number=end)
         elif self._held:
-            self._last = replace(last, turn=last.turn + 1)
-        return self._last
+            last = replace(last, turn=last.turn + 1)
+        self._unplanned = last != self._last
+        self._last = last
+        return last
 
     def pieces(self, start: Offset, end: Offset) -> list[list[Piece]]:
         """What the tasks of a micro-batch read, the same at every call; nothing where `start` and `end` are one.
@@ -145,14 +113,15 @@ class Consumer:
             ConfigurationError: another query uses this consumer.
             LeaseLostError: messages of it are not this query's any more, unless `failOnDataLoss` is false.
         """
+        self._last, self._unplanned = end, False
         if end.epoch == 0 or (end.epoch, end.number) == (start.epoch, start.number):
             return []
         self._sit(end)
         if start.epoch not in (0, end.epoch):
             raise self._of_another_epoch(start.epoch)
-        self._last = end
-        leases = [self._planned(number) for number in range((start.number if start.epoch else 0) + 1, end.number + 1)]
-        return _split([lease for lease in leases if lease is not None], self._options.partitions)
+        numbers = range((start.number if start.epoch else 0) + 1, end.number + 1)
+        leases = [self._planned(number) for number in numbers if number not in self._skipped]
+        return split([lease for lease in leases if lease is not None], self._options.partitions)
 
     def settle(self, done: Offset) -> None:
         """Ack the leases up to an offset; what fails is logged, for Spark would end the query."""
@@ -206,73 +175,66 @@ class Consumer:
             self._held.clear()
             raise
 
-    def _resume(self) -> Offset:
-        """Where a query goes on that is not told: behind what its consumer holds, with a micro-batch of its own."""
-        self._seat = self._reader.sit(_epoch.LATEST)
-        base = max(0, self._seat.floor)
-        self._adopt_behind(self._seat, base)
-        self._caught_up = True
-        return Offset(self._options.consumer, self._seat.epoch, self._held_beyond(base), time.time_ns() // 1_000_000)
-
     def _catch_up(self, seat: Seat, base: int) -> None:
         """Ack what an earlier process left of the micro-batches that are done, and adopt what it claimed beyond."""
         floor = seat.floor if seat.floor >= 0 else max(0, base - _MOST_LEASES)
         if floor > base:
             self._lost(
-                f"the checkpoint is behind: it says that {base} leases of epoch {seat.epoch} are done, but {floor} were "
-                "acked; it was restored from an older state"
+                f"the checkpoint is behind: it says that {base} leases of epoch {seat.epoch} are done, but {floor} "
+                "were acked; it was restored from an older state"
             )
         for number in range(floor + 1, base + 1):
             lease = self._held.pop(number, None) or self._adopt(number)
             if lease is not None:
                 self._ack(lease)
-        self._adopt_behind(seat, base)
+        self._adopt_behind(seat, base, base)
 
-    def _adopt_behind(self, seat: Seat, base: int) -> None:
-        """Adopt what was claimed behind a number, up to the first gap; what is behind that was never planned."""
+    def _adopt_behind(self, seat: Seat, floor: int, base: int) -> None:
+        """Adopt what is open from `floor` on: all up to `base`, and what was claimed behind it up to the first gap.
+
+        What is open behind a gap was never planned, and goes back.
+        """
         gap = False
-        for number in range(base + 1, max(seat.top, base if seat.top >= 0 else base + _MOST_LEASES) + 1):
+        for number in range(floor + 1, max(seat.top, base if seat.top >= 0 else base + _MOST_LEASES) + 1):
             lease = self._held.get(number) or self._adopt(number)
-            gap = gap or lease is None
-            if lease is None:
-                continue
-            if gap:
-                self._let_go(lease)
+            gap = gap or (lease is None and number > base)
+            if lease is not None and gap:
                 self._held.pop(number, None)
-            else:
+                self._let_go(lease)
+            elif lease is not None:
                 self._hold(number, lease)
 
     # ------------------------------------------------------------------ leases
 
     def _claim(self, epoch: int, base: int, most: int | None, *, wait: bool = True) -> int:
         """Claim a micro-batch behind `base`; returns the number of its last lease."""
-        room = math.inf if most is None else most
-        room = room if self._budget is None else min(room, self._budget)
-        room_bytes = math.inf if most is None or self._options.most_bytes is None else self._options.most_bytes
-        wait_seconds = self._options.poll_seconds if wait and self._budget is None else 0
-        number, average = base, 1.0
-        while room > 0 and room_bytes > 0 and number < base + _MOST_LEASES:
-            asked = int(max(1, min(room, _MOST_CLAIMED, room_bytes / average)))
+        if self._budget is not None:
+            most, wait = self._budget if most is None else min(most, self._budget), False
+        room = Room(most, None if most is None else self._options.most_bytes, self._average)
+        number = end = base
+        more = True
+        while more and room.asked and number < base + _MOST_LEASES:
+            number += 1
             lease = self._queue.claim(
-                asked,
-                lease_id=_epoch.lease_id(self._options.consumer, epoch, number + 1),
+                room.asked,
+                lease_id=_epoch.lease_id(self._options.consumer, epoch, number),
                 lease_seconds=self._options.lease_seconds,
                 take_over_after_seconds=0,
-                wait_seconds=wait_seconds if number == base else 0,
+                wait_seconds=self._options.poll_seconds if wait and end == base else 0,
                 heartbeat=False,
             )
+            if lease.state is LeaseState.ACKED:  # the checkpoint is older than this number
+                self._skipped.add(number)
+                continue
             if not lease:
                 break
-            number += 1
+            end = number
             self._hold(number, lease)
-            size = sum(len(message.entry) for message in lease.messages)
-            average = max(average, size / len(lease))
-            room, room_bytes = room - len(lease), room_bytes - size
+            more = room.take(lease)
             if self._budget is not None:
                 self._budget -= len(lease)
-            if len(lease) < asked and lease.messages[0].delivery_count == 1 and size < _MOST_BYTES:
-                break  # it took all there was
-        return number
+        self._average = room.average
+        return end
 
     def _hold(self, number: int, lease: Lease) -> None:
         self._held[number] = lease
@@ -323,8 +285,8 @@ class Consumer:
 
     def _lost(self, what: str) -> None:
         text = (
-            f"consumer {self._options.consumer!r} of queue {self._queue.name!r}: {what}. Its messages were acked, or ran "
-            f"out after leaseSeconds={self._options.lease_seconds:g} without this query and are delivered again"
+            f"consumer {self._options.consumer!r} of queue {self._queue.name!r}: {what}. Its messages were acked, or "
+            f"ran out after leaseSeconds={self._options.lease_seconds:g} without this query and are delivered again"
         )
         if self._options.fail_on_data_loss:
             raise LeaseLostError(
@@ -337,38 +299,3 @@ class Consumer:
             f"the checkpoint is of epoch {epoch} of consumer {self._options.consumer!r}, and the query is in epoch "
             f"{self._known_seat().epoch}: another query was started with this consumer since; give every query its own"
         )
-
-
-_MOST_BYTES = 32 * 1024 * 1024  # that one claim takes
-
-
-def _split(leases: Sequence[Lease], partitions: int | None) -> list[list[Piece]]:
-    """Slot ranges for tasks of about one size, in order."""
-    total = sum(len(lease) for lease in leases)
-    if total == 0:
-        return []
-    count = partitions or max(math.ceil(total / _MOST_OF_A_TASK), 2 if total > _MOST_OF_A_TASK // 5 else 1)
-    size = math.ceil(total / min(count, total))
-    tasks: list[list[Piece]] = [[]]
-    room = size
-    for lease in leases:
-        for first, last in _runs([message.slot for message in lease.messages]):
-            at = first
-            while at <= last:
-                if room == 0:
-                    tasks.append([])
-                    room = size
-                end = min(last, at + room - 1)
-                tasks[-1].append((lease.id, lease.opening, at, end))
-                room -= end - at + 1
-                at = end + 1
-    return tasks
-
-
-def _runs(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending slots as ranges."""
-    first = 0
-    for at in range(1, len(slots) + 1):
-        if at == len(slots) or slots[at] != slots[at - 1] + 1:
-            yield slots[first], slots[at - 1]
-            first = at

@@ -13,9 +13,9 @@ from sluicegate.queue import RedisMessageQueue
 from sluicegate.shared.queue import new_id
 from sluicegate.spark import _access
 
-__all__ = ["LATEST", "NEW", "Reader", "adopt", "lease_id", "release_older"]
+__all__ = ["NEW", "Reader", "adopt", "lease_id", "release_older"]
 
-NEW, LATEST = 0, -1
+NEW = 0
 _log = logging.getLogger("sluicegate")
 
 
@@ -29,7 +29,7 @@ class Reader:
         self._nonce = new_id()
 
     def sit(self, epoch: int) -> Seat:
-        """Be seated in an epoch, in a `NEW` one, which fences every query of an older one, or in the `LATEST`.
+        """Be seated in an epoch, or in a `NEW` one, which fences every query of an older one.
 
         Raises:
             ConfigurationError: a newer epoch was given.

@@ -13,6 +13,7 @@ from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.shared.lease import Verdict
+from sluicegate.spark._payloads import PayloadError
 from sluicegate.spark._verdicts import Given, Word, backoff_seconds, to_verdicts
 from sluicegate.spark.summary import HandlerFailure
 
@@ -50,9 +51,7 @@ class Halving:
         most_deliveries: deliveries after which the nack of a culprit buries it; 0 for never.
     """
 
-    def __init__(
-        self, lease: Lease, call: Callable[[list[Message], Given], object], most_deliveries: int
-    ) -> None:
+    def __init__(self, lease: Lease, call: Callable[[list[Message], Given], object], most_deliveries: int) -> None:
         self.done: list[Message] = []
         self.culprits: list[Failed] = []
         self.given_up: Failed | None = None
@@ -83,7 +82,10 @@ class Halving:
             where = _where(error)
             error = error.with_traceback(None)  # its frames would keep the handler's locals
             left = [message for message in batch if message.slot not in self._said] if self._said else batch
-            if len(batch) == 1 or not left:
+            if isinstance(error, PayloadError) and 0 < len(error.message_ids) < len(batch):
+                left = self._without_unreadable(left, error, where)
+                waiting.extendleft([left] if left else [])
+            elif len(batch) == 1 or not left:
                 self.culprits.append(Failed(left, error, where))
             elif len(left) == 1:
                 waiting.appendleft(left)  # nobody is guilty who was not alone
@@ -94,6 +96,15 @@ class Halving:
                 rest = sorted((message for part in waiting for message in part), key=lambda message: message.slot)
                 self.given_up = Failed(rest, error, where)
                 return
+
+    def _without_unreadable(self, batch: list[Message], error: PayloadError, where: str) -> list[Message]:
+        """The handler was not called: which payloads do not fit its schema is known at once."""
+        bad = set(error.message_ids)
+        for message in batch:
+            if message.id in bad:
+                self.culprits.append(Failed([message], _of_one(message, error), where))
+        self._streak -= 1
+        return [message for message in batch if message.id not in bad]
 
     def verdicts(self) -> Iterator[Verdict]:
         """What has been found out so far, as verdicts for one settle. Messages that were not reached have none."""
@@ -189,6 +200,15 @@ class Halving:
 
     def _used_up(self, message: Message) -> bool:
         return 0 < self._most <= message.delivery_count
+
+
+def _of_one(message: Message, error: PayloadError) -> PayloadError:
+    """The error of a message among several; the reason is known of the first only."""
+    if error.message_ids == (message.id,):
+        return error
+    reason = f": {error.reason}" if error.message_ids[0] == message.id else ""
+    text = f"the payload of message {message.id!r} does not fit the declared schema{reason}"
+    return PayloadError(text, positions=(0,), message_ids=(message.id,), reason=error.reason)
 
 
 def _where(error: Exception) -> str:

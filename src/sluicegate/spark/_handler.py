@@ -97,7 +97,7 @@ class Handler:
         if self.columns is not None:
             batch = self.columns.table(messages)
             if self.batch_format == "pandas":
-                from sluicegate.spark._columns import to_pandas
+                from sluicegate.spark._arrow import to_pandas
 
                 batch = to_pandas(batch)
         result = self.process(batch, context) if self.takes_context else self.process(batch)

@@ -137,8 +137,14 @@ class StreamOptions:
             ConfigurationError: one that is unknown, missing or out of range.
         """
         given = _Given(raw, _STREAM, "spark.readStream")
+        spec = given.spec()
+        if QueueSpec.from_json(spec).options.get("visibility_timeout_seconds", 1) is None:
+            raise ConfigurationError(
+                "a queue with visibility_timeout_seconds=None delivers at most once, and a streaming query must be "
+                "able to read a micro-batch again; stream from a queue with a visibility timeout"
+            )
         return cls(
-            spec=given.spec(),
+            spec=spec,
             consumer=given.consumer(),
             most_messages=given.count("maxMessagesPerTrigger", 100_000),
             most_bytes=given.maybe_count("maxBytesPerTrigger", 2**53),
@@ -159,13 +165,13 @@ class WriteOptions:
         headers_column: a map of texts that travels with each message.
         key_template: deduplication key as a template over the row.
         key_column: or the column that holds it.
-        window_seconds: how long a key refuses further messages.
+        window_seconds: how long a key refuses further messages; None: as the queue's spec says.
         mode: `direct` publishes in the tasks, `staged` all at once in the commit.
         write_id: names the write, so that a repeat publishes nothing twice; None for one made here.
         batch_size: messages per call.
-        most_waiting: messages that may wait in the queue; None for no bound.
-        overload: what a write beyond it does.
-        block_seconds: how long `block` waits for room.
+        most_waiting: messages that may wait in the queue; None: as the queue's spec says.
+        overload: what a write beyond it does; None likewise.
+        block_seconds: how long `block` waits for room; None likewise, or a minute where `overload` is given here.
     """
 
     spec: str
@@ -173,13 +179,13 @@ class WriteOptions:
     headers_column: str | None = None
     key_template: str | None = None
     key_column: str | None = None
-    window_seconds: float = 3600
+    window_seconds: float | None = None
     mode: WriteMode = "direct"
     write_id: str | None = None
     batch_size: int = 1000
     most_waiting: int | None = None
-    overload: WriteOverload = "raise"
-    block_seconds: float = 60
+    overload: WriteOverload | None = None
+    block_seconds: float | None = None
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> WriteOptions:
@@ -198,13 +204,13 @@ class WriteOptions:
             headers_column=given.maybe_text("headersColumn"),
             key_template=template,
             key_column=column,
-            window_seconds=given.seconds("deduplicationWindowSeconds", 3600, least=0.001),
+            window_seconds=given.maybe_seconds("deduplicationWindowSeconds", least=0.001),
             mode=cast("WriteMode", given.choice("writeMode", ("direct", "staged"), "direct")),
             write_id=given.maybe_text("writeId"),
             batch_size=given.count("batchSize", 1000, most=1000),
             most_waiting=given.maybe_count("maxPendingLength", 2**53),
-            overload=cast("WriteOverload", given.choice("overload", ("raise", "block"), "raise")),
-            block_seconds=given.seconds("blockTimeoutSeconds", 60),
+            overload=cast("WriteOverload | None", given.maybe_choice("overload", ("raise", "block"))),
+            block_seconds=given.maybe_seconds("blockTimeoutSeconds"),
         )
 
 
@@ -279,6 +285,10 @@ class _Given:
             raise ConfigurationError(f"option {name} must be one of {', '.join(allowed)}, not {text!r}")
         return text
 
+    def maybe_choice(self, name: str, allowed: Sequence[str]) -> str | None:
+        """The same; None where it is left out."""
+        return None if self.maybe_text(name) is None else self.choice(name, allowed, "")
+
     def flag(self, name: str, *, default: bool) -> bool:
         """`true` or `false`."""
         return self.choice(name, ("true", "false"), str(default).lower()) == "true"
@@ -299,9 +309,14 @@ class _Given:
 
     def seconds(self, name: str, default: float, *, least: float = 0, most: float = _LONGEST_SECONDS) -> float:
         """A number of seconds."""
+        found = self.maybe_seconds(name, least=least, most=most)
+        return default if found is None else found
+
+    def maybe_seconds(self, name: str, *, least: float = 0, most: float = _LONGEST_SECONDS) -> float | None:
+        """The same; None where it is left out."""
         text = self.maybe_text(name)
         if text is None:
-            return default
+            return None
         try:
             value = float(text)
         except ValueError:

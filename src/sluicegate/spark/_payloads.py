@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PayloadError", "read_payloads"]
 
-_SPACE = b" \t\r\n"
+_SPACE = " \t\r\n"
+_MOST_BYTES = 2**31 - 1  # of a block of the reader
 _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "an array", dict: "an object"}
 Instants = Callable[["pa.DataType"], "pa.DataType"]
 
@@ -41,25 +42,26 @@ class PayloadError(RedisMessageQueueError, ValueError):
         self.reason = reason
 
 
-def read_payloads(payloads: Sequence[bytes], schema: pa.Schema) -> tuple[list[pa.Array], list[int]]:
+def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array], list[int]]:
     """One array per field of the schema, one row per payload; or no arrays, and the positions of what does not fit.
 
     A missing field is null, as is a null one; fields that are not declared are ignored. Integers are taken for doubles
     and decimals, and nothing else for something that it is not.
+
+    Args:
+        payloads: a binary array without nulls.
+        schema: as `_types.arrow_type` makes its types.
     """
     import pyarrow as pa
 
-    if not payloads:
+    if not len(payloads):
         return [pa.array([], field.type) for field in schema], []
-    whole = _read(payloads, schema)
-    if whole is not None:
-        return whole, []
     parts: list[list[pa.Array]] = []
     bad: list[int] = []
     _search(payloads, 0, schema, parts, bad)
     if bad:
         return [], bad
-    return [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)], []
+    return (parts[0] if len(parts) == 1 else [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]), []
 
 
 def explain(payload: bytes, schema: pa.Schema) -> str:
@@ -83,7 +85,7 @@ def explain(payload: bytes, schema: pa.Schema) -> str:
     for field in schema:
         if names.count(field.name) > 1:
             return f"field {field.name!r} stands in it twice"
-        if _read([payload], pa.schema([field])) is not None:
+        if _read(pa.array([payload], pa.binary()), pa.schema([field])) is not None:
             continue
         if value.get(field.name) is None:
             return f"field {field.name!r} is {'null' if field.name in value else 'missing'}, and declared as not null"
@@ -91,89 +93,96 @@ def explain(payload: bytes, schema: pa.Schema) -> str:
     return "it cannot be read by Arrow"
 
 
-def _search(payloads: Sequence[bytes], first: int, schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]) -> None:
-    """Halve what cannot be read as a whole until what is wrong with it is alone."""
-    if len(payloads) == 1:
+def _search(payloads: pa.Array, first: int, schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]) -> None:
+    """Read a block; halve one that cannot be read as a whole until what is wrong with it is alone."""
+    arrays = _read(payloads, schema)
+    if arrays is not None:
+        parts.append(arrays)
+    elif len(payloads) == 1:
         bad.append(first)
-        return
-    middle = len(payloads) // 2
-    for half, start in ((payloads[:middle], first), (payloads[middle:], first + middle)):
-        arrays = _read(half, schema)
-        if arrays is not None:
-            parts.append(arrays)
-        else:
-            _search(half, start, schema, parts, bad)
+    else:
+        middle = len(payloads) // 2
+        _search(payloads[:middle], first, schema, parts, bad)
+        _search(payloads[middle:], first + middle, schema, parts, bad)
 
 
-def _read(payloads: Sequence[bytes], schema: pa.Schema) -> list[pa.Array] | None:
+def _read(payloads: pa.Array, schema: pa.Schema) -> list[pa.Array] | None:
     """The columns of a block, None when any payload of it does not fit."""
-    found: dict[str, pa.Array] = {}
+    import pyarrow as pa
+
     mapped = [field for field in schema if holds_map(field.type)]
-    plain = [field for field in schema if not holds_map(field.type)]
-    if plain:
-        arrays = _parse(payloads, plain)
-        if arrays is None:
-            return None
-        found |= arrays
-    if mapped:
-        try:
-            rewritten = [_open_maps(payload, mapped) for payload in payloads]
-        except (ValueError, TypeError, RecursionError):
-            return None
-        arrays = _parse(rewritten, mapped)
-        if arrays is None:
-            return None
-        found |= arrays
+    plain = [field for field in schema if field not in mapped]
+    found: dict[str, pa.Array] = {}
+    try:
+        if plain:
+            found |= _parse(payloads, plain)
+        if mapped:
+            opened = pa.array([_open_maps(payload, mapped) for payload in payloads.to_pylist()], pa.binary())
+            found |= _parse(opened, mapped)
+    except (ValueError, TypeError, RecursionError):  # Arrow's errors are ValueErrors
+        return None
     return [found[field.name] for field in schema]
 
 
-def _parse(payloads: Sequence[bytes], fields: list[pa.Field]) -> dict[str, pa.Array] | None:
+def _parse(payloads: pa.Array, fields: list[pa.Field]) -> dict[str, pa.Array]:
     data = _joined(payloads)
-    if data is None:
-        return None
-    arrays = _parse_block(data, len(payloads), fields, lambda arrow: arrow)
-    if arrays is None and any("timestamp" in str(field.type) for field in fields):
+    try:
+        return _parse_block(data, len(payloads), fields, lambda arrow: arrow)
+    except ValueError:
+        if not any("timestamp" in str(field.type) for field in fields):
+            raise
         # Digits below the microsecond, as some languages write them, can only be read as what they are; but
         # nanoseconds end in 2262, so they come second.
-        arrays = _parse_block(data, len(payloads), fields, _nanoseconds)
-    return arrays
+        return _parse_block(data, len(payloads), fields, _nanoseconds)
 
 
-def _joined(payloads: Sequence[bytes]) -> bytes | None:
-    """The text for the reader, None when a payload is no object or not UTF-8 (which the reader does not look at)."""
-    for payload in payloads:
-        if payload[:1] != b"{" or payload[-1:] != b"}":
-            payloads = [payload.strip(_SPACE) for payload in payloads]
-            break
-    if not all(payload[:1] == b"{" and payload[-1:] == b"}" for payload in payloads):
-        return None
-    data = b"\n".join(payloads)
-    if not data.isascii():
-        try:
-            data.decode()
-        except UnicodeDecodeError:
-            return None
-    return data
+def _joined(payloads: pa.Array) -> pa.Buffer:
+    """The text for the reader.
+
+    Raises:
+        ValueError: a payload is no object, or not UTF-8 (which the reader does not look at).
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    texts = payloads.cast(pa.string())
+    if not _are_braced(texts):
+        texts = pc.ascii_trim(texts, _SPACE)
+        if not _are_braced(texts):
+            raise ValueError("no object")
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
 
 
-def _parse_block(data: bytes, rows: int, fields: list[pa.Field], instants: Instants) -> dict[str, pa.Array] | None:
+def _are_braced(texts: pa.Array) -> bool:
+    from pyarrow import compute as pc
+
+    return bool(pc.all(pc.starts_with(texts, "{")).as_py() and pc.all(pc.ends_with(texts, "}")).as_py())
+
+
+def _parse_block(data: pa.Buffer, rows: int, fields: list[pa.Field], instants: Instants) -> dict[str, pa.Array]:
+    """Columns of a text with one object per row.
+
+    Raises:
+        ValueError: it does not fit.
+    """
     import pyarrow as pa
     from pyarrow import json as reader
 
+    if data.size >= _MOST_BYTES:
+        raise ValueError("too large for one block")
     asked = [pa.field(field.name, reading_type(field.type, instants)) for field in fields]
-    try:
-        table = reader.read_json(
-            pa.BufferReader(data),
-            # One block: where it were cut, a payload that holds newlines could be cut too.
-            read_options=reader.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=reader.ParseOptions(explicit_schema=pa.schema(asked), unexpected_field_behavior="ignore"),
-        )
-        if table.num_rows != rows:
-            return None
-        arrays = {field.name: _conform(table.column(field.name), field) for field in fields}
-    except (pa.ArrowInvalid, ValueError):
-        return None
-    return arrays if all(_holds(arrays[field.name], field) for field in fields) else None
+    table = reader.read_json(
+        pa.BufferReader(data),
+        # One block: where it were cut, a payload that holds newlines could be cut too.
+        read_options=reader.ReadOptions(use_threads=False, block_size=data.size + 1),
+        parse_options=reader.ParseOptions(explicit_schema=pa.schema(asked), unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != rows:
+        raise ValueError("more objects than payloads")
+    arrays = {field.name: _conform(table.column(field.name), field) for field in fields}
+    if not all(_holds(arrays[field.name], field) for field in fields):
+        raise ValueError("null where it must not be")
+    return arrays
 
 
 def _conform(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:

@@ -72,9 +72,7 @@ class _Face(Protocol):
 
 
 @contextmanager
-def watching(
-    spec: QueueSpec, run_id: str, progress: bool | Callable[[DrainProgress], object] | None
-) -> Iterator[None]:
+def watching(spec: QueueSpec, run_id: str, progress: bool | Callable[[DrainProgress], object] | None) -> Iterator[None]:
     """Watch a drain while the block runs; whatever goes wrong with it is left at that.
 
     Args:
@@ -110,9 +108,7 @@ class Watch:
         clock: seconds, monotonic.
     """
 
-    def __init__(
-        self, spec: QueueSpec, run_id: str, face: _Face, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, spec: QueueSpec, run_id: str, face: _Face, clock: Callable[[], float] = time.monotonic) -> None:
         patient = dict(spec.options, retry_budget_seconds=_PATIENCE_SECONDS)
         self._spec = replace(spec, options=patient)
         self._run_id = run_id

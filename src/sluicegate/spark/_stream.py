@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sluicegate.spark._consumer import Consumer, Offset, Piece
+from sluicegate.message import Message
+from sluicegate.spark._consumer import Consumer
+from sluicegate.spark._microbatch import Offset, Piece
 from sluicegate.spark._options import StreamOptions
 
 if TYPE_CHECKING:
@@ -84,7 +86,9 @@ class _Reader(DataSourceStreamReader):
         columns, queue = Columns.of(self._schema), queue_of(self._options.spec)
         try:
             for lease_id, opening, first, last in partition.pieces:
-                for messages in _access.read_slots(queue, lease_id, opening, first, last):
+                for found in _access.read_slots(queue, lease_id, opening, first, last):
+                    # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
+                    messages = [Message(message.entry, message.slot, 1) for message in found]
                     yield from columns.table(messages).to_batches()
         finally:
             queue.close()

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from sluicegate.core import batch_calls, json
+from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
@@ -135,6 +136,7 @@ class PartitionDrain:
         self._stop_at = _stop_at(plan, self._started)
         self._beat_seconds = min(plan.lease_seconds / 4, _LONGEST_BEAT_SECONDS) if plan.speculates else None
         self._patience = _SILENT_BEATS * self._beat_seconds if self._beat_seconds is not None else 0.0
+        self._has_forerunners = attempt > 0 or plan.speculates
         self._chunks = self._acked = self._returned = self._buried = self._replayed = self._taken_over = 0
         self._bytes = self._used = self._fruitless_calls = 0
         self._failures: list[HandlerFailure] = []
@@ -176,21 +178,27 @@ class PartitionDrain:
     def _drain(self) -> Generator[None, None, Ended]:
         for chunk in itertools.count():
             lease = yield from self._next(chunk)
+            if lease is None:
+                continue
             if not isinstance(lease, Lease):
                 return lease
             if lease.state is LeaseState.ACKED:
-                self._replay(lease, chunk)
+                self._replay(chunk, lease.counts)
             elif self._is_hopeless(lease, self._work(lease, chunk)):
                 return "failing"
             yield
         raise AssertionError("unreachable: chunks have no end")
 
-    def _next(self, chunk: int) -> Generator[None, None, Lease | Ended]:
-        """The lease of a chunk, open or done by an earlier attempt; or why there is none."""
+    def _next(self, chunk: int) -> Generator[None, None, Lease | Ended | None]:
+        """The lease of a chunk, open or done by an earlier attempt; or why there is none; None to go on behind a chunk
+        that an earlier attempt gave back whole.
+        """
+        if self._has_forerunners and self._passes(chunk, of_this_call=True):
+            return None
         while True:
             reason = self._reason_to_stop()
             if reason is not None and not self._is_known(chunk):
-                return reason
+                return None if self._passes(chunk) else reason
             lease = self._claim(chunk, 1 if reason is not None else self._room())
             match lease.state:
                 case LeaseState.OPEN | LeaseState.ACKED:
@@ -201,8 +209,12 @@ class PartitionDrain:
                     raise RedisMessageQueueError(
                         f"lease {lease.id!r} could not be taken over; does another drain use this run id?"
                     )
-                case LeaseState.EMPTY | LeaseState.PAUSED if not self._plan.waits:
-                    return "empty" if lease.state is LeaseState.EMPTY else "paused"
+                case LeaseState.PAUSED if not self._plan.waits:
+                    return "paused"
+                case LeaseState.EMPTY if self._passes(chunk):
+                    return None
+                case LeaseState.EMPTY if not self._plan.waits:
+                    return "empty"
             yield
 
     def _reason_to_stop(self) -> Ended | None:
@@ -212,8 +224,25 @@ class PartitionDrain:
 
     def _is_known(self, chunk: int) -> bool:
         """Whether an earlier attempt has worked on a chunk, or still holds it: then it belongs to this run's work."""
-        look = _access.look(self._queue, self._lease_id(chunk))
-        return look.state == "open" or (look.state == "ended" and look.how == "acked")
+        seen = self._look(chunk)
+        return seen.state == "open" or (seen.state == "ended" and seen.how == "acked")
+
+    def _passes(self, chunk: int, *, of_this_call: bool = False) -> bool:
+        """Whether an earlier attempt, or drain, gave a chunk back whole or lost it. Another may be open behind it.
+
+        A claim would open such a chunk anew; so it does where there is something for a drain that has not done it.
+        """
+        seen = self._look(chunk)
+        if seen.state != "ended" or seen.how == "acked":
+            return False
+        if of_this_call and (seen.how != "returned" or not self._ask([self._mark("back", chunk)])[0]):
+            return False
+        if seen.how == "returned":
+            self._replay(chunk, LeaseCounts(seen.acked, seen.returned, seen.buried))
+        return True
+
+    def _look(self, chunk: int) -> _access.LeaseView:
+        return _access.look(self._queue, self._lease_id(chunk))
 
     def _room(self) -> int:
         most = self._plan.batch_size
@@ -242,9 +271,6 @@ class PartitionDrain:
 
     def _work(self, lease: Lease, chunk: int) -> Halving:
         """Give the lease to the handler and settle it, in one call."""
-        fresh = lease.takeovers == 0
-        if fresh and (self._attempt > 0 or self._plan.speculates):
-            self._remember_failures(chunk)
         search = Halving(
             lease, lambda messages, given: self._call(lease, chunk, messages, given), self._most_deliveries
         )
@@ -262,10 +288,10 @@ class PartitionDrain:
             lease.stop_heartbeat()
         lease.settle(*search.verdicts())
         counts = lease.counts
-        self._count(lease)
+        self._count(counts)
         self._used += counts.acked + counts.returned + counts.buried
         self._bytes += sum(len(message.entry) for message in lease.messages)
-        self._taken_over += not fresh
+        self._taken_over += lease.takeovers > 0
         self._failures += search.failures(self._partition, chunk)
         return search
 
@@ -314,16 +340,10 @@ class PartitionDrain:
         note = batch_calls.note(keys, keys.run(self._plan.call_id), members, life_seconds=life_seconds)
         return _access.run(self._queue, note)
 
-    def _remember_failures(self, chunk: int) -> None:
-        """An attempt that failed at a whole chunk, gave it back and died left no record that says `acked`."""
-        if self._ask([self._mark("failed", chunk)])[0]:
-            self._failures.append(self._earlier_failure(chunk, 0, False))
-
-    def _replay(self, lease: Lease, chunk: int) -> None:
-        """Count a chunk that an earlier attempt, or another drain of this run, has finished."""
-        self._count(lease)
+    def _replay(self, chunk: int, counts: LeaseCounts) -> None:
+        """Count a chunk that an earlier attempt, or an earlier drain of this run, has finished."""
+        self._count(counts)
         self._replayed += 1
-        counts = lease.counts
         self._used += counts.acked + counts.buried
         if counts.returned + counts.buried == 0:
             return
@@ -331,26 +351,24 @@ class PartitionDrain:
         if back:  # what an earlier drain gave back is this one's to work on
             self._used += counts.returned
         if failed:  # the attempt that failed them took its list of failures along
-            messages = counts.returned + counts.buried
-            self._failures.append(self._earlier_failure(chunk, messages, counts.returned == 0))
+            self._failures.append(
+                HandlerFailure(
+                    partition=self._partition,
+                    chunk=chunk,
+                    messages=counts.returned + counts.buried,
+                    message_ids=(),
+                    buried=counts.returned == 0,
+                    error_type="unknown",
+                    error="an earlier attempt of this task settled them and died before it could report why",
+                    where="an earlier attempt",
+                )
+            )
 
-    def _earlier_failure(self, chunk: int, messages: int, buried: bool) -> HandlerFailure:
-        return HandlerFailure(
-            partition=self._partition,
-            chunk=chunk,
-            messages=messages,
-            message_ids=(),
-            buried=buried,
-            error_type="unknown",
-            error="an earlier attempt of this task settled them and died before it could report why",
-            where="an earlier attempt",
-        )
-
-    def _count(self, lease: Lease) -> None:
+    def _count(self, counts: LeaseCounts) -> None:
         self._chunks += 1
-        self._acked += lease.counts.acked
-        self._returned += lease.counts.returned
-        self._buried += lease.counts.buried
+        self._acked += counts.acked
+        self._returned += counts.returned
+        self._buried += counts.buried
 
     def _is_hopeless(self, lease: Lease, search: Halving) -> bool:
         """Whether to go on would only make more messages fail.

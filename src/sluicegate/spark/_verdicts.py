@@ -174,7 +174,9 @@ def _verb(value: object) -> Verb | None:
 
 def _is_missing(value: object) -> bool:
     """None, or what pandas puts in its place."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
 
 
 def _columns_of(what: Any) -> list[str] | None:

@@ -77,4 +77,4 @@ class SluicegateDataSource(DataSource):
         from sluicegate.spark import _writer
         from sluicegate.spark._options import WriteOptions
 
-        return _writer.make_stream_writer(WriteOptions.parse(self.options), schema, self.options)
+        return _writer.make_stream_writer(WriteOptions.parse(self.options), schema, overwrite, self.options)

@@ -1,0 +1,59 @@
+-- Keep the record of a staged write: which stages are published under its id, and that it is done.
+-- Guarantee: the stages of the first opening are published and no others, however often a write of that id is run.
+-- KEYS:
+--   1 leases
+--   2 write          per stage that is still to be published what is told of it, and a field of its own
+--   3... stages      in the order of their names
+-- ARGV:
+--   1 verb           "look"; "open": these stages are to be published, unless the write is known; "finish": these are published;
+--                    "drop": these are not wanted, unless the write lists them; "cancel": not wanted even so
+--   2 life_ms        of the record from now on, and of the stages that it lists
+--   3... told        per stage: its name, what is told of it
+-- Returns: {1 when the write is known, name, told, ...} with a pair per stage that is left: none when the write is done; {-1, number} when a
+--   stage that was to be opened is gone, and then nothing was opened
+-- Repeat: opens once; what is finished or dropped stays so.
+
+--- @include admit
+local OWN = '' -- a field that is always there: a record without stages is of a write that is done
+local write, verb, life = KEYS[2], ARGV[1], ARGV[2]
+admit(KEYS[1])
+local known = redis.call('HGET', write, OWN)
+for i = 3, #KEYS do
+  if redis.call('LLEN', KEYS[i]) == 0 and verb == 'open' and not known then
+    return {-1, i - 2}
+  end
+end
+
+if verb == 'open' and not known then
+  for i = 3, #KEYS do
+    redis.call('PEXPIRE', KEYS[i], life)
+  end
+  redis.call('UNLINK', write) -- an opening that was stopped before its end
+  for first = 3, #ARGV, 2000 do
+    redis.call('HSET', write, unpack(ARGV, first, math.min(first + 1999, #ARGV)))
+  end
+  redis.call('HSET', write, OWN, '1') -- last: from here on the list is whole
+  redis.call('PEXPIRE', write, life)
+elseif verb ~= 'open' and verb ~= 'look' then
+  for i = 3, #KEYS do
+    local name = ARGV[2 * i - 3]
+    if verb ~= 'drop' or not redis.call('HGET', write, name) then
+      redis.call('HDEL', write, name)
+      redis.call('UNLINK', KEYS[i])
+    end
+  end
+  if verb == 'finish' and known then
+    redis.call('PEXPIRE', write, life)
+  end
+end
+
+local reply, fields = {0}, redis.call('HGETALL', write)
+for i = 1, #fields, 2 do
+  if fields[i] == OWN then
+    reply[1] = 1
+  else
+    reply[#reply + 1] = fields[i]
+    reply[#reply + 1] = fields[i + 1]
+  end
+end
+return reply

@@ -1,0 +1,175 @@
+"""Browse: a look at the messages of one state. It never changes a queue, whatever Spark makes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from sluicegate.core.entry import is_entry
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.queue import RedisMessageQueue
+from sluicegate.spark._columns import MESSAGE_FIELDS, PREFIX, Columns
+from sluicegate.spark._options import BrowseOptions, queue_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["BrowseReader", "Window", "extra_fields", "make_reader", "schema_of"]
+
+_ROWS_PER_TASK = 10_000
+_MOST_TASKS = 200
+_FIRST_PAGE = 50
+_MOST_PER_PAGE = 2000
+_PAGE_BYTES = 4 * 1024 * 1024
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_TEXT, _TIME = "string", "timestamp"
+_EXTRA: dict[str, dict[str, str]] = {
+    "dead": {"reason": _TEXT, "error_type": _TEXT, "error": _TEXT, "buried_at": _TIME},
+    "completed": {"completed_at": _TIME},
+    "failed": {"error_type": _TEXT, "error": _TEXT, "verb": _TEXT, "failed_at": _TIME},
+}
+
+
+class _Row(NamedTuple):
+    """One message with what its state adds."""
+
+    message: Message
+    extra: tuple[str | datetime, ...] = ()
+
+
+@dataclass(frozen=True)
+class Window(InputPartition):
+    """What one task reads: messages by their place, the next to be claimed first."""
+
+    offset: int
+    count: int
+
+
+def extra_fields(state: str) -> dict[str, str]:
+    """The columns, with their types, that a state adds to those of its messages."""
+    return _EXTRA.get(state.lower(), {})
+
+
+def schema_of(state: str) -> StructType:
+    """The columns of a state: those of the messages and what it adds."""
+    schema = Columns.of(None).spark_schema()
+    for name, kind in extra_fields(state).items():
+        schema = schema.add(name, kind, True)
+    return schema
+
+
+class BrowseReader(DataSourceReader):
+    """Looks at messages by their place. Spark pickles it with every task.
+
+    What moves between the pages of a look shifts the rest: where others claim, a look may miss a message or show one
+    twice. A second action looks anew.
+    """
+
+    def __init__(self, options: BrowseOptions, schema: StructType) -> None:
+        from pyspark.sql.types import StructType
+
+        self._options = options
+        own = extra_fields(options.state)
+        plain = [field for field in schema.fields if field.name not in own]
+        prefix = "" if tuple(field.name for field in plain) == MESSAGE_FIELDS else PREFIX
+        self._extra = {prefix + name: at for at, name in enumerate(own)}
+        self._order = tuple(field.name for field in schema.fields)
+        rest = [field for field in schema.fields if field.name not in self._extra]
+        self._columns = Columns.of(StructType(rest), message_columns=False)
+        self._kinds = {prefix + name: kind for name, kind in own.items()}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Windows over what is there now, at most the limit; the last also shows what arrives until it is read."""
+        queue = queue_of(self._options.spec)
+        try:
+            count = min(_size(queue, self._options.state), self._options.limit)
+        finally:
+            queue.close()
+        tasks = self._options.partitions or min(_MOST_TASKS, math.ceil(count / _ROWS_PER_TASK))
+        size = max(1, math.ceil(count / max(1, tasks)))
+        starts = range(0, max(1, count), size)
+        ends = [*starts[1:], self._options.limit]
+        return [Window(start, end - start) for start, end in zip(starts, ends, strict=True)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one window."""
+        assert isinstance(partition, Window)
+        queue = queue_of(self._options.spec)
+        try:
+            for rows in _pages(queue, self._options.state, partition):
+                yield from self._table(rows).to_batches()
+        finally:
+            queue.close()
+
+    def _table(self, rows: Sequence[_Row]) -> pa.Table:
+        import pyarrow as pa
+
+        table = self._columns.table([row.message for row in rows])
+        if not self._extra:
+            return table
+        types = {"string": pa.string(), "timestamp": pa.timestamp("us", "UTC")}
+        for name, at in self._extra.items():
+            if name in self._order:
+                values = pa.array([row.extra[at] for row in rows], types[self._kinds[name]])
+                table = table.append_column(pa.field(name, values.type), values)
+        return table.select(self._order)
+
+
+def make_reader(options: BrowseOptions, schema: StructType) -> BrowseReader:
+    """What `spark.read` plans with; the schema is what Spark settled on."""
+    return BrowseReader(options, schema)
+
+
+def _size(queue: RedisMessageQueue, state: str) -> int:
+    """How many messages a state holds: a count, or for a history, of which none is kept, a search for its end."""
+    if state not in ("completed", "failed"):
+        return int(getattr(queue.depth(), state))
+    low, high = 0, 1
+    while _peek(queue, state, 1, high - 1):
+        low, high = high, high * 2
+    while high - low > 1:  # records below `low` are there, none at `high - 1` is
+        middle = (low + high) // 2
+        low, high = (middle, high) if _peek(queue, state, 1, middle - 1) else (low, middle)
+    return low
+
+
+def _pages(queue: RedisMessageQueue, state: str, window: Window) -> Iterator[list[_Row]]:
+    """A window page by page, each of about 4 MiB by the size of those before."""
+    offset, end, most = window.offset, window.offset + window.count, _FIRST_PAGE
+    while offset < end:
+        asked = min(most, end - offset)
+        rows = _peek(queue, state, asked, offset)
+        if not rows:
+            return
+        yield rows
+        offset += asked
+        mean = sum(row.message.size for row in rows) / len(rows)
+        most = max(1, min(_MOST_PER_PAGE, int(_PAGE_BYTES / mean)))
+
+
+def _peek(queue: RedisMessageQueue, state: str, count: int, offset: int) -> list[_Row]:
+    seen: list[Any] = queue.peek(count, state=state, offset=offset)  # type: ignore[call-overload]
+    return [_row(one) for one in seen]
+
+
+def _row(seen: Message | DeadMessage | CompletedMessage | FailedAttempt) -> _Row:
+    if isinstance(seen, DeadMessage):
+        message = seen.message or _stand_in(seen.value, seen.buried_at)
+        return _Row(message, (seen.reason, seen.error_type, seen.error, seen.buried_at))
+    if isinstance(seen, CompletedMessage):
+        return _Row(seen.message, (seen.completed_at,))
+    if isinstance(seen, FailedAttempt):
+        return _Row(seen.message, (seen.error_type, seen.error, seen.verb, seen.failed_at))
+    return _Row(seen if is_entry(seen.entry) else _stand_in(seen.entry, _EPOCH))
+
+
+def _stand_in(value: bytes, at: datetime) -> Message:
+    """A value that is no message of ours as a row: without an id, and with the whole value as its payload."""
+    return Message(b"1%012x%012x0000\x1f\x1f\x1f" % (0, int(at.timestamp() * 1000)) + value)

@@ -1,0 +1,46 @@
+"""What needs a session on the driver: a reader of ours, and ids out of a DataFrame. Classic and Connect alike."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sluicegate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+__all__ = ["collect_ids", "reader"]
+
+_registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def reader(spark: SparkSession) -> DataFrameReader:
+    """`spark.read.format("sluicegate")`, registered first: a cluster may not have found it by its name."""
+    from sluicegate.spark.datasource import SluicegateDataSource
+
+    if spark not in _registered:  # Spark logs a warning whenever a source replaces one of its name
+        spark.dataSource.register(SluicegateDataSource)
+        _registered.add(spark)
+    return spark.read.format(SluicegateDataSource.name())
+
+
+def collect_ids(frame: DataFrame, names: Sequence[str], what: str) -> list[str | None]:
+    """The ids in a DataFrame's id column, the first of `names` that it has; nothing else comes to the driver.
+
+    Raises:
+        ConfigurationError: it has none of them, or not as text.
+    """
+    name = next((name for name in names if name in frame.columns), None)
+    if name is None:
+        raise ConfigurationError(
+            f"{what} needs a DataFrame with the column {' or '.join(names)}, not one of {', '.join(frame.columns)}"
+        )
+    ids = frame.select(f"`{name}`")
+    if ids.schema[0].dataType.typeName() != "string":
+        raise ConfigurationError(
+            f"column {name!r} must hold message ids as string, not {ids.schema[0].dataType.simpleString()}"
+        )
+    found: list[str | None] = ids.toArrow().column(0).to_pylist()
+    return found

@@ -1,0 +1,261 @@
+"""A leased batch: claimed and kept alive on the driver, read by Spark as often as it likes, settled at the end."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from sluicegate import checks
+from sluicegate.core.ledger import LeaseCounts
+from sluicegate.errors import AlreadySettledError, ConfigurationError
+from sluicegate.queue import RedisMessageQueue
+from sluicegate.shared.lease import LeaseState
+from sluicegate.spark._columns import Columns
+from sluicegate.spark._frames import collect_ids, reader
+from sluicegate.spark._holding import Holding, hold
+from sluicegate.spark._manifest import Part, dump
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["LeasedBatch", "Txn", "lease_batch"]
+
+_MOST_PARTITIONS = 10_000
+_log = logging.getLogger("sluicegate")
+
+
+class Txn(NamedTuple):
+    """For Delta's `txnAppId` and `txnVersion`: a table takes a pair once and skips it afterwards.
+
+    Attributes:
+        application_id: names exactly the rows of the batch as they are now.
+        version: when the last of them was leased, in microseconds by the server's clock.
+    """
+
+    application_id: str
+    version: int
+
+
+def lease_batch(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    limit: int,
+    *,
+    run_id: str | None = None,
+    lease_seconds: float = 300,
+    schema: str | StructType | pa.Schema | None = None,
+    partitions: int | None = None,
+    on_error: Literal["release", "keep"] = "release",
+) -> AbstractContextManager[LeasedBatch]:
+    """Lease up to `limit` messages for a `with` block, as a DataFrame.
+
+    ::
+
+        with lease_batch(spark, queue, 100_000, run_id=run_id) as batch:
+            if batch:
+                batch.df.write.mode("overwrite").parquet(f"{folder}/batch={batch.lease_key}")
+                batch.ack()
+
+    The messages are claimed here, on the driver, in leases of up to 10,000, and heartbeats keep them while the block
+    runs. Any number of actions, joins and retries of `batch.df` read the same rows: a read changes nothing. Leaving the
+    block gives back what has no verdict, uncounted, as does an error. Delivery is at least once.
+
+    A crashed driver leaves its leases open until they run out. A second `with` under the same `run_id` takes over the
+    same rows, with the same `lease_key` and `txn`, and nothing besides; it acks what the first was acking when it died.
+    What the first has acked is not leased again, and no other messages in its place: then the batch is falsy and its
+    `state` is `ACKED`. When all that the first had went back to the queue, the run begins anew.
+
+    Args:
+        spark: a session, classic or Connect. Executors need this package, `pyarrow` and a way to Redis; the driver,
+            with Connect the client, needs a way to Redis too.
+        queue: what to lease from; it must be able to travel, so made from a `url` without a literal password.
+        limit: most messages. Messages that failed before come in small leases, and a batch has 1,000 leases at most.
+        run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try and that
+            one driver uses at a time: a second driver takes the leases from a live first one, whose `ack` then fails.
+        lease_seconds: how long the messages outlive a driver that died; renewed every third of it.
+        schema: of JSON payloads, as DDL text, a Spark `StructType` or a `pyarrow.Schema`. The DataFrame has its columns
+            and then `message_id`, `message_headers` and so on; without it `id`, `payload`, `headers`,
+            `deduplication_key`, `delivery_count`, `sequence` and `enqueued_at`.
+        partitions: most tasks of one read; default one per 10,000 messages, and up to eight for fewer.
+        on_error: what becomes of the messages when the block raises: `release` gives them back at once; `keep` leaves
+            them leased until they run out, so that a retry of the run gets the same rows under the same key: for sinks
+            that may have committed what they reported as failed.
+
+    Raises:
+        ConfigurationError: something that cannot work as given, before anything is claimed.
+        RedisUnavailableError: on entering, when Redis cannot be reached.
+    """
+    if not isinstance(queue, RedisMessageQueue):
+        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
+    spec = queue.spec()
+    if limit is None:
+        raise ConfigurationError("limit must be an int of 1 or more, not None; queue.depth().ready tells what is there")
+    checks.cap("limit", limit)
+    checks.positive("lease_seconds", lease_seconds)
+    checks.whole("partitions", partitions, _MOST_PARTITIONS)
+    checks.one_of("on_error", on_error, ("release", "keep"))
+    if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
+        raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
+    if spec.options.get("visibility_timeout_seconds", 1) is None:
+        raise ConfigurationError(
+            f"queue {queue.name!r} is at-most-once (visibility_timeout_seconds=None): its messages are acked as they "
+            "are claimed, and a batch could not be read twice; give it a timeout"
+        )
+    columns = Columns.of(schema)
+    return _leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error)
+
+
+@contextmanager
+def _leased(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    limit: int,
+    run_id: str | None,
+    lease_seconds: float,
+    columns: Columns,
+    partitions: int | None,
+    on_error: Literal["release", "keep"],
+) -> Iterator[LeasedBatch]:
+    retried = run_id is not None
+    holding = hold(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
+    try:
+        yield LeasedBatch(spark, holding, columns, partitions)
+    except BaseException:
+        holding.end(keep=on_error == "keep")
+        raise
+    holding.end()
+
+
+class LeasedBatch:
+    """Messages leased to this driver, as a DataFrame. Made by `lease_batch`; falsy when it leased nothing.
+
+    After `ack_where` the batch is what it left: `df`, `count`, `lease_key` and `txn` are of these rows.
+    """
+
+    def __init__(self, spark: SparkSession, holding: Holding, columns: Columns, partitions: int | None) -> None:
+        self._spark = spark
+        self._holding = holding
+        self._columns = columns
+        self._partitions = partitions
+        self._frame: tuple[str, DataFrame] | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Names the work."""
+        return self._holding.run_id
+
+    @property
+    def state(self) -> LeaseState:
+        """What the claim answered: `OPEN`; or why there is nothing: `EMPTY`, `PAUSED`, or `ACKED` when an earlier try
+        of this run has done its work.
+        """
+        return self._holding.state
+
+    @property
+    def df(self) -> DataFrame:
+        """The rows, read from Redis by each action; a read after their leases ended fails and says why.
+
+        The same object until `ack_where` leaves fewer rows.
+        """
+        key = self.lease_key
+        if self._frame is None or self._frame[0] != key:
+            self._frame = key, self._read()
+        return self._frame[1]
+
+    @property
+    def count(self) -> int:
+        """How many rows `df` has; known without reading them."""
+        return sum(len(held.slots) for held in self._holding.rows)
+
+    @property
+    def counts(self) -> LeaseCounts:
+        """Confirmed verdicts: messages acked, returned and buried, by earlier tries of this run too."""
+        return self._holding.counts
+
+    @property
+    def lost(self) -> bool:
+        """Whether some lease is no longer held, as of now: an `ack` would come too late for it."""
+        return self._holding.lost
+
+    @property
+    def lease_key(self) -> str:
+        """A file-safe name of exactly these rows: 32 hex digits.
+
+        The same when a retry takes them over; another as soon as one row is missing or more. Output named by it is
+        overwritten by a repetition of itself and by nothing else.
+        """
+        return self._holding.digest
+
+    @property
+    def txn(self) -> Txn:
+        """The pair for Delta's `txnAppId` and `txnVersion`.
+
+        Delta skips a write in silence whose version is not above the last one of its application id: whatever mistakes
+        one batch for another loses rows that are then acked. A count of the queue is no safe version, because Redis may
+        forget the last moments in a failover and count them again; nor is one application id for several batches, of
+        which the later may be written first. So the application id names exactly these rows, and is never used for
+        others; the version only grows with the server's clock, for whoever orders by it. A second write of the same
+        rows to the same table needs an application id of its own: append a name to this one.
+        """
+        holding = self._holding
+        return Txn(f"{holding.queue.name}:{holding.run_id}:{holding.digest}", holding.opened_us)
+
+    def ack(self) -> None:
+        """All rows are done.
+
+        Raises:
+            LeaseLostError: some leases were lost; their messages are or will be delivered again, the others are acked.
+            AlreadySettledError: the batch was released.
+        """
+        self._check_released()
+        self._holding.ack()
+
+    def ack_where(self, df: DataFrame) -> int:
+        """The rows of this batch whose message ids are in a DataFrame are done; the rest stays leased.
+
+        Only the column `id` (with a declared schema, `message_id`) is evaluated and comes to the driver, before
+        anything is acked. A DataFrame that is not deterministic must be cached first, or it may select other rows than
+        were written. Acks of several leases are not one step: after a crash in between, a retry has some of them again.
+
+        Returns:
+            How many messages that are; ids that are null are passed over.
+
+        Raises:
+            AlreadySettledError: an id is not of this batch, and nothing was acked; or the batch was released.
+            LeaseLostError: as for `ack`.
+            ConfigurationError: the DataFrame has no such column.
+        """
+        self._check_released()
+        names = ("message_id",) if "message_id" in self._columns.names else ("id", "message_id")
+        ids = collect_ids(df, names, "ack_where")
+        return self._holding.ack_ids(one for one in ids if one is not None)
+
+    def release(self) -> None:
+        """Give back what has no verdict, uncounted; the block's end does it too."""
+        self._holding.release()
+
+    def _read(self) -> DataFrame:
+        parts = [Part(held.lease_id, held.opening, held.slots) for held in self._holding.rows]
+        source = reader(self._spark).option("spec", self._holding.queue.spec().to_json())
+        source = source.option("manifest", dump(parts))
+        if self._partitions is not None:
+            source = source.option("numPartitions", str(self._partitions))
+        return source.schema(self._columns.spark_schema()).load()
+
+    def _check_released(self) -> None:
+        if self._holding.released:
+            raise AlreadySettledError(f"batch {self.run_id!r} was released; its messages are the queue's again")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return bool(self._holding.leases)
+
+    def __repr__(self) -> str:
+        return f"LeasedBatch(run_id={self.run_id!r}, state={self.state.value}, count={self.count})"

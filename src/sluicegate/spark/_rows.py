@@ -1,0 +1,316 @@
+"""From the rows of a DataFrame to messages: payloads, headers and deduplication keys, column by column out of Arrow.
+
+JSON follows the core's rules. What JSON has no type for becomes text: dates and times ISO 8601, timestamps in UTC,
+decimals as they are written, binary as base64. NaN and infinities are refused by the name of their column.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.core import json
+from sluicegate.core.deduplication import compile_key_function, key_fields
+from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
+from sluicegate.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["RowPlan", "Rows", "plan_rows"]
+
+_TEXTS = ("string", "char", "varchar")
+_WHOLE = frozenset({"byte", "short", "integer", "long"})
+_ATOMS = _WHOLE | {"boolean", "float", "double", "binary", "date", "timestamp", "timestamp_ntz", "void"}
+_FAMILIES = (*_TEXTS, "decimal", "time(")
+_PAYLOAD = "payload"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows as messages, by position.
+
+    Attributes:
+        payloads: as they are stored.
+        headers: encoded, empty for none.
+        keys: encoded deduplication keys; None for messages without.
+    """
+
+    payloads: list[bytes]
+    headers: list[bytes]
+    keys: list[bytes] | None
+
+    def parts(self) -> list[bytes]:
+        """The client's part of each entry."""
+        us = SEPARATOR
+        if self.keys is None:
+            return [us + us + header + us + data for header, data in zip(self.headers, self.payloads, strict=True)]
+        rows = zip(self.keys, self.headers, self.payloads, strict=True)
+        return [us + key + us + header + us + data for key, header, data in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """Which columns become what. A plain value, made on the driver and sent to the tasks.
+
+    Attributes:
+        columns: all names, in order.
+        payload: the column that is published; None: all but the headers, as one JSON object.
+        as_json: the payload column is no text and no binary, and is published as JSON.
+        headers: a column of maps.
+        key_column: holds the deduplication key.
+        key_source: or the template, field or fields that make it out of a row.
+    """
+
+    columns: tuple[str, ...]
+    payload: str | None = None
+    as_json: bool = False
+    headers: str | None = None
+    key_column: str | None = None
+    key_source: str | tuple[str, ...] | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the rows bring deduplication keys."""
+        return self.key_column is not None or self.key_source is not None
+
+    def rows(self, batch: pa.RecordBatch) -> Rows:
+        """The messages of some rows.
+
+        Raises:
+            ValueError: a row that cannot be a message; names the column, never its value.
+            ConfigurationError: a deduplication key that is null or empty; names the column.
+        """
+        found = dict(zip(self.columns, batch.columns, strict=True))
+        return Rows(self._payloads(found, batch.num_rows), self._headers(found, batch.num_rows), self._keys(found))
+
+    def _payloads(self, found: dict[str, Any], count: int) -> list[bytes]:
+        if self.payload is None:
+            names = [name for name in self.columns if name != self.headers]
+            return [json.dumps(row) for row in _objects(names, [found[name] for name in names], count)]
+        column = found[self.payload]
+        _refuse_nulls(column, f"payload column {self.payload!r}", "filter such rows out, or publish other columns")
+        if self.as_json:
+            return [json.dumps(value) for value in _values(column, self.payload)]
+        return _bytes(column)
+
+    def _headers(self, found: dict[str, Any], count: int) -> list[bytes]:
+        if self.headers is None:
+            return [b""] * count
+        encoded: dict[tuple[Any, ...], bytes] = {}
+        headers = []
+        for pairs in found[self.headers].to_pylist():
+            known = tuple(pairs or ())
+            if known not in encoded:
+                if any(value is None for _, value in known):
+                    raise ValueError(f"headers column {self.headers!r} has a null value; leave such a header out")
+                encoded[known] = encode_headers(dict(known))
+            headers.append(encoded[known])
+        return headers
+
+    def _keys(self, found: dict[str, Any]) -> list[bytes] | None:
+        if self.key_column is not None:
+            what = f"deduplication key column {self.key_column!r}"
+            column = found[self.key_column]
+            _refuse_nulls(column, what, _GIVE_KEYS)
+            texts = [str(value) for value in _values(column, self.key_column)]
+            if "" in texts:
+                raise ConfigurationError(f"{what} is empty in {texts.count('')} of {len(texts)} rows; {_GIVE_KEYS}")
+        elif self.key_source is not None:
+            source = self.key_source if isinstance(self.key_source, str) else list(self.key_source)
+            names = list(dict.fromkeys(path.split(".")[0] for path in key_fields(source)))
+            for name in names:
+                _refuse_nulls(found[name], f"column {name!r}, of which the deduplication key is made,", _GIVE_KEYS)
+            make, columns = compile_key_function(source), [found[name] for name in names]
+            texts = [make(row) for row in _objects(names, columns, len(columns[0]))]
+        else:
+            return None
+        return [encode_deduplication_key(text) for text in texts]
+
+
+_GIVE_KEYS = "give every row a key (dropna, coalesce), or leave the option out for automatic keys"
+
+
+def plan_rows(
+    schema: StructType,
+    *,
+    payload: str | None = None,
+    headers: str | None = None,
+    key_column: str | None = None,
+    key_source: str | Sequence[str] | None = None,
+) -> RowPlan:
+    """Decide which columns become what, and refuse on the driver what no row could change.
+
+    Args:
+        schema: of the DataFrame.
+        payload: the column to publish; None: `payload` if there is one of texts or binary, else all as JSON.
+        headers: a column of maps from text to text.
+        key_column: holds the deduplication key.
+        key_source: or makes it: a template, a field name or a list of them, over the row as it would be in JSON.
+
+    Raises:
+        ConfigurationError: a column that is missing, stands twice or has a type that cannot be published.
+    """
+    columns = tuple(field.name for field in schema.fields)
+    kinds = {field.name: field.dataType.jsonValue() for field in schema.fields}
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"the column {twice[0]!r} stands twice; rename one, since messages are made by name")
+    _find(payload, kinds, "payloadColumn")
+    if payload is None and _PAYLOAD in kinds and _is_stored(kinds[_PAYLOAD]):
+        payload = _PAYLOAD
+    if _find(headers, kinds, "headersColumn") is not None and not _is_text_map(kinds[headers or ""]):
+        raise ConfigurationError(f"headersColumn {headers!r} must be a map<string,string>; make one with map()")
+    kind = _find(key_column, kinds, "deduplicationKeyColumn")
+    if kind is not None and not (isinstance(kind, str) and (kind in _WHOLE or kind.startswith(_TEXTS))):
+        raise ConfigurationError(f"deduplicationKeyColumn {key_column!r} must hold texts or whole numbers; cast it")
+    for path in key_fields(key_source) if key_source is not None else []:
+        _check(_find(path.split(".")[0], kinds, f"the deduplication key's field {path!r}"), path)
+    if key_source is not None:
+        compile_key_function(key_source)
+    for name in [payload] if payload is not None else [name for name in columns if name != headers]:
+        _check(kinds[name], name)
+    as_json = payload is not None and not _is_stored(kinds[payload])
+    if as_json and isinstance(kinds[payload or ""], str):
+        raise ConfigurationError(f"payloadColumn {payload!r} must hold texts, binary, or structs, arrays or maps")
+    source = key_source if key_source is None or isinstance(key_source, str) else tuple(key_source)
+    return RowPlan(columns, payload, as_json, headers, key_column, source)
+
+
+def _find(name: str | None, kinds: dict[str, Any], option: str) -> Any:
+    if name is None:
+        return None
+    if name not in kinds:
+        raise ConfigurationError(f"{option} names the column {name!r}; there are {', '.join(kinds) or 'none'}")
+    return kinds[name]
+
+
+def _is_stored(kind: Any) -> bool:
+    return isinstance(kind, str) and (kind == "binary" or kind.startswith(_TEXTS))
+
+
+def _is_text_map(kind: Any) -> bool:
+    return isinstance(kind, dict) and kind["type"] == "map" and {kind["keyType"], kind["valueType"]} == {"string"}
+
+
+def _check(kind: Any, path: str) -> None:
+    """Refuse a type that no JSON value stands for."""
+    if isinstance(kind, str):
+        if kind not in _ATOMS and not kind.startswith(_FAMILIES):
+            raise ConfigurationError(f"column {path!r} has the type {kind}, which JSON cannot carry; cast it to string")
+        return
+    if kind["type"] == "struct":
+        for field in kind["fields"]:
+            _check(field["type"], f"{path}.{field['name']}")
+    elif kind["type"] == "array":
+        _check(kind["elementType"], f"{path}[]")
+    elif kind["type"] == "map":
+        if not isinstance(kind["keyType"], str) or not (
+            kind["keyType"] in _WHOLE or kind["keyType"].startswith(_TEXTS)
+        ):
+            raise ConfigurationError(f"column {path!r} is a map whose keys are neither texts nor whole numbers")
+        _check(kind["valueType"], f"{path}{{}}")
+    else:
+        raise ConfigurationError(f"column {path!r} has the type {kind['type']}, which JSON cannot carry; cast it")
+
+
+# ---------------------------------------------------------------------- values
+
+
+def _refuse_nulls(column: pa.Array, what: str, how: str) -> None:
+    if column.null_count:
+        raise ConfigurationError(f"{what} is null in {column.null_count} of {len(column)} rows; {how}")
+
+
+def _bytes(column: pa.Array) -> list[bytes]:
+    """Texts and binary as they are stored; a text is UTF-8 in Arrow already."""
+    import pyarrow as pa
+
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    found: list[bytes] = column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
+    return found
+
+
+def _objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Iterator[dict[str, Any]]:
+    """A dict per row."""
+    if not columns:
+        return iter([{} for _ in range(count)])
+    values = [_values(column, name) for name, column in zip(names, columns, strict=True)]
+    return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
+
+
+def _values(column: pa.Array, path: str) -> list[Any]:
+    """A column as JSON values.
+
+    Raises:
+        ValueError: NaN, an infinity or text that is not UTF-8; names the column.
+    """
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_floating(kind):
+        _refuse_infinite(column, path)
+    elif types.is_temporal(kind) or types.is_decimal(kind):
+        column = _texts(column)
+    elif types.is_struct(kind):
+        return _structs(column, path)
+    elif types.is_map(kind):
+        return _maps(column, path)
+    elif types.is_list(kind) or types.is_large_list(kind):
+        return _lists(column, path)
+    elif types.is_binary(kind) or types.is_large_binary(kind):
+        return [None if value is None else b64encode(value).decode() for value in column.to_pylist()]
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        raise ValueError(f"column {path!r} holds text that is not UTF-8; cast it to binary") from None
+    return found
+
+
+def _refuse_infinite(column: pa.Array, path: str) -> None:
+    import pyarrow.compute as pc
+
+    if pc.all(pc.is_finite(column)).as_py() is False:  # nulls are left out
+        raise ValueError(
+            f"column {path!r} holds NaN or an infinity, which JSON has not; replace it by null, or cast it to string"
+        )
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Dates, times and decimals as ISO 8601 and as digits. An instant loses its zone first: its value is in UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        texts = column.cast(pa.timestamp(column.type.unit)).cast(pa.string())
+        texts = pc.replace_substring(texts, " ", "T", max_replacements=1)
+        return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
+    return column.cast(pa.string())
+
+
+def _structs(column: pa.StructArray, path: str) -> list[Any]:
+    names = [column.type.field(index).name for index in range(column.type.num_fields)]
+    rows = list(_objects([f"{path}.{name}" for name in names], column.flatten(), len(column)))
+    short = [dict(zip(names, row.values(), strict=True)) for row in rows]
+    if not column.null_count:
+        return short
+    return [row if valid else None for row, valid in zip(short, column.is_valid().to_pylist(), strict=True)]
+
+
+def _lists(column: Any, path: str) -> list[Any]:
+    """Elements are converted all at once; `flatten` leaves out those behind nulls."""
+    elements, lengths = iter(_values(column.flatten(), f"{path}[]")), column.value_lengths().to_pylist()
+    return [None if length is None else [next(elements) for _ in range(length)] for length in lengths]
+
+
+def _maps(column: pa.MapArray, path: str) -> list[Any]:
+    import pyarrow as pa
+
+    pairs = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    flat = pairs.flatten().flatten()
+    names = [str(name) for name in _values(flat[0], path)]
+    both, lengths = zip(names, _values(flat[1], f"{path}{{}}"), strict=True), pairs.value_lengths().to_pylist()
+    return [None if length is None else dict(next(both) for _ in range(length)) for length in lengths]

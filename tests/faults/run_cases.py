@@ -1,0 +1,37 @@
+"""Calls of a run that notes what it gives back, as the tests of repeats, of wrong types and of stopped scripts make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluicegate.core import batch_calls, calls
+from sluicegate.core.call import Call
+from sluicegate.core.values import ClaimRequest
+from tests.conformance.core import Core, verdict
+
+
+def note(core: Core) -> Call[Any]:
+    return batch_calls.note(core.keys, core.keys.run("r"), [b"b-0", b"b-1"])
+
+
+def ask_what_was_noted(core: Core) -> Call[Any]:
+    core.do(note(core))
+    return batch_calls.note(core.keys, core.keys.run("r"), [b"b-1", b"b-2"], life_seconds=0)
+
+
+def claim_for_a_run(core: Core, name: str = "m") -> Call[Any]:
+    request = ClaimRequest(core.keys.lease_name(name), b"n2", 10, 60, 3600, run=core.keys.run("r"))
+    return calls.claim(core.keys, core.terms, request)
+
+
+def claim_and_pass_by(core: Core) -> Call[Any]:
+    core.do(core.publish("b", *"abcdef"))
+    token, _ = core.opened("l", "n", 3)
+    core.do(note(core))
+    core.do(core.settle("l", token, verdict("nack", "1-2"), verdict("ack", "3")))
+    return claim_for_a_run(core)
+
+
+CASES = [note, ask_what_was_noted, claim_and_pass_by]
+TOLD_ONCE = (note,)
+TYPES = {"note": (note, "leases run"), "claim for a run": (claim_for_a_run, "run")}

@@ -1,0 +1,190 @@
+"""Two attempts of one task at the same time, as speculation makes them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate import Message, RedisMessageQueue
+from sluicegate.errors import RedisMessageQueueError
+from sluicegate.spark import DrainContext, PartitionSummary, _task
+from tests.conformance import state
+from tests.embedded.helpers import wait_until
+from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
+from tests.spark.test_task import Killed, leave_leases_open
+
+__all__ = ["leave_leases_open"]
+
+
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_task, "_LOOK_SECONDS", 0.02)
+
+
+@contextmanager
+def beside(work: Callable[[], Any]) -> Iterator[list[Any]]:
+    done: list[Any] = []
+    thread = threading.Thread(target=lambda: done.append(work()))
+    thread.start()
+    try:
+        yield done
+    finally:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_twin_waits_for_the_chunk_in_hand_and_both_tell_the_same(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    numbers(20)
+    first_works, first_may_end = threading.Event(), threading.Event()
+
+    def hold(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0 and ctx.chunk == 0:
+            first_works.set()
+            assert first_may_end.wait(30)
+
+    plan = plan_for(queue, output.writer(hold), batch_size=10, speculates=True)
+    first, twin = _task.PartitionDrain(plan, 0, 0), _task.PartitionDrain(plan, 0, 1)
+    with beside(first.run) as done:
+        assert first_works.wait(30)
+        steps = twin.steps()
+        for _ in range(3):
+            next(steps)  # it looks, and finds the chunk held
+        assert [call["attempt"] for call in output.calls()] == [0]
+        first_may_end.set()
+        list(steps)
+
+    reports = [done[0], twin.summary()]
+    assert [what_was_done(report) for report in reports] == [what_was_done(reports[0])] * 2
+    assert [(report.acked, report.taken_over, report.failures) for report in reports] == [(20, 0, ())] * 2
+    assert output.numbers() == list(range(20))
+    assert len(output.calls()) == 2  # each chunk was worked on once
+    counters = state.counters(client, "orders")
+    assert (counters["acked"], counters.get("taken_over", 0)) == (20, 0)
+
+
+def test_a_twin_takes_over_once_the_other_was_silent_for_some_heartbeats(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis, leave_leases_open: None
+) -> None:
+    numbers(10)
+
+    def die(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0:
+            raise Killed
+
+    plan = plan_for(queue, output.writer(die), speculates=True, lease_seconds=2)
+    with pytest.raises(Killed):
+        _task.PartitionDrain(plan, 0, 0).run()
+    died = time.monotonic()
+    summary = _task.PartitionDrain(plan, 0, 1).run()
+
+    assert 1.5 < time.monotonic() - died < 2.5  # 3.5 heartbeats of a quarter of the lease
+    assert (summary.acked, summary.taken_over) == (10, 1)
+    assert state.counters(client, "orders")["taken_over"] == 1
+
+
+def test_a_holder_that_beats_is_never_taken_over(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    numbers(3)
+    end = threading.Event()
+    works = threading.Event()
+
+    def hold(batch: list[int], ctx: DrainContext) -> None:
+        works.set()
+        assert end.wait(30)
+
+    plan = plan_for(queue, output.writer(hold), speculates=True, lease_seconds=0.4)
+    twin = _task.PartitionDrain(plan, 0, 1)
+    with beside(_task.PartitionDrain(plan, 0, 0).run) as done:
+        assert works.wait(30)
+        steps, until = twin.steps(), time.monotonic() + 1.5  # several lives of the lease
+        while time.monotonic() < until:
+            next(steps)
+        end.set()
+        list(steps)
+
+    assert (done[0].acked, twin.summary().acked, len(output.calls())) == (3, 3, 1)
+    assert state.counters(client, "orders").get("taken_over", 0) == 0
+
+
+def test_both_of_a_pair_report_the_failures_whichever_of_them_met_them(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(10)
+    plan = plan_for(queue, output.writer(failing_on(3)), speculates=True)
+
+    twin = _task.PartitionDrain(plan, 0, 1).run()
+    first = _task.PartitionDrain(plan, 0, 0).run()
+
+    assert [failure.error_type for failure in twin.failures] == ["ValueError"]
+    assert [(failure.error_type, failure.messages) for failure in first.failures] == [("unknown", 1)]
+
+
+def test_without_speculation_a_retry_takes_over_at_once(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, leave_leases_open: None
+) -> None:
+    numbers(3)
+
+    def die(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0:
+            raise Killed
+
+    plan = plan_for(queue, output.writer(die), lease_seconds=600)
+    with pytest.raises(Killed):
+        _task.PartitionDrain(plan, 0, 0).run()
+    begun = time.monotonic()
+    summary = _task.PartitionDrain(plan, 0, 1).run()
+
+    assert (summary.taken_over, summary.retries) == (1, 1)
+    assert time.monotonic() - begun < 5
+
+
+def test_a_lease_that_somebody_else_keeps_taking_fails_the_task_without_speculation(
+    queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers(3)
+    drain = _task.PartitionDrain(plan_for(queue, lambda batch: None), 0, 0)
+    claimed = queue.claim(1, lease_id="run/0/0")
+    monkeypatch.setattr(drain, "_patience", 1000.0)
+
+    with pytest.raises(RedisMessageQueueError, match="another drain use this run id"):
+        drain.run()
+    claimed.release()
+
+
+def test_a_worker_shows_that_it_lives_between_chunks_and_spark_can_tell_that_from_a_report(
+    queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    from tests.spark.helpers import partition_rows
+
+    numbers(4)
+
+    def slow(batch: list[Message]) -> None:
+        threading.Event().wait(0.03)
+
+    answers = [
+        batch.column("report")[0].as_py() for batch in _task.run(plan_for(queue, slow, batch_size=1), partition_rows(0))
+    ]
+
+    *signs, report = answers
+    assert len(signs) == 4
+    assert all(len(sign) >= 65_536 and sign.isspace() for sign in signs)
+    assert report.startswith("{")
+    assert _task.is_report() == "report NOT LIKE ' %'"
+
+
+def test_a_summary_tells_bytes_and_retries(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(4)
+    stored = sum(message.size for message in queue.peek(4))
+
+    summary: PartitionSummary = _task.PartitionDrain(plan_for(queue, lambda batch: None), 0, 2).run()
+
+    assert (summary.bytes, summary.retries, summary.taken_over) == (stored, 2, 0)

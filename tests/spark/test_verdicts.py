@@ -1,0 +1,361 @@
+"""What a handler says of single messages, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import redis
+
+from sluicegate import Message, RedisMessageQueue
+from sluicegate.spark import DrainContext
+from sluicegate.spark._verdicts import Given, Word
+from tests.conformance import state
+from tests.conformance.servers import RedisServer
+from tests.conftest import MakeQueue
+from tests.spark.helpers import Numbers, Process, drain_here
+
+
+def message(number: int) -> Message:
+    return Message(b"1" + b"0" * 28 + f"id-{number}\x1f\x1f\x1fp".encode(), slot=number + 1, begun=1)
+
+
+BATCH = [message(number) for number in range(4)]
+
+
+def verbs(words: dict[int, Word]) -> dict[int, str]:
+    return {slot - 1: word.verb for slot, word in words.items()}
+
+
+# ------------------------------------------------------------------ how verdicts are said
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        BATCH[1:3],
+        ["id-1", "id-2"],
+        ("id-1", BATCH[2]),
+        (item for item in BATCH[1:3]),
+        pa.array(["id-1", "id-2"]),
+        pa.chunked_array([["id-1"], ["id-2"]]),
+        pd.Series(["id-1", "id-2"], index=[7, 8]),
+        pa.table({"id": ["id-1", "id-2"], "more": [1, 2]}),
+        pa.record_batch({"id": ["id-1", "id-2"]}),
+        pa.table({"id": [10, 20], "message_id": ["id-1", "id-2"]}),  # `id` is a field of the payload
+        pd.DataFrame({"id": ["id-1", "id-2"]}),
+    ],
+    ids=lambda what: type(what).__name__,
+)
+def test_messages_are_named_in_many_ways(what: Any) -> None:
+    given = Given(BATCH)
+
+    given.say(what, Word("nack"))
+
+    assert verbs(given.close()) == {1: "nack", 2: "nack"}
+
+
+@pytest.mark.parametrize("what", ["id-3", BATCH[3]])
+def test_one_message_is_named_by_itself(what: Any) -> None:
+    given = Given(BATCH)
+
+    given.say(what, Word("bury"))
+
+    assert verbs(given.close()) == {3: "bury"}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [None, "nack", "ack", "bury"],
+        (None, "nack", "ack", "bury"),
+        pa.array([None, "nack", "ack", "bury"]),
+        pa.chunked_array([[None, "nack"], ["ack", "bury"]]),
+        pd.Series([None, "nack", "ack", "bury"]),
+        pd.Series([pd.NA, "nack", "ack", "bury"], dtype="string"),
+        pd.Series([float("nan"), "nack", "ack", "bury"]),
+        pa.table({"id": ["id-3", "id-1", "id-2"], "verdict": ["bury", "nack", "ack"]}),
+        pd.DataFrame({"message_id": ["id-3", "id-1", "id-2"], "verdict": ["bury", "nack", "ack"]}),
+        pd.DataFrame(
+            {"id": ["id-0", "id-3", "id-1", "id-2"], "verdict": [None, "bury", "nack", "ack"], "error": [None] * 4}
+        ),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_verdicts_are_returned_by_position_or_by_id(result: Any) -> None:
+    assert verbs(Given(BATCH).close(result)) == {1: "nack", 2: "ack", 3: "bury"}
+
+
+def test_a_returned_table_may_tell_errors_and_delays() -> None:
+    table = pd.DataFrame(
+        {"id": ["id-0", "id-1"], "verdict": ["nack", "nack"], "error": ["late", None], "delay_seconds": [2.5, None]}
+    )
+
+    words = Given(BATCH).close(table)
+
+    assert words == {1: Word("nack", 2.5, "late"), 2: Word("nack", None, None)}
+
+
+@pytest.mark.parametrize("verb", ["nack", "release", "bury", "ack"])
+def test_one_returned_verdict_is_for_the_whole_batch(verb: str) -> None:
+    assert verbs(Given(BATCH).close(verb)) == dict.fromkeys(range(4), verb)
+
+
+@pytest.mark.parametrize("result", [None, 3, True, "a file name", {"rows": 4}, object()])
+def test_what_is_no_verdict_is_ignored(result: Any) -> None:
+    assert Given(BATCH).close(result) == {}
+
+
+def test_returned_verdicts_add_to_those_of_the_context() -> None:
+    given = Given(BATCH)
+    given.say(BATCH[0], Word("bury"))
+
+    assert verbs(given.close([None, "nack", "ack", None])) == {0: "bury", 1: "nack", 2: "ack"}
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (["ack"], "1 verdicts for 4 messages"),
+        (["ack", "ack", "ack", "done"], "'done'"),
+        ([1, 2, 3, 4], "not a int"),
+        (pa.table({"id": ["id-0"]}), "without a column 'verdict'"),
+        (pa.table({"verdict": ["ack"]}), "column 'message_id' or 'id'"),
+        (pa.table({"id": ["id-9"], "verdict": ["ack"]}), "'id-9' is not of this batch"),
+        (pa.table({"id": ["id-1", "id-1"], "verdict": ["ack", "nack"]}), "has the verdict"),
+        (pa.table({"id": ["id-0"], "verdict": ["nack"], "delay_seconds": [-1.0]}), "delay_seconds"),
+    ],
+)
+def test_verdicts_that_cannot_be_right_are_errors(result: Any, said: str) -> None:
+    if said == "has the verdict":
+        given = Given(BATCH)
+        given.say("id-1", Word("bury"))
+        with pytest.raises(ValueError, match=said):
+            given.close(result)
+        return
+    with pytest.raises(ValueError, match=said):
+        Given(BATCH).close(result)
+
+
+@pytest.mark.parametrize("what", [3, [None], object()])
+def test_what_names_no_message_is_a_type_error(what: Any) -> None:
+    with pytest.raises(TypeError, match="by Message or id"):
+        Given(BATCH).say(what, Word("ack"))
+
+
+def test_a_message_has_one_verdict_and_an_error_gives_none_at_all() -> None:
+    given = Given(BATCH)
+    given.say(BATCH[1], Word("nack", 5.0))
+
+    with pytest.raises(ValueError, match="'id-1' has|id-1 has the verdict 'nack', and now 'bury'"):
+        given.say(BATCH[0:2], Word("bury"))
+    given.say(BATCH[1], Word("nack", 7.0))
+
+    assert given.close() == {2: Word("nack", 7.0)}
+
+
+def test_a_verdict_after_the_call_is_refused() -> None:
+    given = Given(BATCH)
+    given.close()
+
+    with pytest.raises(RuntimeError, match="after the call"):
+        given.say(BATCH[0], Word("ack"))
+
+
+# ------------------------------------------------------------------ what becomes of the messages
+
+
+def by_number(batch: list[Message]) -> dict[int, Message]:
+    return {item.json()["n"]: item for item in batch}
+
+
+def say(batch: list[Message], ctx: DrainContext) -> None:
+    found = by_number(batch)
+    ctx.nack(found[1], delay_seconds=500, error="later")
+    ctx.bury(found[2].id, error=ValueError("hopeless"), reason="rotten")
+    ctx.release([found[3]])
+    ctx.ack(found[4])
+
+
+def answer(batch: list[Message]) -> list[str | None]:
+    said = {1: "nack", 2: "bury", 3: "release", 4: "ack"}
+    return [said.get(item.json()["n"]) for item in batch]
+
+
+def answer_in_a_table(batch: pa.Table) -> pa.Table:
+    said: list[Any] = [None, "nack", "bury", "release", "ack", None]
+    return batch.append_column("verdict", pa.array(said, pa.string()))
+
+
+def answer_in_a_frame(batch: pd.DataFrame) -> pd.DataFrame:
+    said = {1: "nack", 2: "bury", 3: "release"}
+    return batch.assign(verdict=[said.get(n) for n in batch["n"]])
+
+
+@pytest.mark.parametrize(
+    ("process", "schema"),
+    [(say, None), (answer, None), (answer_in_a_table, None), (answer_in_a_frame, "n int")],
+    ids=["context", "list", "table", "frame"],
+)
+def test_each_message_gets_its_verdict_in_one_call(
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis, process: Process, schema: Any
+) -> None:
+    numbers(6)
+    schema = pa.schema([("n", pa.int32())]) if schema else None
+    client.config_resetstat()
+
+    summary = drain_here(queue, process, schema=schema)
+
+    assert (summary.acked, summary.returned, summary.buried, summary.failures) == (3, 2, 1, ())
+    counters = state.counters(client, "orders")
+    assert (counters["acked"], counters["nacked"], counters["released"], counters["buried"]) == (3, 1, 1, 1)
+    contents = state.contents(client, "orders")
+    assert [Message(value).json()["n"] for value in contents.delayed] != []
+    assert (contents.pending, contents.in_flight) == ([], [])
+    (dead,) = queue.peek(state="dead")
+    assert dead.message is not None
+    assert dead.message.json() == {"n": 2}
+    stats = client.info("commandstats")
+    # A claim, a note of what goes back, a settle, and a claim that passes the released one by; then an empty one.
+    assert 4 <= stats["cmdstat_evalsha"]["calls"] <= 5
+
+
+def test_error_reason_and_delay_are_kept(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:
+    numbers(6)
+
+    drain_here(queue, say)
+
+    (dead,) = queue.peek(state="dead")
+    assert (dead.reason, dead.error_type, dead.error) == ("rotten", "ValueError", "hopeless")
+    seconds = client.time()[0]
+    due = {
+        Message(value).json()["n"]: at / 1000
+        for value, at in client.zrange("sluicegate:{orders}:delayed", 0, -1, withscores=True)
+    }
+    assert 490 < due[1] - seconds <= 501
+    assert 0 < due[3] - seconds <= 31  # released: passed by, and put off for half a minute
+
+
+def test_verdicts_that_were_given_before_the_handler_raised_stand(
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(8)
+    seen: list[list[int]] = []
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        found = by_number(batch)
+        seen.append(sorted(found))
+        for n in (0, 1):
+            if n in found:
+                ctx.ack(found[n])
+        if 2 in found:
+            ctx.bury(found[2])
+        if 5 in found:
+            raise ValueError("five")
+
+    summary = drain_here(queue, process)
+
+    assert (summary.acked, summary.returned, summary.buried) == (6, 1, 1)
+    assert seen == [[0, 1, 2, 3, 4, 5, 6, 7], [3, 4, 5], [3, 4], [5], [6, 7]]
+    (failure,) = summary.failures
+    assert (failure.messages, failure.error_type) == (1, "ValueError")
+    assert [Message(value).json()["n"] for value in state.contents(client, "orders").delayed] == [5]
+    assert state.counters(client, "orders")["acked"] == 6
+
+
+def test_the_only_message_without_a_verdict_is_not_guilty_unseen(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(3)
+    calls: list[int] = []
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        calls.append(len(batch))
+        if len(batch) == 3:
+            ctx.ack(batch[:2])
+            raise ValueError("not the fault of the third")
+
+    summary = drain_here(queue, process)
+
+    assert (calls, summary.acked, summary.failures) == ([3, 1], 3, ())
+
+
+def test_an_error_after_a_verdict_for_each_message_is_told_and_alters_none(
+    queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    numbers(3)
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        ctx.ack(batch)
+        raise OSError("closing failed")
+
+    summary = drain_here(queue, process)
+
+    assert (summary.acked, summary.returned, summary.ended) == (3, 0, "empty")
+    assert [(failure.messages, failure.error_type) for failure in summary.failures] == [(0, "OSError")]
+
+
+def test_verdicts_stand_when_the_process_is_told_to_end(
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(4)
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        ctx.ack(batch[0])
+        ctx.bury(batch[1])
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        drain_here(queue, process)
+
+    counters = state.counters(client, "orders")
+    assert (counters["acked"], counters["buried"], counters["released"]) == (1, 1, 2)
+    assert [item.json()["n"] for item in queue.claim(10)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda batch: ["ack"] * (len(batch) + 1), lambda batch: ["done"] * len(batch)],
+    ids=["too many", "unknown"],
+)
+def test_a_wrong_answer_is_the_handlers_failure_and_acks_nothing(
+    queue: RedisMessageQueue, numbers: Numbers, wrong: Callable[..., object]
+) -> None:
+    numbers(8)
+
+    summary = drain_here(queue, wrong, batch_size=8)
+
+    assert {failure.error_type for failure in summary.failures} == {"ValueError"}
+    assert summary.acked + summary.returned == 8
+    assert summary.returned >= 4
+
+
+def test_a_nack_at_the_last_delivery_buries(server: RedisServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(url=server.url, max_delivery_count=1)
+    queue.publish_many({"n": n} for n in range(3))
+
+    summary = drain_here(queue, lambda batch, ctx: ctx.nack(batch[0], error="no"))
+
+    assert (summary.acked, summary.returned, summary.buried) == (2, 0, 1)
+    (dead,) = queue.peek(state="dead")
+    assert (dead.reason, dead.error) == ("max_delivery_count", "no")
+
+
+def test_a_payload_that_does_not_fit_the_schema_costs_one_more_call(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(100)
+    queue.publish({"n": "seven"})
+    queue.publish({"n": "eight"})
+    numbers(10)
+    rows: list[int] = []
+
+    def process(batch: pa.Table) -> None:
+        rows.append(len(batch))
+
+    summary = drain_here(queue, process, schema=pa.schema([("n", pa.int64())]))
+
+    assert (rows, summary.acked, summary.returned) == ([110], 110, 2)
+    assert {(failure.messages, failure.error_type) for failure in summary.failures} == {(1, "PayloadError")}
+    for failure in summary.failures:
+        assert failure.message_ids[0] in failure.error
+        assert "seven" not in failure.error
