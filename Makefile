@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test test-matrix check format bench bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix check format bench bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -25,7 +25,10 @@ quickstart: setup ## Eight lines of Python against a Redis that starts by itself
 test: setup ## Run the test suite (make test ARGS="-k lease tests/unit" for a part of it)
 	@$(PYTHON_IN_VENV) -m pytest $(ARGS)
 
-test-matrix: setup ## Run the queue's suite with redis-py 5 to 8, RESP2 and RESP3, in environments under build/matrix
+test-slow: setup ## Run the tests that take minutes: Spark's speculation on a cluster of its own
+	@$(PYTHON_IN_VENV) -m pytest -m nightly $(ARGS)
+
+test-matrix: setup ## Run the suite with redis-py 5 to 8, and Spark's with PySpark 4.0 to 4.2, in environments under build/matrix
 	@$(PYTHON_IN_VENV) -m tests.matrix.run $(ARGS)
 
 check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)

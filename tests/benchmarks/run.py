@@ -114,11 +114,21 @@ def _spark(options: argparse.Namespace, report: Report) -> None:
             "rounds": options.drain_rounds,
         },
         "stream": {"idle_seconds": options.idle, "batches": options.micro_batches},
+        "writer": {"count": options.written, "rounds": options.drain_rounds},
         "million": {"count": options.million, "rounds": options.drain_rounds},
     }
     found = _in_process("tests.benchmarks.spark_run", json.dumps(settings))
     report["bars"] += found["bars"]
     report["figures"] |= found["figures"]
+    columns = _in_process("tests.benchmarks.spark_columns", options.rounds)
+    report["bars"] += columns["bars"]
+    report["figures"]["JSON into typed columns"] = columns["figures"]
+
+
+def _columns(options: argparse.Namespace, report: Report) -> None:
+    found = _in_process("tests.benchmarks.spark_columns", options.rounds)
+    report["bars"] += found["bars"]
+    report["figures"]["JSON payloads into typed columns"] = found["figures"]
 
 
 _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
@@ -129,6 +139,7 @@ _PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
     "asyncio": _flavours,
     "limits": _limits,
     "waiting": _waiting,
+    "columns": _columns,
     "spark": _spark,
 }
 
@@ -153,6 +164,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--drains", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="sizes of drains")
     parser.add_argument("--leases", type=int, nargs=2, default=[100, 10_000], help="sizes of leases that Spark drains")
     parser.add_argument("--handler-seconds", type=float, default=2.5, help="a slow handler's work on each of them")
+    parser.add_argument("--written", type=int, default=200_000, help="rows of a DataFrame to publish")
     parser.add_argument("--idle", type=float, default=5, help="seconds of an idle streaming query")
     parser.add_argument("--micro-batches", type=int, default=20, help="micro-batches of one message")
     parser.add_argument("--million", type=int, default=1_000_000, help="messages from publish to Parquet")
@@ -177,6 +189,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.wakes, options.windows = 3, 1
         options.drains, options.leases, options.handler_seconds = [1_000, 5_000], [10, 100], 1.2
         options.million, options.drain_rounds, options.idle, options.micro_batches = 20_000, 1, 0.5, 2
+        options.written = 5_000
     return options
 
 

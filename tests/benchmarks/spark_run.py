@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import spark_drain, spark_load, spark_million, spark_stream
+from tests.benchmarks import spark_drain, spark_load, spark_million, spark_stream, spark_writer
 from tests.benchmarks.report import Bar
 from tests.benchmarks.spark_session import Bench, Figures, bench
 
@@ -24,6 +24,7 @@ PARTS: dict[str, tuple[Measure, Judge]] = {
     "drain": (spark_drain.run, spark_drain.bars),
     "load": (spark_load.run, spark_load.bars),
     "stream": (spark_stream.run, spark_stream.bars),
+    "writer": (spark_writer.run, spark_writer.bars),
     "million": (spark_million.run, spark_million.bars),
 }
 

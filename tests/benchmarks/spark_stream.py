@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from sluicegate.core import scripts
-from sluicegate.spark._options import options
+from sluicegate.spark import options
 from tests.benchmarks.measure import evalsha, median
 from tests.benchmarks.report import Bar
 from tests.benchmarks.spark_session import Bench, Figures

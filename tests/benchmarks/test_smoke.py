@@ -68,6 +68,19 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
     assert all(rate > 0 for row in rates.values() for rate in row.values())
 
 
+def test_a_quick_run_reports_the_bar_of_the_typed_columns(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "columns", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    (bar,) = report["bars"]
+    assert (bar["name"], bar["limit"], bar["unit"]) == ("JSON into Arrow columns / json.loads per row", 2, "x")
+    rates = report["figures"]["JSON payloads into typed columns"]
+    assert set(rates) == {"Columns.table", "json.loads per row", "orjson.loads per row", "message columns alone"}
+    assert all(rate > 0 for row in rates.values() for rate in row.values())
+
+
 @pytest.mark.slow
 def test_without_another_python_the_other_libraries_are_not_measured_and_the_run_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

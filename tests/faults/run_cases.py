@@ -1,4 +1,4 @@
-"""Calls of a run that notes what it gives back, as the tests of repeats, of wrong types and of stopped scripts make them."""
+"""Calls of a run that notes what it gives back, for the tests of repeats, of wrong types and of stopped scripts."""
 
 from __future__ import annotations
 

@@ -392,5 +392,10 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
     assert admin.do(batch_calls.note(queue._keys, queue._keys.run("r"), [b"1"])) == (False,)
+    assert admin.do(batch_calls.stage(queue._keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
+    opened = admin.do(batch_calls.hand_over(queue._keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
+    assert opened.left == {"s": "4 4"}
+    assert admin.do(batch_calls.fence(queue._keys, "c", b"n", 0)).seated
+    assert admin.do(batch_calls.manifest(queue._keys, b"l")).state == "unknown"
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

@@ -33,7 +33,7 @@ def look_into_a_stage(core: Core) -> Call[Any]:
 
 
 def hand_over(core: Core, verb: HandOver, *names: str) -> Call[Any]:
-    told = {name: "2 1000" for name in names}
+    told = dict.fromkeys(names, "2 1000")
     return batch_calls.hand_over(core.keys, b"w", verb, told, life_seconds=600)
 
 

@@ -140,6 +140,7 @@ class Load:
 
     def collect(self) -> pa.Table:
         """One action: every partition read anew, in order."""
+        assert self.schema is not None
         return _joined([self.read(index) for index in range(len(self.plan()))], self.schema)
 
 
@@ -439,11 +440,11 @@ def _input(writer: Any, table: pa.Table, attempt: Attempt) -> Iterator[Any]:
         raise _InputFailed
 
 
-def _joined(tables: Sequence[pa.Table], schema: StructType | None) -> pa.Table:
+def _joined(tables: Sequence[pa.Table], schema: StructType) -> pa.Table:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    assert schema is not None
-    return pa.concat_tables([to_arrow_schema(schema, timezone="UTC").empty_table(), *tables])
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}  # since 4.1
+    return pa.concat_tables([to_arrow_schema(schema, **zone).empty_table(), *tables])
 
 
 def _schema_of(tables: Sequence[pa.Table]) -> StructType:

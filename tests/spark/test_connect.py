@@ -1,71 +1,146 @@
-"""The drain on Spark Connect: a client without a SparkContext, in a process of its own."""
+"""Everything on Spark Connect, with a server whose Python workers get the package from the client, as a zip.
+
+One process for all of it: a client without a SparkContext, and the server that it starts.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sluicegate import RedisMessageQueue
-from tests.spark.helpers import Numbers
+from tests.conformance.servers import RedisServer
+from tests.spark.shipping import bare_environment, package_zip, spark_defaults
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
-from sluicegate import QueueSpec, RedisMessageQueue
+from sluicegate import RedisMessageQueue
 from sluicegate.errors import DrainFailedError
-from sluicegate.spark import drain
+from sluicegate.spark import SluicegateDataSource, drain, lease_batch, options
+
+url, package, folder = sys.argv[1:]
+told = {}
+
+def filled(name, count):
+    queue = RedisMessageQueue(name, url=url)
+    assert queue.publish_many({"n": n} for n in range(count)).accepted == count
+    return queue
+
+def left(queue):
+    depth = queue.depth()
+    return {"ready": depth.ready, "delayed": depth.delayed, "in_flight": depth.in_flight, "leases": depth.leases}
 
 def process(batch, ctx):
+    import sluicegate
+
+    with open(folder + "/origins", "a") as origins:
+        origins.write(sluicegate.__file__ + "\\n")
     if any(message.json()["n"] == 7 for message in batch):
         raise ValueError("seven")
 
+def drained(spark):
+    queue = filled("connect-drain", 200)
+    try:
+        drain(spark, queue, process)
+    except DrainFailedError as failed:
+        summary = failed.summary.to_dict()
+    return {"acked": summary["acked"], "returned": summary["returned"], "partitions": len(summary["partitions"]),
+            "left": left(queue), "origins": open(folder + "/origins").read().split()}
+
+def browsed(spark):
+    queue = filled("connect-browse", 30)
+    rows = spark.read.format("sluicegate").options(**options(queue)).load()
+    return {"columns": rows.columns, "rows": rows.count(), "again": rows.filter("sequence > 10").count(),
+            "left": left(queue)}
+
+def written(spark):
+    queue = RedisMessageQueue("connect-write", url=url)
+    rows = spark.range(0, 50, 1, 2).withColumnRenamed("id", "n")
+    rows.write.format("sluicegate").mode("append").options(**options(queue)).save()
+    return {"numbers": sorted(message.json()["n"] for message in queue.peek(100)), "left": left(queue)}
+
+def streamed(spark):
+    queue = filled("connect-stream", 40)
+    rows = (spark.readStream.format("sluicegate").options(**options(queue)).option("consumer", "connect")
+            .option("maxMessagesPerTrigger", "25").load())
+    query = (rows.selectExpr("id", "cast(payload as string) as text").writeStream.format("parquet")
+             .option("checkpointLocation", folder + "/checkpoint").option("path", folder + "/rows")
+             .trigger(availableNow=True).start())
+    assert query.awaitTermination(120)
+    texts = [row.text for row in spark.read.parquet(folder + "/rows").collect()]
+    return {"numbers": sorted(json.loads(text)["n"] for text in texts), "left": left(queue)}
+
+def leased(spark):
+    queue = filled("connect-lease", 20)
+    with lease_batch(spark, queue, 15, run_id="connect") as batch:
+        counts = [batch.count, batch.df.count(), batch.df.filter("sequence % 2 = 0").count()]
+        batch.ack()
+    return {"counts": counts, "left": left(queue)}
+
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 try:
-    drain(spark, RedisMessageQueue.from_spec(QueueSpec.from_json(sys.argv[1])), process)
-except DrainFailedError as failed:
-    print(json.dumps(dict(failed.summary.to_dict(), session=type(spark).__module__)))
+    told["session"] = type(spark).__module__
+    spark.addArtifacts(package, pyfile=True)
+    spark.dataSource.register(SluicegateDataSource)
+    for check in (drained, browsed, written, streamed, leased):
+        try:
+            told[check.__name__] = check(spark)
+        except Exception as error:
+            told[check.__name__] = {"error": f"{type(error).__name__}: {error}"[:3000]}
 finally:
     spark.stop()
+print(json.dumps(told))
 """
-
-# A Connect client cannot set these for the server that it starts.
-DEFAULTS = """
-spark.ui.enabled false
-spark.driver.host 127.0.0.1
-spark.driver.bindAddress 127.0.0.1
-spark.driver.memory 1g
-"""
+NOTHING = {"ready": 0, "delayed": 0, "in_flight": 0, "leases": 0}
 
 
-def test_a_drain_on_connect_does_the_same(queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path) -> None:
-    numbers(200)
-    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
-
+@pytest.fixture(scope="module")
+def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the client found."""
+    folder = tmp_path_factory.mktemp("connect")
+    arguments = [server.url, str(package_zip(folder)), str(folder)]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, queue.spec().to_json()],
-        env={
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(tmp_path),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_TESTING": "1",  # the server listens on a free port instead of a fixed one
-        },
-        cwd=tmp_path,
+        [sys.executable, "-c", PROGRAM, *arguments],
+        env=bare_environment(spark_defaults(folder)),
+        cwd=folder,
         text=True,
         capture_output=True,
-        timeout=280,
+        timeout=380,
         check=False,
     )
+    assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr[-5000:]
+    answers: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    assert answers["session"] == "pyspark.sql.connect.session"
+    return answers
 
-    assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["session"] == "pyspark.sql.connect.session"
-    assert (told["acked"], told["returned"], len(told["partitions"])) == (199, 1, 2)
-    assert (queue.depth().delayed, queue.depth().leases) == (1, 0)
+
+def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(told: dict[str, Any]) -> None:
+    answer = told["drained"]
+    origins = answer.pop("origins", [])
+    assert answer == {"acked": 199, "returned": 1, "partitions": 2, "left": {**NOTHING, "delayed": 1}}
+    assert origins
+    assert all("sluicegate.zip/sluicegate" in origin for origin in origins)
+
+
+def test_a_browse_reads_and_changes_nothing(told: dict[str, Any]) -> None:
+    answer = told["browsed"]
+    assert answer.get("columns", answer)[:2] == ["id", "payload"]
+    assert (answer["rows"], answer["again"], answer["left"]) == (30, 20, {**NOTHING, "ready": 30})
+
+
+def test_a_write_publishes(told: dict[str, Any]) -> None:
+    assert told["written"] == {"numbers": list(range(50)), "left": {**NOTHING, "ready": 50}}
+
+
+def test_a_stream_hands_over_everything_and_acks_it(told: dict[str, Any]) -> None:
+    assert told["streamed"] == {"numbers": list(range(40)), "left": NOTHING}
+
+
+def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(told: dict[str, Any]) -> None:
+    assert told["leased"] == {"counts": [15, 15, 7], "left": {**NOTHING, "ready": 5}}

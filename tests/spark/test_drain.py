@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 import redis
 from pyarrow import feather
 
-from sluicegate import RedisMessageQueue
+from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, DrainFailedError
-from sluicegate.spark import DrainContext, DrainSummary, drain
+from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
@@ -223,18 +225,113 @@ def test_a_lease_that_was_lost_fails_the_task_and_spark_tries_again(
     assert len({call["key"] for call in calls}) == len(calls)  # opened anew: no output is overwritten
 
 
-# ------------------------------------------------------------------ refused before any job
+# ------------------------------------------------------------------ how it ends, and what it tells
 
 
-def test_speculation_is_refused_with_a_reason(spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers) -> None:
-    numbers(1)
+def test_with_speculation_on_it_drains_as_without(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(1000)
     session = spark.newSession()
     session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     session.conf.set("spark.speculation", "TRUE")
 
-    with pytest.raises(ConfigurationError, match="speculative copy of a task"):
-        drain(session, queue, lambda batch: None)
-    assert queue.depth().pending == 1
+    summary = drain(session, queue, output.writer(), partitions=2, batch_size=100)
+
+    assert (summary.acked, summary.taken_over) == (1000, 0)
+    assert output.numbers() == expected
+    check_all_acked_once(queue, client, 1000)
+
+
+def test_a_killed_worker_with_speculation_on_is_waited_for_and_then_taken_over(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    expected = numbers(100)
+    session = spark.newSession()
+    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    session.conf.set("spark.speculation", "true")
+
+    def kill_once(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0 and ctx.chunk == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    summary = drain(session, queue, output.writer(kill_once), partitions=1, batch_size=40, lease_seconds=4)
+
+    assert output.numbers() == expected
+    check_all_acked_once(queue, client, 100)
+    (part,) = summary.partitions
+    assert (part.retries, part.taken_over, part.replayed, part.ended) == (1, 1, 1, "empty")
+
+
+def test_a_limit_is_shared_out_and_a_second_call_does_no_more(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(1000)
+
+    first = drain(spark, queue, output.writer(), partitions=3, batch_size=50, until=301, run_id="r")
+    again = drain(spark, queue, output.writer(), partitions=3, batch_size=50, until=301, run_id="r")
+
+    for summary in (first, again):
+        assert [(part.claimed, part.ended) for part in summary.partitions] == [
+            (101, "limit"),
+            (100, "limit"),
+            (100, "limit"),
+        ]
+    assert (len(output.numbers()), queue.depth().pending, queue.depth().leases) == (301, 699, 0)
+    assert (first.bytes > 301 * 30, again.bytes) == (True, 0)
+
+
+def test_a_drain_with_a_deadline_waits_for_messages_and_ends_on_time(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
+) -> None:
+    numbers(50)
+    late = threading.Timer(2.0, lambda: queue.publish_many({"n": n} for n in range(50, 80)))
+    late.start()
+    begun = time.monotonic()
+
+    summary = drain(spark, queue, output.writer(), partitions=2, until="deadline", deadline_seconds=6)
+
+    late.join()
+    assert 6 <= time.monotonic() - begun < 20
+    assert output.numbers() == list(range(80))
+    assert {part.ended for part in summary.partitions} == {"deadline"}
+    check_all_acked_once(queue, client, 80)
+
+
+def test_frames_with_a_declared_schema_and_a_returned_column_of_verdicts(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    numbers(300)
+
+    def process(frame: pd.DataFrame) -> pd.DataFrame:
+        verdicts = frame["n"].map(lambda n: "bury" if n % 100 == 0 else None)
+        return frame[["message_id"]].assign(verdict=verdicts, error="round")
+
+    summary = drain(spark, queue, process, partitions=2, batch_size=100, batch_format="pandas", schema="n INT")
+
+    assert (summary.acked, summary.buried, summary.failures) == (297, 3, [])
+    letters = queue.peek(10, state="dead")
+    assert sorted(letter.message.json()["n"] for letter in letters if letter.message) == [0, 100, 200]
+    assert {letter.error for letter in letters} == {"round"}
+
+
+def test_progress_is_told_while_a_drain_runs(spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(300)
+    seen: list[DrainProgress] = []
+
+    def slow(batch: list[Message]) -> None:
+        time.sleep(0.5)
+
+    drain(spark, queue, slow, partitions=1, batch_size=50, run_id="r", progress=seen.append)
+
+    assert len(seen) >= 2
+    assert {(look.run_id, look.queue) for look in seen} == {("r", "orders")}
+    assert [look.acked for look in seen] == sorted(look.acked for look in seen)
+    assert all(look.acked + look.ready + look.in_flight <= 300 + 50 for look in seen)
+    assert seen[-1].acked >= 50
+
+
+# ------------------------------------------------------------------ refused before any job
 
 
 class NoSpark:

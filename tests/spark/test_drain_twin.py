@@ -15,7 +15,6 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.spark import DrainContext, PartitionSummary, _task
 from tests.conformance import state
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open
 

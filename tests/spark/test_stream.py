@@ -13,12 +13,14 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
+from sluicegate.core.ranges import parse_ranges
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
-from sluicegate.spark import _access
+from sluicegate.spark import _access, _epoch
+from sluicegate.spark._manifest import Slice
 from sluicegate.spark._options import StreamOptions, options
-from sluicegate.spark._stream import Slice, StreamReader, ZeroArgumentStreamReader
+from sluicegate.spark._stream import StreamReader, ZeroArgumentStreamReader
 from sluicegate.spark.datasource import SluicegateDataSource
 from tests.conformance import state
 from tests.embedded.helpers import wait_until
@@ -80,9 +82,11 @@ class Stream:
         finally:
             die(query.reader)
 
-    def killed(self, after: str, **more: Any) -> None:
+    def killed(self, after: str, run_class: type[Query] = Query, **more: Any) -> None:
+        self.run_class = run_class
         with pytest.raises(Killed):
             self.run(kill_after=after, **more)
+        self.run_class = Query
 
     def offsets(self) -> list[dict[str, Any]]:
         return [json.loads(text) for text in self.checkpoint.offsets.values()]
@@ -154,10 +158,7 @@ def test_a_killed_query_goes_on_where_it_was(
 ) -> None:
     expected = numbers(9)
     given = {"maxMessagesPerTrigger": "4"}
-    if later:
-        stream.run_class = KilledLater
-    stream.killed(point, given=given)
-    stream.run_class = Query
+    stream.killed(point, run_class=KilledLater if later else Query, given=given)
 
     stream.run(given=given)
 
@@ -209,7 +210,7 @@ def test_a_large_micro_batch_takes_several_leases_and_even_tasks(
 
     slices = spread(stream, query)
 
-    sizes = [[last - first + 1 for _, _, first, last in part.pieces] for part in slices]
+    sizes = [[len(parse_ranges(slots)) for *_, slots in part.parts] for part in slices]
     assert sizes == [[4800], [4800], [400, 4400], [4800], [800, 4000]]
     assert stream.offsets()[0]["n"] == 3
     assert stream.sink.numbers() == expected[:24_000]
@@ -220,14 +221,12 @@ def test_a_large_micro_batch_takes_several_leases_and_even_tasks(
     assert stream.sink.numbers() == expected
 
 
-def test_by_default_a_task_reads_five_thousand_messages(
+def test_by_default_tasks_go_by_the_size_of_the_micro_batch(
     stream: Stream, queue: RedisMessageQueue, numbers: Numbers
 ) -> None:
     numbers(12_000)
     query = stream.query()
-    assert [len(table) for table in trigger(stream, query)] == [4000, 4000, 4000]
-    numbers(1200)
-    assert [len(table) for table in trigger(stream, query)] == [600, 600]
+    assert [len(table) for table in trigger(stream, query)] == [3000] * 4
     numbers(900)
     assert [len(table) for table in trigger(stream, query)] == [900]
     die(query.reader)
@@ -358,6 +357,58 @@ def test_a_lease_that_ran_out_without_a_taker_is_adopted(
     stream.run()
     assert stream.sink.numbers() == expected
     assert state.counters(client, "orders")["acked"] == 4
+
+
+def test_what_was_claimed_behind_a_gap_and_never_planned_goes_back(
+    stream: Stream, queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    expected = numbers(40)
+    stream.killed("latest", given={"maxMessagesPerTrigger": "5"}, run_class=KilledLater)
+    epoch = stream.offsets()[0]["e"]
+    assert [len(queue.claim(10, lease_id=f"etl/{epoch}/{number}")) for number in (3, 4)] == [10, 10]
+    client.zadd(queue.key.leases, {f"etl/{epoch}/3": 1})
+    queue.claim(1).release()
+    assert queue.depth().in_flight == 5 + 10
+
+    stream.run()
+
+    assert sorted(stream.sink.numbers()) == expected
+    assert [offset["n"] for offset in stream.offsets()][:2] == [1, 2]
+    assert nothing_is_left(queue)
+    assert state.counters(client, "orders")["acked"] == 40
+
+
+def test_a_lease_that_is_lost_while_its_batch_waits_is_told(
+    stream: Stream, queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(5)
+    query = stream.query()
+    consumer = query.reader._consumer
+    claim = query.reader.latestOffset
+
+    def claim_and_lose(start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        found: dict[str, Any] = claim(start, limit)
+        expire(queue, client)
+        queue.claim(1, lease_id="another").release()
+        for lease in consumer._held.values():
+            lease.beat()
+        return found
+
+    query.reader.latestOffset = claim_and_lose
+    with pytest.raises(LeaseLostError, match="is not held any more"):
+        query.trigger()
+    assert stream.sink.calls == []
+    die(query.reader)
+
+
+def test_a_lease_that_ends_while_it_is_adopted_is_none(
+    queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers(3)
+    queue.claim(3, lease_id="gone").release()
+    monkeypatch.setattr(_access, "look", lambda *given: _access.LeaseView("open"))
+    assert _epoch.adopt(queue, "gone", 60) is None
+    assert (queue.depth().ready, queue.depth().in_flight) == (3, 0)
 
 
 def test_an_ack_that_fails_is_tried_again(
@@ -657,9 +708,12 @@ def test_the_messages_of_a_lost_lease_are_not_read(
     with pytest.raises(Killed):
         query.trigger()
     (part,) = query.reader.partitions(stream_start(), stream.offsets()[0])
-    ((lease_id, *_),) = part.pieces
+    ((lease_id, *_),) = part.parts
     expire(queue, client)
     queue.claim(1).release()
     assert _access.look(queue, lease_id).state == "ended"
-    with pytest.raises(LeaseLostError, match="etl/"):
+    with pytest.raises(LeaseLostError, match="etl/") as caught:
         list(query.reader.read(part))
+    assert caught.value.__notes__ == [
+        "Either another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600."
+    ]

@@ -150,7 +150,7 @@ def test_a_message_has_one_verdict_and_an_error_gives_none_at_all() -> None:
     given = Given(BATCH)
     given.say(BATCH[1], Word("nack", 5.0))
 
-    with pytest.raises(ValueError, match="'id-1' has|id-1 has the verdict 'nack', and now 'bury'"):
+    with pytest.raises(ValueError, match="id-1 has the verdict 'nack', and now 'bury'"):
         given.say(BATCH[0:2], Word("bury"))
     given.say(BATCH[1], Word("nack", 7.0))
 
@@ -219,8 +219,9 @@ def test_each_message_gets_its_verdict_in_one_call(
     assert dead.message is not None
     assert dead.message.json() == {"n": 2}
     stats = client.info("commandstats")
-    # A claim, a note of what goes back, a settle, and a claim that passes the released one by; then an empty one.
-    assert 4 <= stats["cmdstat_evalsha"]["calls"] <= 5
+    # A claim, a note of what goes back, a settle, a claim that passes the released one by, and a look behind the end.
+    assert stats["cmdstat_evalsha"]["calls"] <= 6
+    assert stats["cmdstat_hset"]["calls"] <= 4
 
 
 def test_error_reason_and_delay_are_kept(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:

@@ -12,7 +12,19 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["HandOver", "HandedOver", "Manifest", "Seat", "Span", "fence", "hand_over", "manifest", "note", "stage", "staged"]
+__all__ = [
+    "HandOver",
+    "HandedOver",
+    "Manifest",
+    "Seat",
+    "Span",
+    "fence",
+    "hand_over",
+    "manifest",
+    "note",
+    "stage",
+    "staged",
+]
 
 
 _MOST_MANIFEST_BYTES = 4 * 1024 * 1024
@@ -150,9 +162,7 @@ def note(
     )
 
 
-def stage(
-    keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float
-) -> Call[int]:
+def stage(keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float) -> Call[int]:
     """Put parts aside under the name of a stage that holds `expected` of them; at most 1,000."""
     return Call(scripts.load("stage"), (keys.stage(name),), (expected, math.ceil(life_seconds * 1000), *parts), int)
 
@@ -179,9 +189,7 @@ def _handed_over(reply: list[Any]) -> HandedOver:
     if reply[0] < 0:
         return HandedOver(False, {}, reply[1])
     names, told = reply[1::2], reply[2::2]
-    return HandedOver(
-        reply[0] == 1, {name.decode(): text.decode() for name, text in zip(names, told, strict=True)}
-    )
+    return HandedOver(reply[0] == 1, {name.decode(): text.decode() for name, text in zip(names, told, strict=True)})
 
 
 def _manifest(reply: list[Any]) -> Manifest:

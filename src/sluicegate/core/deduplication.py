@@ -13,7 +13,14 @@ from typing import Any, Literal
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["DeduplicationPolicy", "KeyFunction", "KeySource", "compile_key_function", "key_fields", "portable_key_source"]
+__all__ = [
+    "DeduplicationPolicy",
+    "KeyFunction",
+    "KeySource",
+    "compile_key_function",
+    "key_fields",
+    "portable_key_source",
+]
 
 KeyFunction = Callable[[Any], str]
 KeySource = Callable[[Any], str] | str | Sequence[str]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sluicegate.spark._dead_letters import SelectedRedriveReport, dead_letters, redrive_selected
     from sluicegate.spark._drain import drain
     from sluicegate.spark._lease_batch import LeasedBatch, Txn, lease_batch
+    from sluicegate.spark._options import options
+    from sluicegate.spark.datasource import SluicegateDataSource
 
 __all__ = [
     "DrainContext",
@@ -27,20 +29,24 @@ __all__ = [
     "LeasedBatch",
     "PartitionSummary",
     "SelectedRedriveReport",
+    "SluicegateDataSource",
     "Txn",
     "dead_letters",
     "drain",
     "lease_batch",
+    "options",
     "redrive_selected",
 ]
 
 _LAZY = {
     "LeasedBatch": "sluicegate.spark._lease_batch",
     "SelectedRedriveReport": "sluicegate.spark._dead_letters",
+    "SluicegateDataSource": "sluicegate.spark.datasource",
     "Txn": "sluicegate.spark._lease_batch",
     "dead_letters": "sluicegate.spark._dead_letters",
     "drain": "sluicegate.spark._drain",
     "lease_batch": "sluicegate.spark._lease_batch",
+    "options": "sluicegate.spark._options",
     "redrive_selected": "sluicegate.spark._dead_letters",
 }
 _NEEDED = ("pyspark", "pyarrow")

@@ -63,8 +63,10 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         "payload": lambda: pc.list_element(parts, _PAYLOAD),
         "headers": lambda: _headers(pc.list_element(parts, _HEADERS)),
         "deduplication_key": lambda: _keys(pc.list_element(parts, _KEY)),
+        # Read with the digit behind it, so that all of the prefix is looked at.
         "delivery_count": lambda: pc.add(
-            _numbers(entries, 25, 28).cast(pa.int32()), pa.array([message._begun for message in messages], pa.int32())
+            pc.shift_right(_numbers(entries, 25, 29), 4).cast(pa.int32()),
+            pa.array([message._begun for message in messages], pa.int32()),
         ),
         "sequence": lambda: _numbers(entries, 1, 13),
         "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), 1000).cast(_types()["enqueued_at"]),

@@ -60,13 +60,14 @@ class Columns:
                 where they are not declared. Declared, they hold the message's in any case.
 
         Raises:
-            ConfigurationError: DDL without a session or with an error in it, a type that cannot be read out of JSON, two
-                columns of one name, a reserved name with another type than the message's.
+            ConfigurationError: DDL without a session or with an error in it, a type that cannot be read out of JSON,
+                two columns of one name, a reserved name with another type than the message's.
         """
         own = _struct({name: name for name in _MESSAGE_TYPES})
         declared = own if schema is None else _declared(schema)
         if _shape(declared) == _shape(own):
             return cls._checked(declared, MESSAGE_FIELDS)
+        _types.struct_fields(declared)
         sources = [_source(field) for field in declared["fields"]]
         fields = list(declared["fields"])
         if message_columns:
@@ -164,7 +165,7 @@ def _loose(kind: _types.Kind) -> _types.Kind:
 
 def _source(field: dict[str, Any]) -> str:
     """The field of the message that a declared column holds, "" for one of the payload."""
-    name = field["name"].removeprefix(PREFIX)
+    name: str = field["name"].removeprefix(PREFIX)
     if name == field["name"] or name not in _MESSAGE_TYPES:
         return ""
     kind = _MESSAGE_TYPES[name][0]
@@ -187,7 +188,7 @@ def _declared(schema: object) -> dict[str, Any]:
     if package == "pyspark" and kind.__name__ == "StructType":
         return dict(schema.jsonValue())  # type: ignore[attr-defined]
     if package == "pyarrow" and kind.__name__ == "Schema":
-        return _types.struct_of(list(schema))  # type: ignore[call-overload,no-any-return]
+        return _types.struct_of(list(schema))  # type: ignore[call-overload]
     raise ConfigurationError(
         f"schema must be DDL text, a Spark StructType or a pyarrow.Schema, not a {kind.__module__}.{kind.__qualname__}"
     )

@@ -16,7 +16,8 @@ from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQu
 from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
 from sluicegate.spark import _epoch
-from sluicegate.spark._microbatch import Offset, Piece, Room, split
+from sluicegate.spark._manifest import Part, Slice, cut
+from sluicegate.spark._microbatch import Offset, Room
 from sluicegate.spark._options import StreamOptions, queue_of
 
 __all__ = ["Consumer"]
@@ -38,8 +39,7 @@ class Consumer:
         self._skipped: set[int] = set()  # numbers without messages
         self._average = 0.0  # bytes of a message
         self._budget: int | None = None  # messages that this run may still claim; None for any number
-        self._last: Offset | None = None  # what was answered or planned last,
-        self._unplanned = False  # and whether it was answered only
+        self._last: Offset | None = None  # what was answered or planned last
         self._committed = 0
 
     @property
@@ -80,13 +80,11 @@ class Consumer:
     def latest_of_all(self) -> Offset:
         """The same for a Spark that does not say what is done: claims go on from what was planned last.
 
-        Where messages are held that may be done, it first answers an offset with another turn: Spark then runs an empty
-        micro-batch and commits the one before. Nothing is claimed while an answer has not been planned, because Spark
-        also asks for its reports.
+        While messages are held that may be done it claims no more, and answers an offset with another turn: Spark then
+        runs an empty micro-batch and commits the one before. Spark also asks for its reports, without a micro-batch to
+        follow, and what was claimed then would wait for the next run.
         """
         last = self._last or self.initial()
-        if self._unplanned:
-            return last
         self._sit(last)
         seat = self._known_seat()
         base = last.number if last.epoch else 0
@@ -102,18 +100,17 @@ class Consumer:
             last = replace(last, epoch=seat.epoch, number=end)
         elif self._held:
             last = replace(last, turn=last.turn + 1)
-        self._unplanned = last != self._last
         self._last = last
         return last
 
-    def pieces(self, start: Offset, end: Offset) -> list[list[Piece]]:
+    def slices(self, start: Offset, end: Offset) -> list[Slice]:
         """What the tasks of a micro-batch read, the same at every call; nothing where `start` and `end` are one.
 
         Raises:
             ConfigurationError: another query uses this consumer.
             LeaseLostError: messages of it are not this query's any more, unless `failOnDataLoss` is false.
         """
-        self._last, self._unplanned = end, False
+        self._last = end
         if end.epoch == 0 or (end.epoch, end.number) == (start.epoch, start.number):
             return []
         self._sit(end)
@@ -121,7 +118,12 @@ class Consumer:
             raise self._of_another_epoch(start.epoch)
         numbers = range((start.number if start.epoch else 0) + 1, end.number + 1)
         leases = [self._planned(number) for number in numbers if number not in self._skipped]
-        return split([lease for lease in leases if lease is not None], self._options.partitions)
+        parts = [
+            Part(lease.id, lease.opening, [message.slot for message in lease.messages])
+            for lease in leases
+            if lease is not None
+        ]
+        return cut(parts, self._options.partitions) if parts else []
 
     def settle(self, done: Offset) -> None:
         """Ack the leases up to an offset; what fails is logged, for Spark would end the query."""

@@ -164,7 +164,7 @@ class Holding:
     def digest(self) -> str:
         """Names exactly these rows: 32 hex digits of the run and every opening and slot."""
         if not self._digest:
-            told = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode(errors="surrogatepass"))
+            told = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode())
             for held in self.rows:
                 told.update(f"\0{held.lease_id}\0{held.opening}\0{format_ranges(held.slots)}".encode())
             self._digest = told.hexdigest()[:32]

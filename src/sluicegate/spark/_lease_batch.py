@@ -81,7 +81,7 @@ def lease_batch(
         schema: of JSON payloads, as DDL text, a Spark `StructType` or a `pyarrow.Schema`. The DataFrame has its columns
             and then `message_id`, `message_headers` and so on; without it `id`, `payload`, `headers`,
             `deduplication_key`, `delivery_count`, `sequence` and `enqueued_at`.
-        partitions: most tasks of one read; default one per 10,000 messages, and up to eight for fewer.
+        partitions: most tasks of one read; default one per 10,000 messages, and up to four for fewer.
         on_error: what becomes of the messages when the block raises: `release` gives them back at once; `keep` leaves
             them leased until they run out, so that a retry of the run gets the same rows under the same key: for sinks
             that may have committed what they reported as failed.

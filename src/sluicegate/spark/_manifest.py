@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ManifestReader", "Part", "Slice", "cut", "dump", "load", "make_reader", "read_parts", "read_slice"]
 
 _ROWS_PER_TASK = 10_000
-_FEWEST_ROWS_PER_TASK = 1000
-_TASKS_OF_A_SMALL_READ = 8
+_FEWEST_ROWS_PER_TASK = 2500
+_TASKS_OF_A_SMALL_READ = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def load(text: str) -> list[Part]:
 def cut(parts: Sequence[Part], partitions: int | None = None) -> list[Slice]:
     """Slices of about the same number of messages, at most so many, one at least: Spark takes none for another word.
 
-    Without a number: 10,000 messages for a task, and up to eight tasks for less, of 1,000 at least.
+    Without a number: 10,000 messages for a task, and up to four tasks for less, of 2,500 at least.
     """
     total = sum(len(part) for part in parts)
     if partitions is None:

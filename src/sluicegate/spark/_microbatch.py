@@ -1,23 +1,20 @@
-"""What a micro-batch is made of, as values: offsets, room for messages, slot ranges for tasks."""
+"""What a micro-batch is made of, as values: offsets, and room for messages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 
-__all__ = ["Offset", "Piece", "Room", "split"]
+__all__ = ["Offset", "Room"]
 
 _MOST_CLAIMED = 10_000  # messages of one lease
 _MOST_CLAIM_BYTES = 32 * 1024 * 1024  # likewise
 _FIRST_CLAIM = 100  # while nothing is known of their size
-_MOST_OF_A_TASK = 5_000  # messages, where the number of partitions is not given
-Piece = tuple[str, str, int, int]
-"""Lease id, opening, first slot, last slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +82,3 @@ class Room:
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # What failed before comes in smaller leases than asked for, and a lease takes so many bytes at most.
         return len(lease) == asked or lease.messages[0].delivery_count > 1 or size >= _MOST_CLAIM_BYTES
-
-
-def split(leases: Sequence[Lease], partitions: int | None) -> list[list[Piece]]:
-    """Slot ranges for tasks of about one size, in order."""
-    total = sum(len(lease) for lease in leases)
-    if total == 0:
-        return []
-    count = partitions or max(math.ceil(total / _MOST_OF_A_TASK), 2 if total > _MOST_OF_A_TASK // 5 else 1)
-    size = math.ceil(total / min(count, total))
-    tasks: list[list[Piece]] = [[]]
-    room = size
-    for lease in leases:
-        for first, last in _runs([message.slot for message in lease.messages]):
-            at = first
-            while at <= last:
-                if room == 0:
-                    tasks.append([])
-                    room = size
-                end = min(last, at + room - 1)
-                tasks[-1].append((lease.id, lease.opening, at, end))
-                room -= end - at + 1
-                at = end + 1
-    return tasks
-
-
-def _runs(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ascending slots as ranges."""
-    first = 0
-    for at in range(1, len(slots) + 1):
-        if at == len(slots) or slots[at] != slots[at - 1] + 1:
-            yield slots[first], slots[at - 1]
-            first = at

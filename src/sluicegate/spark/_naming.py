@@ -36,22 +36,20 @@ class RowNames:
 
     def __init__(self, keys: QueueKeys, write_id: str, partition: int) -> None:
         self._keys = keys
-        self._seed = hashlib.sha256(digest_of(write_id, str(partition)))
+        self._seed = digest_of(write_id, str(partition))
         self._seen: set[int] = set()
         self._again: Counter[int] = Counter()
 
     def markers(self, parts: Sequence[bytes]) -> list[bytes]:
         """The marker of each row; the row is what is stored of it, its headers included."""
         markers = []
-        seed, seen, written = self._seed, self._seen, self._keys.written
+        seed, seen, written, sha256 = self._seed, self._seen, self._keys.written, hashlib.sha256
         for part in parts:
-            row = seed.copy()
-            row.update(part)
-            digest = row.digest()
+            digest = sha256(seed + part).digest()
             short = int.from_bytes(digest[:_SHORT], "big")
             if short in seen:
                 self._again[short] += 1
-                digest = hashlib.sha256(digest + b"%d" % self._again[short]).digest()
+                digest = sha256(digest + b"%d" % self._again[short]).digest()
             else:
                 seen.add(short)
             markers.append(written(urlsafe_b64encode(digest[:_LENGTH])))

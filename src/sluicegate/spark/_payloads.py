@@ -1,8 +1,9 @@
 """JSON payloads as typed Arrow columns: one call of Arrow's reader per block of messages, not one object per row.
 
-Payloads are joined by newlines. Each must begin with `{` and end with `}`; the reader refuses a newline inside a string,
-and `}` newline `{` is legal JSON nowhere but between two documents. So every joint is one, and as many rows as messages
-mean that each payload is exactly one object: no row can shift, whatever a payload holds.
+Payloads are joined by newlines. Each must begin with `{` and end with `}`; the reader refuses a newline inside a
+string, and `}` newline `{` is JSON nowhere but between two documents. So every joint is one, and as many rows as
+messages mean that each payload is exactly one object: no row can shift, whatever a payload holds. The braces also
+keep a `null` from being the first document of a text, which ends the process in some versions of the reader.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ __all__ = ["PayloadError", "read_payloads"]
 
 _SPACE = " \t\r\n"
 _MOST_BYTES = 2**31 - 1  # of a block of the reader
-_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a string", list: "an array", dict: "an object"}
+_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
 Instants = Callable[["pa.DataType"], "pa.DataType"]
 
 

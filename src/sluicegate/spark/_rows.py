@@ -90,7 +90,9 @@ class RowPlan:
     def _payloads(self, found: dict[str, Any], count: int) -> list[bytes]:
         if self.payload is None:
             names = [name for name in self.columns if name != self.headers]
-            return [json.dumps(row) for row in _objects(names, [found[name] for name in names], count)]
+            columns = [found[name] for name in names]
+            dumps = json.dumps_alike if all(map(_is_alike, columns)) else json.dumps
+            return [dumps(row) for row in _objects(names, columns, count)]
         column = found[self.payload]
         _refuse_nulls(column, f"payload column {self.payload!r}", "filter such rows out, or publish other columns")
         if self.as_json:
@@ -267,6 +269,33 @@ def _values(column: pa.Array, path: str) -> list[Any]:
         found: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         raise ValueError(f"column {path!r} holds text that is not UTF-8; cast it to binary") from None
+    return found
+
+
+def _is_alike(column: pa.Array) -> bool:
+    """Whether both JSON encoders write all its values alike; a nested column is not looked into, unless it has no
+    floats."""
+    from pyarrow import types
+
+    if not types.is_floating(column.type):
+        return not _has_floats(column.type)
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    least, beyond = json.ALIKE
+    size = pc.abs(column.cast(pa.float64()))
+    alike = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, least), pc.less(size, beyond)))
+    return pc.all(alike).as_py() is not False  # nulls are left out
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    from pyarrow import types
+
+    if types.is_map(kind):
+        return _has_floats(kind.item_type)
+    if types.is_nested(kind):
+        return any(_has_floats(kind.field(index).type) for index in range(kind.num_fields))
+    found: bool = types.is_floating(kind)
     return found
 
 

@@ -24,7 +24,6 @@ _STAGE_SECONDS = 86_400.0  # of a stage that no commit has named yet
 _WRITE_SECONDS = 7 * 86_400.0  # of the record of a write, and of the stages that it names
 _RECEIPT_SECONDS = _WRITE_SECONDS + 86_400.0
 _STEP_BYTES = 4 * 1024 * 1024  # of one step, about
-_MOST_STEP = 1000
 _PAGE = 1000  # stages that are dropped by one call
 
 
@@ -80,10 +79,12 @@ class StageWriter:
         sender: to the queue.
         write_id: of the write.
         partition: of the task.
+        most: rows that one call may publish.
     """
 
-    def __init__(self, sender: Sender, write_id: str, partition: int) -> None:
+    def __init__(self, sender: Sender, write_id: str, partition: int, most: int) -> None:
         self._sender = sender
+        self._most = most
         self._name = f"{digest_of(write_id).decode()}.{partition}.{uuid.uuid4().hex}"
         self._rows = self._bytes = 0
 
@@ -93,9 +94,7 @@ class StageWriter:
         Raises:
             StageLostError: the stage is gone.
         """
-        call = batch_calls.stage(
-            self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS
-        )
+        call = batch_calls.stage(self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS)
         if self._sender.run(call) < 0:
             raise StageLostError(
                 f"the {self._rows} rows that this task had staged are gone from Redis: they ran out after "
@@ -108,7 +107,7 @@ class StageWriter:
         """What was put aside; None for nothing."""
         if not self._rows:
             return None
-        step = min(_MOST_STEP, self._sender.most_waiting or _MOST_STEP, _STEP_BYTES * self._rows // self._bytes)
+        step = min(self._most, _STEP_BYTES * self._rows // self._bytes)
         return Stage(self._name, self._rows, max(1, step))
 
 
@@ -143,9 +142,10 @@ def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
                 promoted.duplicates += report.duplicates
             _hand_over(sender, write_id, "finish", [stage])
     except Exception as error:
+        rows = sum(stage.rows for stage in left)
         error.add_note(
-            f"write {write_id!r}: {promoted.published} of {sum(stage.rows for stage in left)} staged rows were published "
-            "before this error, and stay so"
+            f"write {write_id!r}: {promoted.published} of {rows} staged rows were published before this error and stay "
+            "so"
         )
         raise
     _drop(sender, write_id, "drop", [stage for stage in stages if stage.name not in opened.left])
@@ -169,7 +169,8 @@ def abort(sender: Sender, write_id: str, stages: Sequence[Stage], *, again: bool
             "writeId completes it"
         )
     _drop(sender, write_id, "drop" if again else "cancel", stages)
-    return f"what {len(stages)} finished tasks had staged ({sum(stage.rows for stage in stages)} rows) was dropped, but for what is published"
+    rows = sum(stage.rows for stage in stages)
+    return f"what {len(stages)} finished tasks had staged ({rows} rows) was dropped, but for what is published"
 
 
 def _steps(sender: Sender, stage: Stage) -> Iterator[Batch]:
@@ -192,9 +193,7 @@ def _hand_over(
     sender: Sender, write_id: str, verb: batch_calls.HandOver, stages: Sequence[Stage]
 ) -> batch_calls.HandedOver:
     told = {stage.name: stage.told for stage in stages}
-    return sender.run(
-        batch_calls.hand_over(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS)
-    )
+    return sender.run(batch_calls.hand_over(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS))
 
 
 def _drop(sender: Sender, write_id: str, verb: batch_calls.HandOver, stages: Sequence[Stage]) -> None:

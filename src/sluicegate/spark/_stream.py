@@ -8,16 +8,19 @@ partitions. Neither is told when the query stops: its process is killed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
+from sluicegate.spark import _access
+from sluicegate.spark._columns import Columns
 from sluicegate.spark._consumer import Consumer
-from sluicegate.spark._microbatch import Offset, Piece
-from sluicegate.spark._options import StreamOptions
+from sluicegate.spark._manifest import Slice
+from sluicegate.spark._microbatch import Offset
+from sluicegate.spark._options import StreamOptions, queue_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,22 +38,7 @@ except ImportError:  # before Spark 4.2, which then stops at the first answer by
 else:
     _SAYS_FROM_WHERE = True
 
-__all__ = ["Slice", "StreamReader", "ZeroArgumentStreamReader", "make_reader"]
-
-
-@dataclass
-class Slice(InputPartition):
-    """What one task of a micro-batch reads.
-
-    Attributes:
-        pieces: slot ranges of leases.
-    """
-
-    pieces: tuple[Piece, ...]
-
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        super().__init__(None)
-        self.pieces = tuple(pieces)
+__all__ = ["StreamReader", "ZeroArgumentStreamReader", "make_reader"]
 
 
 class _Reader(DataSourceStreamReader):
@@ -74,22 +62,30 @@ class _Reader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch: a replay, which comes before anything else after a restart, gets the same."""
-        return [Slice(pieces) for pieces in self._consumer.pieces(self._offset(start), self._offset(end))]
+        return self._consumer.slices(self._offset(start), self._offset(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task, on an executor; changes nothing."""
-        from sluicegate.spark import _access
-        from sluicegate.spark._columns import Columns
-        from sluicegate.spark._options import queue_of
+        """The messages of one task, on an executor; changes nothing.
 
+        Raises:
+            LeaseLostError: they are not this query's any more.
+            PayloadError: a payload that does not fit the declared schema.
+        """
         assert isinstance(partition, Slice)
-        columns, queue = Columns.of(self._schema), queue_of(self._options.spec)
+        columns, queue = Columns.of(self._schema, message_columns=False), queue_of(self._options.spec)
         try:
-            for lease_id, opening, first, last in partition.pieces:
-                for found in _access.read_slots(queue, lease_id, opening, first, last):
-                    # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
-                    messages = [Message(message.entry, message.slot, 1) for message in found]
-                    yield from columns.table(messages).to_batches()
+            for lease_id, opening, slots in partition.parts:
+                for first, last in _ranges(slots):
+                    for found in _access.read_slots(queue, lease_id, opening, first, last):
+                        # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
+                        messages = [Message(message.entry, message.slot, 1) for message in found]
+                        yield from columns.table(messages).to_batches()
+        except LeaseLostError as error:
+            error.add_note(
+                f"Either another query was started with consumer {self._options.consumer!r}, or this one was silent "
+                f"for longer than leaseSeconds={self._options.lease_seconds:g}."
+            )
+            raise
         finally:
             queue.close()
 
@@ -138,3 +134,9 @@ class ZeroArgumentStreamReader(_Reader):
 def make_reader(options: StreamOptions, schema: StructType) -> DataSourceStreamReader:
     """A reader for the Spark that is installed."""
     return StreamReader(options, schema) if _SAYS_FROM_WHERE else ZeroArgumentStreamReader(options, schema)
+
+
+def _ranges(slots: str) -> Iterator[tuple[int, int]]:
+    for part in slots.split(","):
+        first, _, last = part.partition("-")
+        yield int(first), int(last or first)

@@ -195,6 +195,7 @@ class PartitionDrain:
         """
         if self._has_forerunners and self._passes(chunk, of_this_call=True):
             return None
+        looked = False
         while True:
             reason = self._reason_to_stop()
             if reason is not None and not self._is_known(chunk):
@@ -211,10 +212,12 @@ class PartitionDrain:
                     )
                 case LeaseState.PAUSED if not self._plan.waits:
                     return "paused"
-                case LeaseState.EMPTY if self._passes(chunk):
-                    return None
-                case LeaseState.EMPTY if not self._plan.waits:
-                    return "empty"
+                case LeaseState.EMPTY:
+                    if not looked and self._passes(chunk):
+                        return None
+                    looked = True
+                    if not self._plan.waits:
+                        return "empty"
             yield
 
     def _reason_to_stop(self) -> Ended | None:

@@ -70,10 +70,14 @@ def struct_fields(kind: dict[str, Any], where: str = "") -> list[pa.Field]:
 
     names = [field["name"] for field in kind["fields"]]
     if not names:
-        raise ConfigurationError(f"column {where!r} is a struct without fields" if where else "the schema has no columns")
+        raise ConfigurationError(
+            f"column {where!r} is a struct without fields" if where else "the schema has no columns"
+        )
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(f"the name {name!r} stands twice in {f'column {where!r}' if where else 'the schema'}")
+            raise ConfigurationError(
+                f"the name {name!r} stands twice in {f'column {where!r}' if where else 'the schema'}"
+            )
     return [
         pa.field(
             field["name"],
@@ -140,7 +144,9 @@ def struct_of(fields: list[pa.Field], where: str = "") -> dict[str, Any]:
     }
 
 
-def reading_type(arrow: pa.DataType, instants: Callable[[pa.DataType], pa.DataType] = lambda arrow: arrow) -> pa.DataType:
+def reading_type(
+    arrow: pa.DataType, instants: Callable[[pa.DataType], pa.DataType] = lambda arrow: arrow
+) -> pa.DataType:
     """What Arrow's JSON reader is asked for in place of a type, to be made into it afterwards.
 
     The reader knows no maps, takes dates for numbers of days and bytes for text, and refuses a null struct whose fields
@@ -185,8 +191,8 @@ def refuse_inexact(arrow: pa.DataType, where: str) -> None:
 
     if types.is_decimal(arrow) and arrow.precision > _EXACT_DIGITS:
         raise ConfigurationError(
-            f"column {where!r} holds a map and a decimal of {arrow.precision} digits; numbers of a column with a map are "
-            f"exact up to {_EXACT_DIGITS} digits: declare the decimal smaller, or as string"
+            f"column {where!r} holds a map and a decimal of {arrow.precision} digits; numbers of a column with a map "
+            f"are exact up to {_EXACT_DIGITS} digits: declare the decimal smaller, or as string"
         )
     for index in range(arrow.num_fields):
         refuse_inexact(arrow.field(index).type, where)

@@ -175,7 +175,9 @@ def _verb(value: object) -> Verb | None:
 def _is_missing(value: object) -> bool:
     """None, or what pandas puts in its place."""
     return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and math.isnan(value))
     )
 
 

@@ -51,7 +51,7 @@ class PartitionSummary:
         buried: made dead letters.
         replayed: chunks that an earlier attempt had finished, and that were only counted.
         taken_over: chunks that an earlier attempt had left open.
-        ended: why it stopped: the queue was `empty` or `paused`, the handler kept `failing`, the `deadline` was reached,
+        ended: why it stopped: the queue was `empty` or `paused`, the handler kept `failing`, the `deadline` was reached
             or the partition's share of the `limit`.
         seconds: how long it took, this attempt only.
         failures: the first hundred.

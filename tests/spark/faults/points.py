@@ -47,24 +47,45 @@ class Fault:
         """Watch the calls of this process, from now on counted anew; a worker that lives on is watched once."""
         from sluicegate.gateway import RedisGateway
 
-        plain = getattr(RedisGateway.execute, "plain", RedisGateway.execute)
+        execute, send = (getattr(method, "plain", method) for method in (RedisGateway.execute, RedisGateway.send))
         seen = 0
 
-        def execute(gateway: Any, call: Any, **options: Any) -> Any:
+        def meets() -> bool:
+            """Count a call that is about to be sent."""
             nonlocal seen
-            if call.script.name != self.script or Path(self.marker).exists():
-                return plain(gateway, call, **options)
             seen += 1
-            number = seen
-            if self.when == "before" and number == self.number:
+            if seen == self.number and self.when == "before":
                 self._happen()
-            reply = plain(gateway, call, **options)
-            if self.when == "after" and number == self.number:
+            return seen == self.number
+
+        def watched_execute(gateway: Any, call: Any, **options: Any) -> Any:
+            if call.script.name != self.script:
+                return execute(gateway, call, **options)
+            met = meets()
+            reply = execute(gateway, call, **options)
+            if met and self.when == "after":
                 self._happen()
             return reply
 
-        execute.plain = plain  # type: ignore[attr-defined]
-        RedisGateway.execute = execute  # type: ignore[method-assign]
+        def watched_send(gateway: Any, call: Any) -> Any:
+            """What sends ahead, and reads the reply when the next call is on its way."""
+            if call.script.name != self.script or not gateway._reached:  # then it is executed instead
+                return send(gateway, call)
+            met = meets()
+            receive = send(gateway, call)
+
+            def watched_receive() -> Any:
+                reply = receive()
+                if met and self.when == "after":
+                    self._happen()
+                return reply
+
+            return watched_receive
+
+        watched_execute.plain = execute  # type: ignore[attr-defined]
+        watched_send.plain = send  # type: ignore[attr-defined]
+        RedisGateway.execute = watched_execute  # type: ignore[method-assign]
+        RedisGateway.send = watched_send  # type: ignore[method-assign]
 
     def _happen(self) -> None:
         try:

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
-
 from sluicegate import RedisMessageQueue
-from sluicegate.spark._options import StreamOptions, options
-from sluicegate.spark._stream import StreamReader
+from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import Sink
+from tests.spark.faults.sources import faulty_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-# Executors cannot import the tests: what is defined here travels by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 QUERY_SECONDS = 120
 AtBatch = Callable[[int], object]
@@ -86,21 +80,12 @@ class Stream:
         return None
 
 
-def faulty_source(fault: Fault) -> type[SluicegateDataSource]:
-    """The data source, with a fault in the process that plans, or in the workers that read."""
+def newest_commit(checkpoint: Path) -> int:
+    """The number of the last micro-batch that Spark has recorded as done."""
+    return max(int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdigit())
 
-    class FaultyReader(StreamReader):
-        def read(self, partition: Any) -> Any:
-            fault.install()
-            return super().read(partition)
 
-    class FaultySource(SluicegateDataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "sluicegate_faulty"
-
-        def streamReader(self, schema: Any) -> Any:
-            fault.install()
-            return FaultyReader(StreamOptions.parse(self.options), schema)
-
-    return FaultySource
+def remove_commit(checkpoint: Path, number: int) -> None:
+    """What Spark recorded last is lost: the micro-batch is in the sink, and will be run again."""
+    for name in (str(number), f".{number}.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)

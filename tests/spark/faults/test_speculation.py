@@ -15,12 +15,13 @@ import redis
 from sluicegate import RedisMessageQueue
 from tests.conformance import state
 from tests.conformance.waiting import wait_until
+from tests.spark.faults.processes import Driver
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish, seen_by
-from tests.spark.faults.standalone import Driver, StandaloneCluster
+from tests.spark.faults.standalone import StandaloneCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
-SESSION_SECONDS = 120.0
+SESSION_SECONDS = 240.0
 PROGRAM = """
 import json, os, signal, sys, time, uuid
 from pathlib import Path
@@ -43,7 +44,7 @@ class Process:
             (told / "slow.new").rename(told / "slow")
             if what == "frozen":
                 os.kill(os.getpid(), signal.SIGSTOP)
-            deadline = time.monotonic() + 100
+            deadline = time.monotonic() + 240
             while not (told / "go on").exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
         file = sink / f"{uuid.uuid4().hex}.new"

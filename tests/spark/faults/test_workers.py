@@ -30,8 +30,10 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("action", ["kill", "raise"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    ("point", "action"),
+    [*((point, "kill") for point in POINTS), ("after a claim", "raise"), ("after process", "raise")],
+)
 def test_a_worker_that_ends_at_any_point_loses_nothing_and_acks_nothing_twice(
     spark: SparkSession,
     queue: RedisMessageQueue,

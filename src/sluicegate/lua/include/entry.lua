@@ -1,10 +1,12 @@
 -- Stored messages by position: kind 1, sequence 2-13, time 14-25, deliveries 26-28, releases 29, then id US key US headers US payload.
 -- Kind 2: its deduplication marker is freed when the message ends.
-local ENTRY = '^[12]' .. string.rep('%x', 28) .. '[^\31]+\31[^\31]*\31[^\31]*\31'
+local PARTS = '^[^\31]+\31[^\31]*\31[^\31]*\31' -- from position 30 on
 local MOST_DELIVERIES, FREE_RELEASES = 4095, 3
 
+-- In two looks: one pattern with an item per digit of the prefix takes twice as long, and every message passes here.
 local function is_entry(value)
-  return string.find(value, ENTRY) ~= nil
+  local _, digits = string.find(value, '^[12]%x*')
+  return digits ~= nil and digits >= 29 and string.find(value, PARTS, 30) ~= nil
 end
 
 local function sequence_of(entry)

@@ -1,15 +1,14 @@
 -- The slots of a new lease.
 local function write_slots(key, packed, entries)
-  local fields = {'m', packed}
+  local fields, count = {'m', packed}, 2
   for slot = 1, #entries do
-    fields[#fields + 1] = slot
-    fields[#fields + 1] = entries[slot]
-    if #fields >= 2000 then
-      redis.call('HSET', key, unpack(fields))
-      fields = {}
+    fields[count + 1], fields[count + 2], count = slot, entries[slot], count + 2 -- `#fields` would search for its end each time
+    if count >= 2000 then
+      redis.call('HSET', key, unpack(fields, 1, count))
+      count = 0
     end
   end
-  if #fields > 0 then
-    redis.call('HSET', key, unpack(fields))
+  if count > 0 then
+    redis.call('HSET', key, unpack(fields, 1, count))
   end
 end

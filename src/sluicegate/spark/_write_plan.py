@@ -1,0 +1,223 @@
+"""What the tasks of a write do: rows to messages, published at once or put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.config import QueueSpec
+from sluicegate.errors import ConfigurationError
+from sluicegate.queue import RedisMessageQueue
+from sluicegate.spark import _staging
+from sluicegate.spark._naming import RowNames
+from sluicegate.spark._options import WriteOptions
+from sluicegate.spark._rows import RowPlan, plan_rows
+from sluicegate.spark._sending import Sender
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from sluicegate.core.values import Batch
+
+__all__ = ["WritePlan", "Written", "plan_write"]
+
+_MOST_BYTES = 8 * 1024 * 1024  # of one call, about
+_BLOCK_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Written:
+    """What one task did.
+
+    Attributes:
+        write_id: of the write.
+        partition: of the task.
+        rows: that it was given.
+        published: messages that were published.
+        duplicates: rows whose key was held, also by an earlier attempt of the same task.
+        stage: what it has staged, None in direct mode.
+        repeated: the write was done before, so the rows were only counted.
+    """
+
+    write_id: str
+    partition: int
+    rows: int = 0
+    published: int = 0
+    duplicates: int = 0
+    stage: _staging.Stage | None = None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What the tasks of a write do. A plain value, made on the driver.
+
+    Attributes:
+        options: of the write.
+        spec: of the queue, with what the options change.
+        rows: from columns to messages.
+    """
+
+    options: WriteOptions
+    spec: str
+    rows: RowPlan
+
+    @property
+    def queue(self) -> str:
+        """Name of the queue."""
+        return QueueSpec.from_json(self.spec).name
+
+    @property
+    def staged(self) -> bool:
+        """Whether the driver publishes, at the end."""
+        return self.options.mode == "staged"
+
+    def sender(self) -> Sender:
+        """A connection of its own, in whichever process."""
+        return Sender(RedisMessageQueue.from_spec(QueueSpec.from_json(self.spec)), bound=self.rows.keyed)
+
+    def write(self, batches: Iterable[pa.RecordBatch], partition: int, write_id: str) -> Written:
+        """One attempt of one task.
+
+        Raises:
+            Exception: whatever stops it, with a note of what it has published by then.
+        """
+        done = Written(write_id, partition)
+        sender = self.sender()
+        try:
+            if self.staged:
+                self._stage(sender, batches, done)
+            else:
+                self._publish(sender, batches, done)
+        except Exception as error:
+            error.add_note(_what_was_done(done, self.staged))
+            raise
+        finally:
+            sender.close()
+        return done
+
+    def _publish(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
+        for report in sender.send(self._calls(sender, batches, done)):
+            done.published += report.accepted
+            done.duplicates += report.duplicates
+
+    def _calls(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> Iterator[Batch]:
+        """One call's worth after the other; they are sent as they come."""
+        names = RowNames(sender.keys, done.write_id, done.partition)
+        for parts, keys in self._chunks(sender, batches):
+            done.rows += len(parts)
+            markers = names.markers(parts) if keys is None else [sender.keys.dedup(key) for key in keys]
+            yield sender.batch(parts, markers)
+
+    def _stage(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
+        if _staging.is_done(sender, done.write_id):
+            done.repeated = True
+            done.rows = sum(batch.num_rows for batch in batches)  # Spark sends them to the end in any case
+            return
+        writer = _staging.StageWriter(sender, done.write_id, done.partition, self._most(sender))
+        for parts, _ in self._chunks(sender, batches):
+            writer.append(parts)
+            done.rows += len(parts)
+        done.stage = writer.stage()
+
+    def _chunks(
+        self, sender: Sender, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
+        """The rows as parts and keys: as many at a time as a call may carry."""
+        size = self._most(sender)
+        for batch in batches:
+            for start in range(0, batch.num_rows, size):
+                rows = self.rows.rows(batch.slice(start, size))
+                sender.check(rows.payloads)
+                parts, keys = rows.parts(), rows.keys
+                for first, last in _by_bytes(parts):
+                    yield parts[first:last], None if keys is None else keys[first:last]
+
+    def _most(self, sender: Sender) -> int:
+        """Rows that one call may publish."""
+        return min(self.options.batch_size, sender.most_waiting or self.options.batch_size)
+
+
+def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> WritePlan:
+    """What the tasks do, for what the options ask.
+
+    Raises:
+        ConfigurationError: options, a queue or columns that cannot work together.
+    """
+    if overwrite:
+        raise ConfigurationError(
+            "a queue cannot be overwritten; write with mode('append') or outputMode('append'), and empty it with "
+            "queue.purge('pending') where you mean to"
+        )
+    spec = QueueSpec.from_json(options.spec)
+    changed = dict(spec.options)
+    source = changed.get("get_deduplication_key")
+    chosen = options.key_template is not None or options.key_column is not None
+    if not changed.pop("publishes", True) and not chosen:
+        raise ConfigurationError(
+            f"the deduplication key of queue {spec.name!r} is a function, which cannot travel in its spec; give the "
+            "option deduplicationKey (a template over the row) or deduplicationKeyColumn"
+        )
+    changed |= _overload(options)
+    if options.window_seconds is not None:
+        changed["deduplication_window_seconds"] = options.window_seconds
+    keyed = chosen or source is not None
+    if keyed and changed.get("deduplication_policy") == "until_acked" and options.mode == "direct":
+        raise ConfigurationError(
+            f"queue {spec.name!r} frees deduplication keys on ack, so that a retried task would publish again what was "
+            "acked meanwhile; write with writeMode=staged"
+        )
+    if keyed and changed.get("pending_overload_policy") == "drop_oldest":
+        raise ConfigurationError(
+            f"queue {spec.name!r} drops its oldest messages when it is full, and the key of a dropped one would refuse "
+            "its successors; give the option overload=raise or overload=block, or no deduplication key"
+        )
+    rows = plan_rows(
+        schema,
+        payload=options.payload_column,
+        headers=options.headers_column,
+        key_column=options.key_column,
+        key_source=options.key_template if chosen else source,
+    )
+    adapted = replace(spec, options=changed)
+    RedisMessageQueue.from_spec(adapted)  # which refuses options that cannot work together
+    return WritePlan(options, adapted.to_json(), rows)
+
+
+def _overload(options: WriteOptions) -> dict[str, Any]:
+    """What the options change about a full queue."""
+    changed: dict[str, Any] = {}
+    if options.most_waiting is not None:
+        changed["max_pending_length"] = options.most_waiting
+    if options.overload is not None:
+        changed["pending_overload_policy"] = options.overload
+    if options.block_seconds is not None or options.overload == "block":
+        seconds = _BLOCK_SECONDS if options.block_seconds is None else options.block_seconds
+        changed["pending_overload_block_timeout_seconds"] = seconds
+    return changed
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def _by_bytes(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Ranges of parts that fit into a call each; one that is too large goes alone."""
+    first, held = 0, 0
+    if sum(map(len, parts)) > _MOST_BYTES:
+        for at, part in enumerate(parts):
+            if held and held + len(part) > _MOST_BYTES:
+                yield first, at
+                first, held = at, 0
+            held += len(part)
+    if parts:
+        yield first, len(parts)
+
+
+def _what_was_done(done: Written, staged: bool) -> str:
+    what = (
+        f"{done.rows} rows staged" if staged else f"{done.published} messages published, {done.duplicates} duplicates"
+    )
+    stay = "nothing of it is published" if staged else "they stay published, and a retry repeats none of them"
+    return f"write {done.write_id!r}, partition {done.partition}: {what} before this error; {stay}"

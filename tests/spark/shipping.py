@@ -1,0 +1,74 @@
+"""Python workers that have Spark, Arrow and redis-py but not Sluicegate, and Sluicegate as a zip to send them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+import sluicegate
+
+__all__ = ["bare_environment", "package_zip", "spark_defaults"]
+
+NEEDED = ("pyspark", "pyarrow", "redis", "tenacity", "sluicegate")  # all but the last must be there
+PACKAGES = ("sluicegate", "pyspark_sluicegate")
+
+# What a Connect client and spark-submit cannot set for the JVM that they start.
+DEFAULTS = """
+spark.ui.enabled false
+spark.ui.showConsoleProgress false
+spark.driver.host 127.0.0.1
+spark.driver.bindAddress 127.0.0.1
+spark.driver.memory 1g
+spark.sql.shuffle.partitions 2
+"""
+
+
+def bare_environment(conf: Path) -> dict[str, str]:
+    """An environment for a Spark whose workers cannot import this package.
+
+    The interpreter below the virtual environment gets the environment's libraries by PYTHONPATH, which does not follow
+    the `.pth` file of a package that is installed in place.
+    """
+    libraries = str(Path(pyspark.__file__).parents[1])
+    python = getattr(sys, "_base_executable", sys.executable)
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": python,
+        "PYTHONPATH": libraries,
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_TESTING": "1",  # a Connect server listens on a free port instead of a fixed one
+    }
+    probe = [
+        python,
+        "-c",
+        "from importlib.util import find_spec as f; print(*map(bool, map(f, NAMES)))".replace("NAMES", repr(NEEDED)),
+    ]
+    said = subprocess.run(probe, env=environment, cwd=conf, text=True, capture_output=True, check=True).stdout
+    assert said.split() == ["True"] * (len(NEEDED) - 1) + ["False"], said
+    return environment
+
+
+def package_zip(folder: Path) -> Path:
+    """This package and its shim as one file, for `--py-files` and `addArtifacts`."""
+    path = folder / "sluicegate.zip"
+    source = Path(sluicegate.__file__).parents[1]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(file for name in PACKAGES for file in (source / name).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(source))
+    return path
+
+
+def spark_defaults(folder: Path) -> Path:
+    """A configuration folder with small and local settings."""
+    conf = folder / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(DEFAULTS)
+    return conf

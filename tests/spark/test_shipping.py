@@ -1,0 +1,82 @@
+"""The package as a zip: `spark-submit --py-files` to a driver and workers that have not installed it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from sluicegate.core import scripts
+from sluicegate.spark import submit
+from tests.spark.helpers import Numbers
+from tests.spark.shipping import bare_environment, package_zip, spark_defaults
+
+JOBS = """
+import sluicegate
+
+def store(batch, ctx):
+    numbers = [message.json()["n"] for message in batch]
+    with open(FOLDER + "/" + ctx.lease_key, "w") as output:
+        output.write("\\n".join([sluicegate.__file__, *map(str, numbers)]))
+    if 7 in numbers:
+        raise ValueError("seven")
+"""
+
+
+def test_the_lua_files_are_in_the_zip_and_read_from_it(tmp_path: Path) -> None:
+    program = "from sluicegate.core import scripts; print(scripts.load('claim').text)"
+    archive = package_zip(tmp_path)
+    environment = bare_environment(tmp_path)
+    environment["PYTHONPATH"] = f"{archive}:{environment['PYTHONPATH']}"
+
+    said = subprocess.run(
+        [environment["PYSPARK_PYTHON"], "-c", program],
+        env=environment,
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=True,
+    ).stdout
+
+    assert said.strip() == scripts.load("claim").text.strip()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_submitted_with_py_files_it_drains_where_nothing_is_installed(
+    queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
+) -> None:
+    numbers(60)
+    stored = tmp_path / "stored"
+    stored.mkdir()
+    with zipfile.ZipFile(tmp_path / "jobs.zip", "w") as archive:
+        archive.writestr("orders_job.py", JOBS.replace("FOLDER", repr(str(stored))))
+    environment = bare_environment(spark_defaults(tmp_path))
+    py_files = f"{package_zip(tmp_path)},{tmp_path / 'jobs.zip'}"
+    arguments = submit.arguments(queue, "orders_job:store", partitions=2, batch_size=20)
+
+    done = subprocess.run(
+        [
+            f"{environment['SPARK_HOME']}/bin/spark-submit",
+            *("--master", "local[2]", "--py-files", py_files, submit.application(), *arguments),
+        ],
+        env=environment,
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        timeout=280,
+        check=False,
+    )
+
+    assert done.returncode == 3, done.stderr[-5000:]
+    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    assert (summary["acked"], summary["returned"], [f["error"] for f in summary["failures"]]) == (59, 1, ["seven"])
+    written = [file.read_text().splitlines() for file in stored.iterdir()]
+    assert {int(n) for lines in written for n in lines[1:]} == set(range(60))
+    assert all("sluicegate.zip/sluicegate" in lines[0] for lines in written)
+    assert (queue.depth().delayed, queue.depth().leases) == (1, 0)

@@ -1,0 +1,144 @@
+"""`submit.py` without a session: what it takes, what it refuses, what it says and how it ends."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from sluicegate.errors import ConfigurationError, DrainFailedError
+from sluicegate.spark import DrainSummary, HandlerFailure, PartitionSummary, submit
+
+URL = "redis://localhost:6379/0?password_env=QUEUE_PASSWORD"
+HANDLER = "json:loads"
+
+
+@pytest.fixture
+def drained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedisMessageQueue, Any, dict[str, Any]]]:
+    """What would have been drained, instead of a session."""
+    calls: list[tuple[RedisMessageQueue, Any, dict[str, Any]]] = []
+
+    def drain(queue: RedisMessageQueue, process: Any, options: dict[str, Any]) -> DrainSummary:
+        calls.append((queue, process, options))
+        return DrainSummary(run_id="r", queue=queue.name, partitions=(), seconds=0.5)
+
+    monkeypatch.setattr(submit, "_drain", drain)
+    return calls
+
+
+def test_the_application_is_a_file_that_runs_as_a_program() -> None:
+    path = submit.application()
+
+    done = subprocess.run([sys.executable, path, "--help"], text=True, capture_output=True, check=True)
+
+    assert Path(path).name == "submit.py"
+    assert "MODULE:FUNCTION" in done.stdout
+
+
+def test_modules_beside_the_file_hide_none_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python puts the folder of a program first, and ours has a `context` and a `summary`."""
+    (tmp_path / "context.py").write_text("def handle(batch): ...\n")
+    monkeypatch.setattr(sys, "argv", ["submit.py", "--url", URL, "--queue", "q", "--process", "context:nothing"])
+    monkeypatch.setattr(sys, "path", [str(Path(submit.application()).parent), str(tmp_path), *sys.path])
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(submit.application(), run_name="__main__")
+
+    assert ended.value.code == 2
+    assert Path(str(sys.modules.pop("context").__file__)).parent == tmp_path
+
+
+def test_arguments_carry_the_queue_and_every_option(drained: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    queue = RedisMessageQueue("orders", url=URL, max_delivery_count=4)
+    options: dict[str, Any] = {
+        "partitions": 3,
+        "batch_size": 50,
+        "lease_seconds": 12.5,
+        "run_id": "dag/task/run/-1",
+        "batch_format": "arrow",
+        "schema": "n bigint, t string",
+        "until": 700,
+        "deadline_seconds": 60.0,
+    }
+
+    listed = submit.arguments(
+        queue,
+        HANDLER,
+        **options,
+    )
+    code = submit.main(listed)
+
+    [(travelled, process, given)] = drained
+    assert (code, travelled.spec(), process, given) == (0, queue.spec(), json.loads, options)
+    assert json.loads(capsys.readouterr().out)["queue"] == "orders"
+    assert "QUEUE_PASSWORD" in " ".join(listed)
+
+
+def test_a_url_and_a_name_do_as_well_and_what_is_not_given_keeps_its_default(drained: list[Any]) -> None:
+    assert submit.main(["--url", URL, "--queue", "orders", "--process", HANDLER, "--until", "deadline"]) == 0
+
+    [(queue, _, options)] = drained
+    assert (queue.name, options) == ("orders", {"until": "deadline"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--url", "redis://:hunter2@localhost", "--queue", "q", "--process", HANDLER], "password"),
+        (["--url", URL, "--process", HANDLER], "--queue"),
+        (["--url", URL, "--queue", "q", "--process", "json"], "MODULE:FUNCTION"),
+        (["--url", URL, "--queue", "q", "--process", "json:nothing"], "nothing"),
+        (["--url", URL, "--queue", "q", "--process", "no_such_module:f"], "no_such_module"),
+        (["--spec", "{}", "--process", HANDLER], ""),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_session(
+    arguments: list[str], words: str, drained: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main(arguments) == 2
+
+    told = capsys.readouterr()
+    assert words in told.err
+    assert "hunter2" not in told.err + told.out
+    assert not drained
+
+
+@pytest.mark.parametrize("arguments", [["--url", URL], ["--spec", "{}", "--url", URL, "--process", "a:b"]])
+def test_arguments_that_nobody_can_read_end_as_argparse_ends(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        submit.main(arguments)
+    assert ended.value.code == 2
+
+
+def test_arguments_refuses_what_no_text_carries() -> None:
+    queue = RedisMessageQueue("orders", url=URL)
+    with pytest.raises(TypeError, match="progress"):
+        submit.arguments(queue, HANDLER, progress=True)
+    with pytest.raises(TypeError, match="schema"):
+        submit.arguments(queue, HANDLER, schema=object())
+    with pytest.raises(ConfigurationError, match="password"):
+        submit.arguments(RedisMessageQueue("orders", url="redis://:hunter2@localhost"), HANDLER)
+
+
+def test_messages_that_failed_give_an_exit_code_of_their_own_and_the_summary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = HandlerFailure(0, 0, 1, ("id",), False, "ValueError", "seven", "job.py:1 in f")
+    partition = PartitionSummary(0, 1, 2, 1, 1, 0, 0, 0, "empty", 0.1, failures=(failure,))
+    summary = DrainSummary(run_id="r", queue="orders", partitions=(partition,), seconds=0.5)
+
+    def drain(*_: object) -> DrainSummary:
+        raise DrainFailedError("the handler failed", summary=summary)
+
+    monkeypatch.setattr(submit, "_drain", drain)
+
+    assert submit.main(["--url", URL, "--queue", "orders", "--process", HANDLER]) == 3
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["acked"], json.loads(told.out)["failures"][0]["error"]) == (1, "seven")
+    assert "the handler failed" in told.err
