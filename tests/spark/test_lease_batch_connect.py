@@ -12,9 +12,9 @@ import pytest
 
 from sluicegate import RedisMessageQueue
 from tests.spark.helpers import Numbers
-from tests.spark.test_connect import DEFAULTS
+from tests.spark.shipping import spark_defaults
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PROGRAM = """
 import json, sys
@@ -45,14 +45,13 @@ def test_on_connect_the_same_happens(queue: RedisMessageQueue, numbers: Numbers,
         lease.bury(lease.messages[:3], error="odd")
         lease.bury(lease.messages[3:], error="even")
     wanted = numbers(30)
-    (tmp_path / "spark-defaults.conf").write_text(DEFAULTS)
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, queue.spec().to_json()],
         env={
             **os.environ,
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_CONF_DIR": str(tmp_path),
+            "SPARK_CONF_DIR": str(spark_defaults(tmp_path)),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_TESTING": "1",  # the server listens on a free port instead of a fixed one
         },

@@ -16,7 +16,7 @@ from tests.docs.snippets import snippet
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_what_the_page_shows_runs_and_does_what_it_says(

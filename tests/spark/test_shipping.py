@@ -28,7 +28,7 @@ def store(batch, ctx):
 
 
 def test_the_lua_files_are_in_the_zip_and_read_from_it(tmp_path: Path) -> None:
-    program = "from sluicegate.core import scripts; print(scripts.load('claim').text)"
+    program = "from sluicegate.core import scripts; print(scripts.load('claim').text.decode())"
     archive = package_zip(tmp_path)
     environment = bare_environment(tmp_path)
     environment["PYTHONPATH"] = f"{archive}:{environment['PYTHONPATH']}"
@@ -42,7 +42,7 @@ def test_the_lua_files_are_in_the_zip_and_read_from_it(tmp_path: Path) -> None:
         check=True,
     ).stdout
 
-    assert said.strip() == scripts.load("claim").text.strip()
+    assert said.strip() == scripts.load("claim").text.decode().strip()
 
 
 @pytest.mark.spark

@@ -411,12 +411,16 @@ def test_a_lease_that_ends_while_it_is_adopted_is_none(
     assert (queue.depth().ready, queue.depth().in_flight) == (3, 0)
 
 
+@pytest.mark.parametrize("killed_after", [None, "sink", "commits"])
 def test_an_ack_that_fails_is_tried_again(
-    stream: Stream, queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+    stream: Stream, queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch, killed_after: str
 ) -> None:
     numbers(3)
+    if killed_after:
+        stream.killed(killed_after)
     query = stream.query()
-    query.trigger()
+    if killed_after != "commits":
+        assert query.trigger() == 0
     with monkeypatch.context() as patch:
 
         def unreachable(self: Lease) -> None:
@@ -427,6 +431,7 @@ def test_an_ack_that_fails_is_tried_again(
     assert queue.depth().in_flight == 3
     assert query.trigger() is None
     assert nothing_is_left(queue)
+    assert len(scheduler()._agenda) == 0
 
 
 def test_an_ack_that_comes_too_late_ends_no_query(

@@ -146,7 +146,7 @@ def test_a_stream_whose_last_batch_runs_again_adds_nothing(
         rows = session.readStream.schema("n long, text string").parquet(source)
         write = rows.writeStream.format("sluicegate").options(**options(queue), writeMode=mode)
         query = write.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(300)
 
     frame(session, 1000).write.parquet(source)
     run()
@@ -164,10 +164,10 @@ def test_a_stream_whose_last_batch_runs_again_adds_nothing(
 
 def test_sql_publishes_through_a_view(session: SparkSession, queue: RedisMessageQueue) -> None:
     spec = options(queue)["spec"].replace("'", "\\'")
-    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox USING sluicegate OPTIONS (spec '{spec}')")
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (payload BINARY) USING sluicegate OPTIONS (spec '{spec}')")
     rows = session.range(3).selectExpr("cast(concat('p', id) as binary) as payload")
     rows.createOrReplaceTempView("rows")
-    session.sql("INSERT INTO outbox (payload) SELECT payload FROM rows")
+    session.sql("INSERT INTO outbox SELECT payload FROM rows")
     assert sorted(message.payload for message in queue.peek(10)) == [b"p0", b"p1", b"p2"]
 
 

@@ -187,7 +187,7 @@ def depth(keys: QueueKeys, expired: Sequence[bytes] = ()) -> Call[replies.Counte
 
 
 def peek(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Call[list[bytes]]:
-    """Show stored values of one state, from the `offset`th on: pending, returned, delayed, dead, completed or failed."""
+    """Show stored values of one state behind so many: pending, returned, delayed, dead, completed or failed."""
     kind = {"pending": b"list", "dead": b"dead", "completed": b"history", "failed": b"history"}.get(state, b"zset")
     return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records), (kind, count, offset), _values)
 

@@ -158,9 +158,7 @@ class Consumer:
     def _sit(self, offset: Offset) -> None:
         if self._seat is None:
             self._seat = self._reader.sit(offset.epoch or _epoch.NEW)
-            released = _epoch.release_older(self._queue, self._options.consumer, self._seat.left)
-            if self._budget is not None:
-                self._budget += released
+            self._add_to_budget(_epoch.release_older(self._queue, self._options.consumer, self._seat.left))
         elif offset.epoch not in (0, self._seat.epoch):
             raise self._of_another_epoch(offset.epoch)
 
@@ -187,8 +185,8 @@ class Consumer:
             )
         for number in range(floor + 1, base + 1):
             lease = self._held.pop(number, None) or self._adopt(number)
-            if lease is not None:
-                self._ack(lease)
+            if lease is not None and not self._ack(lease):
+                self._hold(number, lease)
         self._adopt_behind(seat, base, base)
 
     def _adopt_behind(self, seat: Seat, floor: int, base: int) -> None:
@@ -203,6 +201,7 @@ class Consumer:
             if lease is not None and gap:
                 self._held.pop(number, None)
                 self._let_go(lease)
+                self._add_to_budget(len(lease))
             elif lease is not None:
                 self._hold(number, lease)
 
@@ -233,10 +232,13 @@ class Consumer:
             end = number
             self._hold(number, lease)
             more = room.take(lease)
-            if self._budget is not None:
-                self._budget -= len(lease)
+            self._add_to_budget(-len(lease))
         self._average = room.average
         return end
+
+    def _add_to_budget(self, messages: int) -> None:
+        if self._budget is not None:
+            self._budget += messages
 
     def _hold(self, number: int, lease: Lease) -> None:
         self._held[number] = lease

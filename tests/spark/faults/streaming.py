@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-QUERY_SECONDS = 120
+QUERY_SECONDS = 240
 AtBatch = Callable[[int], object]
 
 

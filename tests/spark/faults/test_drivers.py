@@ -21,9 +21,9 @@ from tests.spark.faults.streaming import Stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
-DRIVER_SECONDS = 150.0
+DRIVER_SECONDS = 300.0
 COUNT = 60
 PROGRAM = """
 import json, sys, threading, uuid

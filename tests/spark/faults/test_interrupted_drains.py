@@ -25,7 +25,7 @@ from tests.topologies.servers import Server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
 CHUNK = 20
 

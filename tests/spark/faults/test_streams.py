@@ -18,7 +18,7 @@ from tests.spark.faults.streaming import QUERY_SECONDS, Stream, newest_commit, r
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
 BATCH = 20
 

@@ -17,7 +17,7 @@ from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
 CHUNK = 20
 # Where, and then what of the chunk in hand: chunks in the sink twice, leases taken over.

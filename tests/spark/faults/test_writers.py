@@ -22,7 +22,7 @@ from tests.spark.faults.streaming import QUERY_SECONDS, newest_commit, remove_co
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
 ROWS = 200  # in two tasks, ten at a time
 # Mode, when, script, how manieth in its process; and whether the job fails, because nobody repeats a commit.
