@@ -115,6 +115,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "promote": (without_token(promote), "delayed pending returned bell"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
     "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
+    "manifest of an ended lease": (lambda core, _: batch_calls.manifest(core.keys, b"gone"), "closed"),
     "peek pending": (peek("pending"), "source"),
     "peek returned": (peek("returned"), "source"),
     "peek delayed": (peek("delayed"), "source"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamReader, StreamingQuery
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 class Live:
@@ -69,7 +69,7 @@ class Live:
     def run(self, **more: Any) -> list[dict[str, Any]]:
         query = self.start(**more)
         try:
-            assert query.awaitTermination(60)
+            assert query.awaitTermination(300)
         finally:
             query.stop()
         return [json.loads(progress.json) for progress in query.recentProgress]
@@ -170,7 +170,7 @@ def test_a_second_query_with_the_same_consumer_ends_the_first(
     live.run(checkpoint=tmp_path / "another")
 
     with pytest.raises(StreamingQueryException, match="another streaming query was started with consumer 'etl'"):
-        first.awaitTermination(60)
+        first.awaitTermination(300)
     with pytest.raises(StreamingQueryException, match="another streaming query was started with consumer 'etl'"):
         live.run()
 
@@ -180,7 +180,7 @@ def test_rows_are_typed_as_declared(live: Live, queue: RedisMessageQueue, number
     rows = live.reader().schema("n long, message_id string").load()
     writer = rows.writeStream.format("memory").queryName("typed").option("checkpointLocation", str(tmp_path / "typed"))
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(300)
     found = live.spark.table("typed").collect()
     assert sorted(row.n for row in found) == expected
     assert len({row.message_id for row in found}) == 30

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test sta
 DRIVER_SECONDS = 300.0
 COUNT = 60
 PROGRAM = """
-import json, sys, threading, uuid
+import json, os, sys, threading, time, uuid
 from pathlib import Path
 from pyspark.sql import SparkSession
 from sluicegate import QueueSpec, RedisMessageQueue
@@ -70,11 +70,22 @@ spark.dataSource.register(SluicegateDataSource)
 given = {"consumer": "etl", "pollWaitSeconds": "0.05", "maxMessagesPerTrigger": "20"}
 frame = spark.readStream.format("sluicegate").options(**options(streamed), **given).load()
 writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
-query = writer.trigger(availableNow=True).start()
-threading.Thread(
-    target=lambda: drain(spark, drained, process, partitions=1, batch_size=20, lease_seconds=600, run_id="nightly"),
-    daemon=True,
-).start()
+
+def in_background(what, work):
+    # One after the other, so that none starts while another takes the machine.
+    def run():
+        try:
+            work()
+        finally:
+            os._exit(1)  # it must stand when the driver is killed
+
+    threading.Thread(target=run, daemon=True).start()
+    while not (folder / what).exists():
+        time.sleep(0.01)
+
+in_background("stream", lambda: writer.trigger(availableNow=True).start().awaitTermination())
+in_background("drain", lambda: drain(spark, drained, process, partitions=1, batch_size=20, lease_seconds=600,
+                                     run_id="nightly", progress=False))
 with lease_batch(spark, leased, 1000, run_id="nightly", lease_seconds=600) as batch:
     add("leased", rows_of(batch.df))
     written("batch", batch.lease_key)
