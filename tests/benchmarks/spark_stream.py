@@ -104,7 +104,7 @@ def _idle(bench: Bench, seconds: float) -> dict[str, float]:
 
 def _calls_each(client: redis.Redis) -> float:
     """Script calls of an idle trigger, of which one is a claim."""
-    claim = scripts.load("claim").sha
+    claim = scripts.load("claim").sha.decode()
     calls = claims = 0
     with client.monitor() as watching:
         for command in watching.listen():

@@ -36,7 +36,8 @@ def test_a_quick_run_reports_every_bar_of_spark(tmp_path: Path) -> None:
     assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == BARS
     calls = report["figures"]["Redis calls of a drain"]
     assert {row["leases"] for row in calls.values()} == {4}
-    # A claim and an ack per lease and a last claim per task, whatever the leases hold; heartbeats where there is time.
-    assert [row["calls"] for row in calls.values()][:2] == [10, 10]
-    assert [row["calls"] > 10 for row in calls.values()][2:] == [True, True]
+    quick_small, quick_large, slow_small, slow_large = (row["calls"] for row in calls.values())
+    # A claim and an ack per lease and a few calls per task, whatever the leases hold; heartbeats where there is time.
+    assert 8 < quick_small == quick_large <= 8 + 2 * 3
+    assert min(slow_small, slow_large) > quick_small
     assert report["figures"]["A million messages, from publish to Parquet"]["typed columns"]["messages"] == 20_000

@@ -12,7 +12,7 @@ import pyspark
 
 import sluicegate
 
-__all__ = ["bare_environment", "package_zip", "spark_defaults"]
+__all__ = ["bare_environment", "installed_for_source_runners", "package_zip", "spark_defaults"]
 
 NEEDED = ("pyspark", "pyarrow", "redis", "tenacity", "sluicegate")  # all but the last must be there
 PACKAGES = ("sluicegate", "pyspark_sluicegate")
@@ -72,3 +72,18 @@ def spark_defaults(folder: Path) -> Path:
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(DEFAULTS)
     return conf
+
+
+def installed_for_source_runners(environment: dict[str, str], package: Path) -> dict[str, str]:
+    """The environment of a Connect server whose driver has the package, while its workers do not.
+
+    The process in which a streaming query asks for offsets gets no artifacts of the session from Spark 4.3.
+    """
+    folder = package.parent / "driver"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'pyspark.sql.streaming.python_streaming_source_runner' in sys.orig_argv:\n"
+        f"    sys.path.append({str(package)!r})\n"
+    )
+    return {**environment, "PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]])}

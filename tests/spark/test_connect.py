@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.servers import RedisServer
-from tests.spark.shipping import bare_environment, package_zip, spark_defaults
+from tests.spark.shipping import bare_environment, installed_for_source_runners, package_zip, spark_defaults
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -104,10 +104,10 @@ NOTHING = {"ready": 0, "delayed": 0, "in_flight": 0, "leases": 0}
 def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the client found."""
     folder = tmp_path_factory.mktemp("connect")
-    arguments = [server.url, str(package_zip(folder)), str(folder)]
+    package = package_zip(folder)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        env=bare_environment(spark_defaults(folder)),
+        [sys.executable, "-c", PROGRAM, server.url, str(package), str(folder)],
+        env=installed_for_source_runners(bare_environment(spark_defaults(folder)), package),
         cwd=folder,
         text=True,
         capture_output=True,

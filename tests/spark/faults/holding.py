@@ -16,8 +16,8 @@ from tests.spark.faults.sinks import Before
 # Executors cannot import the tests: what is defined here travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-WORKER_SECONDS = 60.0  # a first task starts a daemon and imports
-_LONGEST_SECONDS = 60.0
+WORKER_SECONDS = 120.0  # a first task starts a daemon and imports
+_LONGEST_SECONDS = 120.0
 
 
 def stand(here: Path, ids: list[str]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
@@ -44,16 +46,30 @@ def topology(request: pytest.FixtureRequest) -> Iterator[Topology]:
 
 @pytest.fixture
 def queue(topology: Topology) -> Iterator[RedisMessageQueue]:
-    """A queue on servers without data, all of them up."""
-    for server in topology.servers:
-        if not server.runs:
-            server.start()
-    for client in topology.inspectors():
-        with client:
-            client.flushall()
+    """A queue on servers without data, all of them up and in step."""
+    restore(topology)
     made = RedisMessageQueue("orders", url=topology.url, enable_completed_queue=True, **RETRIES)
     yield made
     made.close()
+
+
+def restore(topology: Topology) -> None:
+    """After a crash: the old primary follows the new one, and all is empty."""
+    for server in topology.servers:
+        if not server.runs:
+            server.start()
+            with server.client() as client, topology.primary(KEY) as primary:
+                client.replicaof("127.0.0.1", primary.get_connection_kwargs()["port"])
+    for server in topology.servers:
+        with server.client() as client:
+            wait_until(partial(is_settled, client), "it is a primary, or in step with one")
+            if client.role()[0] == b"master":
+                client.flushall()
+
+
+def is_settled(client: redis.Redis) -> bool:
+    told = client.info("replication")
+    return told["role"] == "master" or told["master_link_status"] == "up"
 
 
 def crash(topology: Any) -> None:
@@ -116,18 +132,19 @@ def test_a_write_goes_on_when_the_primary_dies(
             stand(tmp_path / f"holding-{batch.column(0)[0].as_py()}", [])
             yield batch.slice(30)
 
-    rows = spark.range(0, 120, 1, 2).mapInArrow(half_and_half, "n long")
+    rows = spark.range(0, 120, 1, 2).mapInArrow(half_and_half, "id long")
     given = {"writeMode": mode, "batchSize": "10"}
 
     with ThreadPoolExecutor(1) as pool:
         write = rows.write.format("sluicegate").mode("append").options(**options(queue), **given).save
         running = pool.submit(write)
-        wait_until(lambda: arrived(tmp_path, 2), "both tasks are half done", WORKER_SECONDS)
+        wait_until(lambda: running.done() or arrived(tmp_path, 2), "both tasks are half done", WORKER_SECONDS)
+        assert not running.done(), running.exception()
         crash(topology)
         (tmp_path / "go on").touch()
         running.result(timeout=120)
 
-    assert sorted(message.json()["n"] for message in queue.peek(1000)) == list(range(120))
+    assert sorted(message.json()["id"] for message in queue.peek(1000)) == list(range(120))
     with topology.primary(KEY) as client:
         assert state.counters(client, "orders")["published"] == 120
         state.check(client)
