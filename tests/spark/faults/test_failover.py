@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,11 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
-from sluicegate.spark import SluicegateDataSource, drain, options
+from sluicegate.spark import drain
 from tests.conformance import state
 from tests.conformance.servers import programs
 from tests.conformance.waiting import wait_until
-from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding, stand
+from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import Stream
 from tests.topologies.servers import ClusterServers, SentinelServers, Topology
@@ -118,33 +118,3 @@ def test_a_stream_goes_on_when_the_primary_dies(
     assert stream.run(before=before) is None
 
     check(topology, queue, sink, truth)
-
-
-@pytest.mark.parametrize("mode", ["direct", "staged"])
-def test_a_write_goes_on_when_the_primary_dies(
-    spark: SparkSession, topology: Topology, queue: RedisMessageQueue, tmp_path: Path, mode: str
-) -> None:
-    spark.dataSource.register(SluicegateDataSource)
-
-    def half_and_half(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            yield batch.slice(0, 30)
-            stand(tmp_path / f"holding-{batch.column(0)[0].as_py()}", [])
-            yield batch.slice(30)
-
-    rows = spark.range(0, 120, 1, 2).mapInArrow(half_and_half, "id long")
-    given = {"writeMode": mode, "batchSize": "10"}
-
-    with ThreadPoolExecutor(1) as pool:
-        write = rows.write.format("sluicegate").mode("append").options(**options(queue), **given).save
-        running = pool.submit(write)
-        wait_until(lambda: running.done() or arrived(tmp_path, 2), "both tasks are half done", WORKER_SECONDS)
-        assert not running.done(), running.exception()
-        crash(topology)
-        (tmp_path / "go on").touch()
-        running.result(timeout=120)
-
-    assert sorted(message.json()["id"] for message in queue.peek(1000)) == list(range(120))
-    with topology.primary(KEY) as client:
-        assert state.counters(client, "orders")["published"] == 120
-        state.check(client)
