@@ -16,6 +16,6 @@ if __name__ == "__main__":
     import pyarrow.parquet  # noqa: F401
     from pyspark.daemon import manager
 
-    import sluicegate.spark._task  # noqa: F401
+    import sluicegate.spark.draining.task  # noqa: F401
 
     manager()

@@ -17,8 +17,8 @@ import orjson
 import pyarrow as pa
 
 from sluicegate import Message
-from sluicegate.spark._arrow import FIELDS, message_arrays
-from sluicegate.spark._columns import Columns
+from sluicegate.spark.tables.arrow import FIELDS, message_arrays
+from sluicegate.spark.tables.columns import Columns
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import BATCH
 from tests.benchmarks.report import Bar

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluicegate import QueueSpec, RedisMessageQueue
-from sluicegate.spark._lease_batch import LeasedBatch
+from sluicegate.spark.leasing.batch import LeasedBatch
 from tests.spark.recipes import recipe
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from sluicegate import Message, RedisMessageQueue
-from sluicegate.spark import DrainContext, PartitionSummary, _task
-from sluicegate.spark._handler import BatchFormat, Handler
+from sluicegate.spark import DrainContext, PartitionSummary
+from sluicegate.spark.draining import task as _task
+from sluicegate.spark.draining.handler import BatchFormat, Handler
 
 Process = Callable[..., object]
 Numbers = Callable[[int], list[int]]

@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import MalformedStoredMessageError
-from sluicegate.spark._arrow import message_arrays, to_pandas, to_table
+from sluicegate.spark.tables.arrow import message_arrays, to_pandas, to_table
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
 

@@ -11,8 +11,8 @@ import redis
 from pyspark.sql.types import StructType
 
 from sluicegate import RedisMessageQueue
-from sluicegate.spark import _browse
 from sluicegate.spark._options import options
+from sluicegate.spark.browsing import reader as _browse
 from sluicegate.spark.datasource import SluicegateDataSource
 from tests.conftest import MakeQueue
 from tests.spark.harness import Load

@@ -110,7 +110,7 @@ def test_what_finds_no_room_stays_and_is_counted(make_queue: MakeQueue, server: 
 
 
 def test_letters_go_in_the_order_of_the_selection(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.spark._dead_letters._PAGE", 2)
+    monkeypatch.setattr("sluicegate.spark.browsing.dead_letters._PAGE", 2)
     bury(queue, 7)
     ids: Any = Ids(*[letter.id for letter in queue.peek(7, state="dead")])
     numbers = [letter.message.json()["n"] for letter in queue.peek(7, state="dead") if letter.message]

@@ -13,7 +13,8 @@ import redis
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import RedisMessageQueueError
-from sluicegate.spark import DrainContext, PartitionSummary, _task
+from sluicegate.spark import DrainContext, PartitionSummary
+from sluicegate.spark.draining import task as _task
 from tests.conformance import state
 from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open

@@ -12,8 +12,9 @@ import redis
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
-from sluicegate.spark import PartitionSummary, _task, drain
-from sluicegate.spark._routing import queue_of, quota_of
+from sluicegate.spark import PartitionSummary, drain
+from sluicegate.spark.draining import task as _task
+from sluicegate.spark.draining.routing import queue_of, quota_of
 from tests.conformance import state
 from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, drain_here, plan_for, what_was_done

@@ -13,7 +13,7 @@ import pytest
 from sluicegate import Message
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import DrainContext
-from sluicegate.spark._handler import Handler
+from sluicegate.spark.draining.handler import Handler
 
 if TYPE_CHECKING:
     from nowhere import Unknown

@@ -11,8 +11,8 @@ from sluicegate import RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
-from sluicegate.spark import _holding
-from sluicegate.spark._holding import Holding, hold
+from sluicegate.spark.leasing import holding as _holding
+from sluicegate.spark.leasing.holding import Holding, hold
 from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers
 

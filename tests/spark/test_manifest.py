@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
-from sluicegate.spark._manifest import Part, cut, dump, load
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
+from sluicegate.spark.leasing.manifest import Part, cut, dump, load
 from tests.spark.harness import Load
 from tests.spark.helpers import Numbers
 

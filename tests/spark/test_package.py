@@ -34,7 +34,7 @@ def test_a_missing_extra_is_named_with_what_to_install(package: str) -> None:
 
 
 def test_drain_is_the_function_whatever_was_imported_before() -> None:
-    done = run("import sluicegate.spark._drain\nfrom sluicegate.spark import drain\nprint(drain.__name__)")
+    done = run("import sluicegate.spark.draining.driver\nfrom sluicegate.spark import drain\nprint(drain.__name__)")
 
     assert done.stdout.strip() == "drain"
 

@@ -13,8 +13,9 @@ import pytest
 
 from sluicegate import RedisMessageQueue
 from sluicegate.config import QueueSpec
-from sluicegate.spark import DrainProgress, _progress
-from sluicegate.spark._progress import Watch, watching
+from sluicegate.spark import DrainProgress
+from sluicegate.spark.draining import progress as _progress
+from sluicegate.spark.draining.progress import Watch, watching
 from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, DayTimeIntervalType, MapType, StringType
 from sluicegate import ConfigurationError
 from sluicegate.core.entry import split_entry
 from sluicegate.core.publishing import encode_payload
-from sluicegate.spark._rows import RowPlan, Rows, plan_rows
+from sluicegate.spark.writing.rows import RowPlan, Rows, plan_rows
 
 
 def made(table: pa.Table, **options: Any) -> Rows:

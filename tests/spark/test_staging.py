@@ -12,10 +12,10 @@ import redis
 from sluicegate import QueueBackpressureError, RedisMessageQueue
 from sluicegate.core.entry import client_part
 from sluicegate.core.keys import QueueKeys
-from sluicegate.spark import _staging
-from sluicegate.spark._naming import RowNames, digest_of
-from sluicegate.spark._sending import Sender
-from sluicegate.spark._staging import Stage, StageLostError, StageWriter
+from sluicegate.spark.writing import staging as _staging
+from sluicegate.spark.writing.naming import RowNames, digest_of
+from sluicegate.spark.writing.sending import Sender
+from sluicegate.spark.writing.staging import Stage, StageLostError, StageWriter
 
 
 class Crash(BaseException):

@@ -17,11 +17,12 @@ from sluicegate.core.ranges import parse_ranges
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
-from sluicegate.spark import _access, _epoch
-from sluicegate.spark._manifest import Slice
+from sluicegate.spark import _access
 from sluicegate.spark._options import StreamOptions, options
-from sluicegate.spark._stream import StreamReader, ZeroArgumentStreamReader
 from sluicegate.spark.datasource import SluicegateDataSource
+from sluicegate.spark.leasing.manifest import Slice
+from sluicegate.spark.streaming import epoch as _epoch
+from sluicegate.spark.streaming.reader import StreamReader, ZeroArgumentStreamReader
 from tests.conformance import state
 from tests.embedded.helpers import wait_until
 from tests.spark.harness import ZERO_ARGUMENTS, Checkpoint, Killed, Query
@@ -565,7 +566,7 @@ def test_a_fenced_query_lets_go_of_what_it_holds(
     first = stream.query()
     first.trigger()
     second = Stream(queue)
-    monkeypatch.setattr("sluicegate.spark._epoch.release_older", lambda *given: 0)
+    monkeypatch.setattr("sluicegate.spark.streaming.epoch.release_older", lambda *given: 0)
     assert second.run() == [0]
     assert second.sink.numbers() == []
     monkeypatch.setattr(first.reader._consumer, "settle", lambda done: None)

@@ -16,7 +16,8 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
-from sluicegate.spark import DrainContext, PartitionSummary, _task
+from sluicegate.spark import DrainContext, PartitionSummary
+from sluicegate.spark.draining import task as _task
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue

@@ -12,7 +12,7 @@ import redis
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext
-from sluicegate.spark._verdicts import Given, Word
+from sluicegate.spark.draining.verdicts import Given, Word
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue

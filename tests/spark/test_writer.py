@@ -14,10 +14,11 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.datasource import DataSourceStreamWriter
 
 from sluicegate import ConfigurationError, QueueBackpressureError, RedisMessageQueue
-from sluicegate.spark import _write_plan, _writer
 from sluicegate.spark._options import WriteOptions
-from sluicegate.spark._write_plan import plan_write
 from sluicegate.spark.datasource import SluicegateDataSource
+from sluicegate.spark.writing import plan as _write_plan
+from sluicegate.spark.writing import writer as _writer
+from sluicegate.spark.writing.plan import plan_write
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue

@@ -10,16 +10,16 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.spark._progress import DrainProgress
 from sluicegate.spark.context import DrainContext
+from sluicegate.spark.draining.progress import DrainProgress
 from sluicegate.spark.summary import DrainSummary, HandlerFailure, PartitionSummary
 
 if TYPE_CHECKING:
-    from sluicegate.spark._dead_letters import SelectedRedriveReport, dead_letters, redrive_selected
-    from sluicegate.spark._drain import drain
-    from sluicegate.spark._lease_batch import LeasedBatch, Txn, lease_batch
     from sluicegate.spark._options import options
+    from sluicegate.spark.browsing.dead_letters import SelectedRedriveReport, dead_letters, redrive_selected
     from sluicegate.spark.datasource import SluicegateDataSource
+    from sluicegate.spark.draining.driver import drain
+    from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
 
 __all__ = [
     "DrainContext",
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 _LAZY = {
-    "LeasedBatch": "sluicegate.spark._lease_batch",
-    "SelectedRedriveReport": "sluicegate.spark._dead_letters",
+    "LeasedBatch": "sluicegate.spark.leasing.batch",
+    "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
     "SluicegateDataSource": "sluicegate.spark.datasource",
-    "Txn": "sluicegate.spark._lease_batch",
-    "dead_letters": "sluicegate.spark._dead_letters",
-    "drain": "sluicegate.spark._drain",
-    "lease_batch": "sluicegate.spark._lease_batch",
+    "Txn": "sluicegate.spark.leasing.batch",
+    "dead_letters": "sluicegate.spark.browsing.dead_letters",
+    "drain": "sluicegate.spark.draining.driver",
+    "lease_batch": "sluicegate.spark.leasing.batch",
     "options": "sluicegate.spark._options",
-    "redrive_selected": "sluicegate.spark._dead_letters",
+    "redrive_selected": "sluicegate.spark.browsing.dead_letters",
 }
 _NEEDED = ("pyspark", "pyarrow")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sluicegate.spark._verdicts import Given, Word, checked_delay
+from sluicegate.spark.draining.verdicts import Given, Word, checked_delay
 
 __all__ = ["DrainContext"]
 

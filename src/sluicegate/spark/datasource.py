@@ -38,10 +38,10 @@ class SluicegateDataSource(DataSource):
         """The columns of a message, with those that its state adds."""
         state = {name.lower(): text for name, text in self.options.items()}.get("state")
         if state is not None:
-            from sluicegate.spark import _browse
+            from sluicegate.spark.browsing.reader import schema_of
 
-            return _browse.schema_of(state)
-        from sluicegate.spark._columns import Columns
+            return schema_of(state)
+        from sluicegate.spark.tables.columns import Columns
 
         return Columns.of(None).spark_schema()
 
@@ -51,30 +51,30 @@ class SluicegateDataSource(DataSource):
 
         options = BrowseOptions.parse(self.options)
         if options.manifest is not None:
-            from sluicegate.spark import _manifest
+            from sluicegate.spark.leasing.manifest import make_reader as make_manifest_reader
 
-            return _manifest.make_reader(options, schema)
-        from sluicegate.spark import _browse
+            return make_manifest_reader(options, schema)
+        from sluicegate.spark.browsing.reader import make_reader
 
-        return _browse.make_reader(options, schema)
+        return make_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What a streaming query claims and reads with."""
-        from sluicegate.spark import _stream
         from sluicegate.spark._options import StreamOptions
+        from sluicegate.spark.streaming.reader import make_reader
 
-        return _stream.make_reader(StreamOptions.parse(self.options), schema)
+        return make_reader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What `df.write` publishes with."""
-        from sluicegate.spark import _writer
         from sluicegate.spark._options import WriteOptions
+        from sluicegate.spark.writing.writer import make_writer
 
-        return _writer.make_writer(WriteOptions.parse(self.options), schema, overwrite)
+        return make_writer(WriteOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What `df.writeStream` publishes with, one micro-batch after the other."""
-        from sluicegate.spark import _writer
         from sluicegate.spark._options import WriteOptions
+        from sluicegate.spark.writing.writer import make_stream_writer
 
-        return _writer.make_stream_writer(WriteOptions.parse(self.options), schema, overwrite, self.options)
+        return make_stream_writer(WriteOptions.parse(self.options), schema, overwrite, self.options)

@@ -8,9 +8,9 @@ from typing import Any
 from pyspark import cloudpickle
 
 from sluicegate.spark._options import StreamOptions
-from sluicegate.spark._stream import StreamReader
-from sluicegate.spark._writer import BatchWriter, StreamWriter
 from sluicegate.spark.datasource import SluicegateDataSource
+from sluicegate.spark.streaming.reader import StreamReader
+from sluicegate.spark.writing.writer import BatchWriter, StreamWriter
 from tests.spark.faults.points import Fault
 
 # Executors cannot import the tests: what is defined here travels by value.

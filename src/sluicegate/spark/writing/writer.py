@@ -19,9 +19,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.taskcontext import TaskContext
 
 from sluicegate.errors import ConfigurationError
-from sluicegate.spark import _staging
 from sluicegate.spark._options import WriteOptions
-from sluicegate.spark._write_plan import WritePlan, Written, plan_write
+from sluicegate.spark.writing import staging
+from sluicegate.spark.writing.plan import WritePlan, Written, plan_write
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,7 +173,7 @@ class _Total:
     published: int = 0
     duplicates: int = 0
     tasks: int = 0
-    stages: list[_staging.Stage] = field(default_factory=list)
+    stages: list[staging.Stage] = field(default_factory=list)
     repeated: bool = False
 
     @classmethod
@@ -195,7 +195,7 @@ def _commit(plan: WritePlan, write_id: str, messages: Messages) -> None:
     if plan.staged and messages:
         sender = plan.sender()
         try:
-            promoted = _staging.commit(sender, write_id, total.stages)
+            promoted = staging.commit(sender, write_id, total.stages)
         finally:
             sender.close()
         total.published, total.duplicates = promoted.published, promoted.duplicates
@@ -220,7 +220,7 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
         return
     sender = plan.sender()
     try:
-        dropped = _staging.abort(sender, write_id, total.stages, again=again)
+        dropped = staging.abort(sender, write_id, total.stages, again=again)
     finally:
         sender.close()
     _say(logging.WARNING, f"{where}: {dropped}")

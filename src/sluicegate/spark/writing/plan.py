@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sluicegate.config import QueueSpec
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark import _staging
-from sluicegate.spark._naming import RowNames
 from sluicegate.spark._options import WriteOptions
-from sluicegate.spark._rows import RowPlan, plan_rows
-from sluicegate.spark._sending import Sender
+from sluicegate.spark.writing import staging
+from sluicegate.spark.writing.naming import RowNames
+from sluicegate.spark.writing.rows import RowPlan, plan_rows
+from sluicegate.spark.writing.sending import Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class Written:
     rows: int = 0
     published: int = 0
     duplicates: int = 0
-    stage: _staging.Stage | None = None
+    stage: staging.Stage | None = None
     repeated: bool = False
 
 
@@ -112,11 +112,11 @@ class WritePlan:
             yield sender.batch(parts, markers)
 
     def _stage(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
-        if _staging.is_done(sender, done.write_id):
+        if staging.is_done(sender, done.write_id):
             done.repeated = True
             done.rows = sum(batch.num_rows for batch in batches)  # Spark sends them to the end in any case
             return
-        writer = _staging.StageWriter(sender, done.write_id, done.partition, self._most(sender))
+        writer = staging.StageWriter(sender, done.write_id, done.partition, self._most(sender))
         for parts, _ in self._chunks(sender, batches):
             writer.append(parts)
             done.rows += len(parts)

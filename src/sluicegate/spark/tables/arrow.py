@@ -94,7 +94,8 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
         pa.int32(): pd.Int32Dtype(),
         pa.int64(): pd.Int64Dtype(),
     }
-    return table.to_pandas(types_mapper=nullable.get, ignore_metadata=True)
+    frame: pd.DataFrame = table.to_pandas(types_mapper=nullable.get, ignore_metadata=True)
+    return frame
 
 
 def _types() -> dict[str, pa.DataType]:

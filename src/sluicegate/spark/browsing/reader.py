@@ -13,8 +13,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sluicegate.core.entry import is_entry
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark._columns import MESSAGE_FIELDS, PREFIX, Columns
 from sluicegate.spark._options import BrowseOptions, queue_of
+from sluicegate.spark.tables.columns import MESSAGE_FIELDS, PREFIX, Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sluicegate import checks
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import RedriveReport
-from sluicegate.spark._frames import collect_ids, reader
+from sluicegate.spark.browsing.frames import collect_ids, reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

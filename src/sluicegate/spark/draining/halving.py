@@ -13,9 +13,9 @@ from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.shared.lease import Verdict
-from sluicegate.spark._payloads import PayloadError
-from sluicegate.spark._verdicts import Given, Word, backoff_seconds, to_verdicts
+from sluicegate.spark.draining.verdicts import Given, Word, backoff_seconds, to_verdicts
 from sluicegate.spark.summary import HandlerFailure
+from sluicegate.spark.tables.payloads import PayloadError
 
 __all__ = ["Failed", "Halving"]
 

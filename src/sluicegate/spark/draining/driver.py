@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark import _task
-from sluicegate.spark._handler import BatchFormat, Handler
-from sluicegate.spark._progress import DrainProgress, watching
+from sluicegate.spark.draining.handler import BatchFormat, Handler
+from sluicegate.spark.draining.progress import DrainProgress, watching
+from sluicegate.spark.draining.task import REPORT_SCHEMA, DrainPlan, is_report, run
 from sluicegate.spark.summary import DrainSummary, PartitionSummary
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def drain(
     handler = Handler.of(process, batch_format, schema)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _default_partitions(spark)
-    plan = _task.DrainPlan(
+    plan = DrainPlan(
         spec=spec.to_json(),
         run_id=uuid.uuid4().hex if run_id is None else run_id,
         batch_size=batch_size,
@@ -130,11 +130,11 @@ def drain(
     )
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _task.run(plan, batches)
+        return run(plan, batches)
 
     with watching(spec, plan.run_id, progress):
-        reports = spark.range(0, count, 1, count).mapInArrow(task, _task.REPORT_SCHEMA)
-        rows = reports.where(_task.is_report()).collect()
+        reports = spark.range(0, count, 1, count).mapInArrow(task, REPORT_SCHEMA)
+        rows = reports.where(is_report()).collect()
     summary = DrainSummary(
         run_id=plan.run_id,
         queue=queue.name,

@@ -15,10 +15,10 @@ from sluicegate.core.batch_calls import Seat
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
-from sluicegate.spark import _epoch
-from sluicegate.spark._manifest import Part, Slice, cut
-from sluicegate.spark._microbatch import Offset, Room
 from sluicegate.spark._options import StreamOptions, queue_of
+from sluicegate.spark.leasing.manifest import Part, Slice, cut
+from sluicegate.spark.streaming.epoch import NEW, Reader, adopt, lease_id, release_older
+from sluicegate.spark.streaming.microbatch import Offset, Room
 
 __all__ = ["Consumer"]
 
@@ -32,7 +32,7 @@ class Consumer:
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
         self._queue = queue_of(options.spec)
-        self._reader = _epoch.Reader(self._queue, options.consumer)
+        self._reader = Reader(self._queue, options.consumer)
         self._seat: Seat | None = None  # as found
         self._caught_up = False
         self._held: dict[int, Lease] = {}
@@ -157,8 +157,8 @@ class Consumer:
 
     def _sit(self, offset: Offset) -> None:
         if self._seat is None:
-            self._seat = self._reader.sit(offset.epoch or _epoch.NEW)
-            self._add_to_budget(_epoch.release_older(self._queue, self._options.consumer, self._seat.left))
+            self._seat = self._reader.sit(offset.epoch or NEW)
+            self._add_to_budget(release_older(self._queue, self._options.consumer, self._seat.left))
         elif offset.epoch not in (0, self._seat.epoch):
             raise self._of_another_epoch(offset.epoch)
 
@@ -218,7 +218,7 @@ class Consumer:
             number += 1
             lease = self._queue.claim(
                 room.asked,
-                lease_id=_epoch.lease_id(self._options.consumer, epoch, number),
+                lease_id=lease_id(self._options.consumer, epoch, number),
                 lease_seconds=self._options.lease_seconds,
                 take_over_after_seconds=0,
                 wait_seconds=self._options.poll_seconds if wait and end == base else 0,
@@ -252,8 +252,8 @@ class Consumer:
         return end
 
     def _adopt(self, number: int) -> Lease | None:
-        name = _epoch.lease_id(self._options.consumer, self._known_seat().epoch, number)
-        return _epoch.adopt(self._queue, name, self._options.lease_seconds)
+        name = lease_id(self._options.consumer, self._known_seat().epoch, number)
+        return adopt(self._queue, name, self._options.lease_seconds)
 
     def _planned(self, number: int) -> Lease | None:
         """A lease of a planned micro-batch, adopted where an earlier process claimed it."""
@@ -263,7 +263,7 @@ class Consumer:
             if lease is not None:
                 self._hold(number, lease)
         if lease is None or lease.lost:
-            name = _epoch.lease_id(self._options.consumer, self._known_seat().epoch, number)
+            name = lease_id(self._options.consumer, self._known_seat().epoch, number)
             self._lost(f"lease {name!r} of a micro-batch that Spark has planned is not held any more")
             return None
         return lease

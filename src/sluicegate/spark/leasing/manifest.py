@@ -21,8 +21,8 @@ from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._access import LeaseView, look
-from sluicegate.spark._columns import Columns
 from sluicegate.spark._options import BrowseOptions, queue_of
+from sluicegate.spark.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

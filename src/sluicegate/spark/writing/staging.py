@@ -15,8 +15,8 @@ from sluicegate.core import batch_calls
 from sluicegate.core.entry import SEPARATOR
 from sluicegate.core.values import Batch
 from sluicegate.errors import RedisMessageQueueError
-from sluicegate.spark._naming import digest_of
-from sluicegate.spark._sending import Sender
+from sluicegate.spark.writing.naming import digest_of
+from sluicegate.spark.writing.sending import Sender
 
 __all__ = ["Promoted", "Stage", "StageLostError", "StageWriter", "abort", "commit", "is_done"]
 

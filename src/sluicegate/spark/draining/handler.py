@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sluicegate.spark._columns import Columns
+    from sluicegate.spark.tables.columns import Columns
 
 __all__ = ["BatchFormat", "Handler"]
 
@@ -97,7 +97,7 @@ class Handler:
         if self.columns is not None:
             batch = self.columns.table(messages)
             if self.batch_format == "pandas":
-                from sluicegate.spark._arrow import to_pandas
+                from sluicegate.spark.tables.arrow import to_pandas
 
                 batch = to_pandas(batch)
         result = self.process(batch, context) if self.takes_context else self.process(batch)
@@ -143,7 +143,7 @@ def _takes_context(signature: inspect.Signature) -> bool:
 
 
 def _columns(schema: str | StructType | pa.Schema | None) -> Columns:
-    from sluicegate.spark._columns import Columns
+    from sluicegate.spark.tables.columns import Columns
 
     return Columns.of(schema)
 

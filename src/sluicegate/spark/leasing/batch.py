@@ -13,10 +13,10 @@ from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.shared.lease import LeaseState
-from sluicegate.spark._columns import Columns
-from sluicegate.spark._frames import collect_ids, reader
-from sluicegate.spark._holding import Holding, hold
-from sluicegate.spark._manifest import Part, dump
+from sluicegate.spark.browsing.frames import collect_ids, reader
+from sluicegate.spark.leasing.holding import Holding, hold
+from sluicegate.spark.leasing.manifest import Part, dump
+from sluicegate.spark.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

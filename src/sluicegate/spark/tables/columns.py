@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError
 from sluicegate.message import Message
-from sluicegate.spark import _types
-from sluicegate.spark._arrow import message_arrays
-from sluicegate.spark._payloads import PayloadError, explain, read_payloads
+from sluicegate.spark.tables import types
+from sluicegate.spark.tables.arrow import message_arrays
+from sluicegate.spark.tables.payloads import PayloadError, explain, read_payloads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ __all__ = ["MESSAGE_FIELDS", "Columns"]
 
 PREFIX = "message_"
 _HEADERS = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
-_MESSAGE_TYPES: dict[str, tuple[_types.Kind, bool]] = {
+_MESSAGE_TYPES: dict[str, tuple[types.Kind, bool]] = {
     "id": ("string", False),
     "payload": ("binary", True),
     "headers": (_HEADERS, True),
@@ -67,7 +67,7 @@ class Columns:
         declared = own if schema is None else _declared(schema)
         if _shape(declared) == _shape(own):
             return cls._checked(declared, MESSAGE_FIELDS)
-        _types.struct_fields(declared)
+        types.struct_fields(declared)
         sources = [_source(field) for field in declared["fields"]]
         fields = list(declared["fields"])
         if message_columns:
@@ -78,9 +78,9 @@ class Columns:
 
     @classmethod
     def _checked(cls, kind: dict[str, Any], sources: tuple[str, ...]) -> Columns:
-        for field, source in zip(_types.struct_fields(kind), sources, strict=True):
-            if not source and _types.holds_map(field.type):
-                _types.refuse_inexact(field.type, field.name)
+        for field, source in zip(types.struct_fields(kind), sources, strict=True):
+            if not source and types.holds_map(field.type):
+                types.refuse_inexact(field.type, field.name)
         return cls(json.dumps(kind).decode(), sources)
 
     @property
@@ -138,7 +138,7 @@ def _unfit(messages: list[Message], positions: list[int], of: int, wanted: pa.Sc
 def _arrow_schema(schema: str) -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema(_types.struct_fields(json.loads(schema)))
+    return pa.schema(types.struct_fields(json.loads(schema)))
 
 
 def _struct(names: dict[str, str]) -> dict[str, Any]:
@@ -152,12 +152,12 @@ def _struct(names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _shape(kind: dict[str, Any]) -> list[tuple[str, _types.Kind]]:
+def _shape(kind: dict[str, Any]) -> list[tuple[str, types.Kind]]:
     """Names and types, without nullability, which Spark loosens on its ways."""
     return [(field["name"], _loose(field["type"])) for field in kind["fields"]]
 
 
-def _loose(kind: _types.Kind) -> _types.Kind:
+def _loose(kind: types.Kind) -> types.Kind:
     if isinstance(kind, dict) and kind["type"] == "map":
         return {**kind, "valueContainsNull": True}
     return kind
@@ -188,7 +188,7 @@ def _declared(schema: object) -> dict[str, Any]:
     if package == "pyspark" and kind.__name__ == "StructType":
         return dict(schema.jsonValue())  # type: ignore[attr-defined]
     if package == "pyarrow" and kind.__name__ == "Schema":
-        return _types.struct_of(list(schema))  # type: ignore[call-overload]
+        return types.struct_of(list(schema))  # type: ignore[call-overload]
     raise ConfigurationError(
         f"schema must be DDL text, a Spark StructType or a pyarrow.Schema, not a {kind.__module__}.{kind.__qualname__}"
     )

@@ -16,11 +16,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.spark import _access
-from sluicegate.spark._columns import Columns
-from sluicegate.spark._consumer import Consumer
-from sluicegate.spark._manifest import Slice
-from sluicegate.spark._microbatch import Offset
 from sluicegate.spark._options import StreamOptions, queue_of
+from sluicegate.spark.leasing.manifest import Slice
+from sluicegate.spark.streaming.consumer import Consumer
+from sluicegate.spark.streaming.microbatch import Offset
+from sluicegate.spark.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

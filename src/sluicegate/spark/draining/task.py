@@ -22,11 +22,11 @@ from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.spark import _access
-from sluicegate.spark._halving import Halving
-from sluicegate.spark._handler import Handler
-from sluicegate.spark._routing import queue_of, quota_of
-from sluicegate.spark._verdicts import Given
 from sluicegate.spark.context import DrainContext
+from sluicegate.spark.draining.halving import Halving
+from sluicegate.spark.draining.handler import Handler
+from sluicegate.spark.draining.routing import queue_of, quota_of
+from sluicegate.spark.draining.verdicts import Given
 from sluicegate.spark.summary import Ended, HandlerFailure, PartitionSummary
 
 if TYPE_CHECKING:

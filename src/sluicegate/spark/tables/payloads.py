@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
 from sluicegate.errors import RedisMessageQueueError
-from sluicegate.spark._types import holds_map, reading_type
+from sluicegate.spark.tables.types import holds_map, reading_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,0 +1,1 @@
+"""Looking without claiming, and dead letters as a table."""

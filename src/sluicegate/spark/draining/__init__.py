@@ -1,0 +1,1 @@
+"""`drain`: claim, work and settle inside Spark's executors."""

@@ -1,0 +1,1 @@
+"""`lease_batch`: leases held by the driver, read as a DataFrame."""

@@ -1,0 +1,1 @@
+"""The Structured Streaming source: consumers, epochs and micro-batches."""

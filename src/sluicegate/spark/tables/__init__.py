@@ -1,0 +1,1 @@
+"""Messages as typed tables: schemas, JSON into Arrow columns, pandas."""
