@@ -1,8 +1,8 @@
 """Lease orders as DataFrames, write each with Spark into a folder named by its leases, then ack.
 
 For work that needs joins, shuffles or several outputs: any number of actions read the same rows. A rerun with the same
-RUN_ID takes over what a crash left open, under the same key, and overwrites its own folder. An error keeps the leases for
-such a rerun, because a write that failed at its end may have left all of its files.
+RUN_ID takes over what a crash left open, under the same key, and overwrites its own folder. An error keeps the leases
+for such a rerun, because a write that failed at its end may have left all of its files.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0.
 

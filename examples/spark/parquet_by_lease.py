@@ -1,8 +1,8 @@
 """Drain orders into Parquet files, one per lease: whatever crashes, a retry overwrites its own file and nothing else.
 
 The key of a lease names its id and its opening. Whoever takes the lease over after a crash has the same key and the
-same orders: Spark's retry of a task, and a run with the same RUN_ID. Only where nobody does before the lease runs out do
-its orders come back under another key; what was written, but not acked, is then in two files, under the same id.
+same orders: Spark's retry of a task, and a run with the same RUN_ID. Only where nobody does before the lease runs out
+do its orders come back under another key; what was written, but not acked, is then in two files, under the same id.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0. FOLDER must be one that all executors see.
 

@@ -566,7 +566,7 @@ def test_a_fenced_query_lets_go_of_what_it_holds(
     first = stream.query()
     first.trigger()
     second = Stream(queue)
-    monkeypatch.setattr("sluicegate.spark.streaming.epoch.release_older", lambda *given: 0)
+    monkeypatch.setattr("sluicegate.spark.streaming.consumer.release_older", lambda *given: 0)
     assert second.run() == [0]
     assert second.sink.numbers() == []
     monkeypatch.setattr(first.reader._consumer, "settle", lambda done: None)
