@@ -100,8 +100,18 @@ class QueueSpec:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> QueueSpec:
-        """From JSON text."""
-        return cls.from_dict(json.loads(text))
+        """From JSON text.
+
+        Raises:
+            ConfigurationError: it is not JSON; something is missing or unknown.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(f"a queue spec is JSON as queue.spec().to_json() makes it: {error}") from None
+        if not isinstance(values, dict):
+            raise ConfigurationError(f"a queue spec is a JSON object, not a {type(values).__name__}")
+        return cls.from_dict(values)
 
 
 def describe_backoff(wait: object) -> dict[str, Any] | None:

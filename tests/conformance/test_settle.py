@@ -162,13 +162,14 @@ def test_due_messages_return_in_their_first_order(core: Core, queue: RedisMessag
     assert texts(queue.peek(state="returned")) == ["a", "b", "c"]
 
 
-def test_what_was_delayed_undelivered_joins_at_the_tail(core: Core, queue: RedisMessageQueue) -> None:
+def test_what_was_released_for_later_returns_to_its_first_place(core: Core, queue: RedisMessageQueue) -> None:
     queue.publish_many("ab")
     lease = queue.claim(1)
     lease.settle(Verdict("release", None, delay_seconds=100))
     state.fall_due(core.client, "orders")
     core.do(core.promote())
-    assert texts(queue.peek()) == ["b", "a"]
+    assert texts(queue.peek(state="returned")) == ["a"]
+    assert texts(queue.claim(2).messages) == ["a", "b"]
 
 
 def test_releases_beyond_three_count(queue: RedisMessageQueue) -> None:

@@ -32,6 +32,14 @@ def claim_and_pass_by(core: Core) -> Call[Any]:
     return claim_for_a_run(core)
 
 
-CASES = [note, ask_what_was_noted, claim_and_pass_by]
+def claim_what_was_given_back(core: Core) -> Call[Any]:
+    core.do(core.publish("b", "a"))
+    token, _ = core.opened("m", "n", 1)
+    core.do(batch_calls.note(core.keys, core.keys.run("r"), [b"\x1f" + core.keys.lease_name("m")]))
+    core.do(core.settle("m", token, verdict("nack", "1")))
+    return claim_for_a_run(core)
+
+
+CASES = [note, ask_what_was_noted, claim_and_pass_by, claim_what_was_given_back]
 TOLD_ONCE = (note,)
 TYPES = {"note": (note, "leases run"), "claim for a run": (claim_for_a_run, "run")}

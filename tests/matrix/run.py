@@ -24,7 +24,7 @@ QUEUE = ("tests/conformance", "tests/topologies/test_core.py")
 SPARK = (
     *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_everywhere.py"),
     *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),
-    "tests/spark/test_stream.py",
+    *("tests/spark/test_stream.py", "tests/spark/every_version.py"),
 )
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, PartitionSummary
-from sluicegate.spark.draining import task as _task
 from sluicegate.spark.draining.handler import BatchFormat, Handler
+from sluicegate.spark.draining.partition import PartitionDrain
+from sluicegate.spark.draining.plan import DrainPlan
 
 Process = Callable[..., object]
 Numbers = Callable[[int], list[int]]
@@ -81,17 +82,17 @@ def plan_for(
     batch_format: BatchFormat | None = None,
     schema: Any = None,
     **more: Any,
-) -> _task.DrainPlan:
+) -> DrainPlan:
     """`more` is as in `DrainPlan`; plans without a `call_id` are of different calls of `drain`."""
     handler = Handler.of(process, batch_format, schema)
-    return _task.DrainPlan(queue.spec().to_json(), run_id, batch_size, lease_seconds, handler, **more)
+    return DrainPlan(queue.spec().to_json(), run_id, batch_size, lease_seconds, handler, **more)
 
 
 def drain_here(
     queue: RedisMessageQueue, process: Process, *, partition: int = 0, attempt: int = 0, **options: Any
 ) -> PartitionSummary:
     """Drain one partition in this process, as attempt `attempt` of its task."""
-    return _task.PartitionDrain(plan_for(queue, process, **options), partition, attempt).run()
+    return PartitionDrain(plan_for(queue, process, **options), partition, attempt).run()
 
 
 def partition_rows(*partitions: int) -> list[pa.RecordBatch]:

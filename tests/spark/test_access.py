@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sluicegate import RedisMessageQueue
-from sluicegate.errors import LeaseLostError
 from sluicegate.spark import _access
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
@@ -51,44 +48,3 @@ def test_an_ended_lease_tells_how(queue: RedisMessageQueue) -> None:
 def test_an_unknown_lease_and_a_remembered_empty_answer_are_unknown(queue: RedisMessageQueue) -> None:
     assert not queue.claim(1, lease_id="job/1", remember_empty=True)
     assert _access.look(queue, "job/0").state == _access.look(queue, "job/1").state == "unknown"
-
-
-def test_slots_are_read_in_pages_that_together_are_the_range(queue: RedisMessageQueue) -> None:
-    payloads = [f"{n}:" + "x" * 900_000 for n in range(12)]
-    queue.publish_many(payloads)
-    lease = queue.claim(12, lease_id="job/0")
-    pages = list(_access.read_slots(queue, "job/0", lease.opening, 2, 11))
-    assert len(pages) > 1
-    assert [message.text() for page in pages for message in page] == payloads[1:11]
-
-
-def test_what_has_its_verdict_cannot_be_read_again(queue: RedisMessageQueue) -> None:
-    queue.publish_many(["a", "b", "c"])
-    lease = queue.claim(3, lease_id="job/0")
-    lease.ack(lease.messages[1])
-    assert [m.text() for page in _access.read_slots(queue, "job/0", lease.opening, 1, 1) for m in page] == ["a"]
-    with pytest.raises(LeaseLostError, match="message 2 of lease 'job/0'") as lost:
-        list(_access.read_slots(queue, "job/0", lease.opening, 1, 3))
-    assert lost.value.lost == (2,)
-
-
-def test_the_last_slots_with_a_verdict_are_missed_too(queue: RedisMessageQueue) -> None:
-    queue.publish_many(["a", "b", "c"])
-    lease = queue.claim(3, lease_id="job/0")
-    lease.ack(lease.messages[2])
-    with pytest.raises(LeaseLostError, match="message 3 of lease"):
-        list(_access.read_slots(queue, "job/0", lease.opening, 2, 3))
-
-
-def test_another_opening_is_refused(queue: RedisMessageQueue, server: RedisServer) -> None:
-    queue.publish_many(["a", "b"])
-    first = queue.claim(2, lease_id="job/0")
-    with server.client() as client:
-        state.expire(client, queue.name, "job/0")
-    second = queue.claim(2, lease_id="job/0")
-    assert second.opening != first.opening
-    with pytest.raises(LeaseLostError, match="opened anew"):
-        list(_access.read_slots(queue, "job/0", first.opening, 1, 2))
-    second.ack()
-    with pytest.raises(LeaseLostError, match="it ended: acked"):
-        list(_access.read_slots(queue, "job/0", second.opening, 1, 2))

@@ -22,7 +22,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import DrainFailedError
-from sluicegate.spark import SluicegateDataSource, drain, lease_batch, options
+from sluicegate.spark import SluicegateDataSource, dead_letters, drain, lease_batch, options, redrive_selected
 
 url, package, folder = sys.argv[1:]
 told = {}
@@ -44,6 +44,9 @@ def process(batch, ctx):
     if any(message.json()["n"] == 7 for message in batch):
         raise ValueError("seven")
 
+def by_columns(rows, ctx):
+    ctx.bury(rows["message_id"].filter([n == 3 for n in rows["n"].to_pylist()]))
+
 def drained(spark):
     queue = filled("connect-drain", 200)
     try:
@@ -51,7 +54,12 @@ def drained(spark):
     except DrainFailedError as failed:
         summary = failed.summary.to_dict()
     return {"acked": summary["acked"], "returned": summary["returned"], "partitions": len(summary["partitions"]),
-            "left": left(queue), "origins": open(folder + "/origins").read().split()}
+            "in_flight": queue.depth().in_flight, "origins": open(folder + "/origins").read().split()}
+
+def drained_into_columns(spark):
+    queue = filled("connect-columns", 20)
+    summary = drain(spark, queue, by_columns, batch_format="arrow", schema="n int")
+    return {"acked": summary.acked, "buried": summary.buried, "left": left(queue)}
 
 def browsed(spark):
     queue = filled("connect-browse", 30)
@@ -78,21 +86,32 @@ def streamed(spark):
 
 def leased(spark):
     queue = filled("connect-lease", 20)
-    with lease_batch(spark, queue, 15, run_id="connect") as batch:
-        counts = [batch.count, batch.df.count(), batch.df.filter("sequence % 2 = 0").count()]
+    with lease_batch(spark, queue, 15, run_id="connect", schema="n int") as batch:
+        rows = batch.df
+        found = {"dtype": rows.dtypes[0], "numbers": sorted(row.n for row in rows.collect()),
+                 "acked": batch.ack_where(rows.filter("n < 10")), "rest": [rows.count(), batch.df.count()]}
         batch.ack()
-    return {"counts": counts, "left": left(queue)}
+    return {**found, "left": left(queue)}
+
+def redriven(spark):
+    queue = filled("connect-dead", 4)
+    with queue.claim(4) as lease:
+        lease.bury(lease.messages[:3], error="odd")
+        lease.bury(lease.messages[3:], error="even")
+    letters = dead_letters(spark, queue)
+    return {"dead": letters.count(), "redriven": redrive_selected(queue, letters.filter("error = 'odd'")).redriven,
+            "left": left(queue)}
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 try:
     told["session"] = type(spark).__module__
     spark.addArtifacts(package, pyfile=True)
     spark.dataSource.register(SluicegateDataSource)
-    for check in (drained, browsed, written, streamed, leased):
+    for check in (drained, drained_into_columns, browsed, written, streamed, leased, redriven):
         try:
             told[check.__name__] = check(spark)
         except Exception as error:
-            told[check.__name__] = {"error": f"{type(error).__name__}: {error}"[:3000]}
+            told[check.__name__] = {"error": f"{type(error).__name__}: {error}"[-3000:]}
 finally:
     spark.stop()
 print(json.dumps(told))
@@ -115,6 +134,7 @@ def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         check=False,
     )
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr[-5000:]
+    open("/tmp/team/told.json", "w").write(done.stdout)
     answers: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     assert answers["session"] == "pyspark.sql.connect.session"
     return answers
@@ -123,9 +143,13 @@ def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(told: dict[str, Any]) -> None:
     answer = told["drained"]
     origins = answer.pop("origins", [])
-    assert answer == {"acked": 199, "returned": 1, "partitions": 2, "left": {**NOTHING, "delayed": 1}}
+    assert answer == {"acked": 199, "returned": 1, "partitions": 2, "in_flight": 0}
     assert origins
     assert all("sluicegate.zip/sluicegate" in origin for origin in origins)
+
+
+def test_a_drain_into_columns_that_are_declared_as_ddl(told: dict[str, Any]) -> None:
+    assert told["drained_into_columns"] == {"acked": 19, "buried": 1, "left": NOTHING}
 
 
 def test_a_browse_reads_and_changes_nothing(told: dict[str, Any]) -> None:
@@ -143,4 +167,14 @@ def test_a_stream_hands_over_everything_and_acks_it(told: dict[str, Any]) -> Non
 
 
 def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(told: dict[str, Any]) -> None:
-    assert told["leased"] == {"counts": [15, 15, 7], "left": {**NOTHING, "ready": 5}}
+    assert told["leased"] == {
+        "dtype": ["n", "int"],
+        "numbers": list(range(15)),
+        "acked": 10,
+        "rest": [15, 5],
+        "left": {**NOTHING, "ready": 5},
+    }
+
+
+def test_dead_letters_are_chosen_with_a_filter(told: dict[str, Any]) -> None:
+    assert told["redriven"] == {"dead": 4, "redriven": 3, "left": {**NOTHING, "ready": 3}}

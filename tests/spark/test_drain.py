@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -351,6 +352,13 @@ def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_queue_that_delivers_at_most_once_is_refused(server: RedisServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(url=server.url, visibility_timeout_seconds=None, max_delivery_count=None)
+
+    with pytest.raises(ConfigurationError, match="at most once"):
+        drain(NoSpark(), queue, lambda batch: None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -360,8 +368,15 @@ def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(
         ({"batch_size": 1.5}, "batch_size"),
         ({"lease_seconds": 0}, "lease_seconds must be a number above 0"),
         ({"lease_seconds": float("inf")}, "lease_seconds"),
+        ({"lease_seconds": 1e300}, "a year at most"),
+        ({"lease_seconds": "60"}, "lease_seconds"),
         ({"run_id": " "}, "run_id"),
         ({"run_id": 7}, "run_id"),
+        ({"run_id": "\ud800"}, "run_id must be text that UTF-8 can carry"),
+        ({"until": numpy.array([1, 2])}, "until"),
+        ({"progress": "bar"}, "progress must be None, True, False or a function"),
+        ({"progress": 1}, "progress"),
+        ({"schema": 5}, "schema"),
         ({"batch_format": "polars"}, "batch_format"),
     ],
 )

@@ -11,6 +11,7 @@ import redis
 
 from sluicegate import LeaseState, Message, RedisGateway, RedisMessageQueue
 from sluicegate.core import batch_calls
+from sluicegate.errors import ConfigurationError
 from sluicegate.spark import DrainContext, _access
 from tests.conformance import state
 from tests.embedded.helpers import wait_until
@@ -247,3 +248,41 @@ def test_a_second_call_takes_over_what_lies_open_behind_a_chunk_that_was_given_b
 
     assert output.numbers() == [5, 6, 7, 8, 9]
     assert (second.acked, second.returned, second.taken_over, second.ended) == (5, 5, 1, "empty")
+
+
+def test_what_was_released_is_not_taken_when_it_comes_back_after_being_put_off(
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(4)
+    seen: list[int] = []
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        seen.extend(message.json()["n"] for message in batch)
+        ctx.release(batch)
+
+    drain_here(queue, process, lease_seconds=0.3, waits=True, deadline_seconds=1.5, deadline_at=time.time() + 1.5)
+
+    assert seen == [0, 1, 2, 3]
+    contents = state.contents(client, "orders")
+    assert contents.pending == []
+    assert numbers_in([*contents.delayed, *contents.returned]) == [0, 1, 2, 3]
+
+
+def test_whoever_waits_is_woken_when_a_message_is_put_off(
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(1)
+    lease = queue.claim(1)
+    note(queue, "one call", [lease.messages[0].id])
+    lease.nack()
+    client.delete(queue._keys.bell)
+
+    assert queue.claim(1, pass_by="one call").state is LeaseState.EMPTY
+
+    assert client.llen(queue._keys.bell) == 1
+
+
+@pytest.mark.parametrize("run", [5, b"run", ["run"]])
+def test_a_run_is_named_by_text(queue: RedisMessageQueue, run: Any) -> None:
+    with pytest.raises(ConfigurationError, match="pass_by must be"):
+        queue.claim(1, pass_by=run)

@@ -14,7 +14,8 @@ import redis
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.spark import DrainContext, PartitionSummary
-from sluicegate.spark.draining import task as _task
+from sluicegate.spark.draining import partition, task
+from sluicegate.spark.draining.partition import PartitionDrain
 from tests.conformance import state
 from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open
@@ -24,7 +25,8 @@ __all__ = ["leave_leases_open"]
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_task, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(partition, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(task, "_SIGN_SECONDS", 0.02)
 
 
 @contextmanager
@@ -51,7 +53,7 @@ def test_a_twin_waits_for_the_chunk_in_hand_and_both_tell_the_same(
             assert first_may_end.wait(30)
 
     plan = plan_for(queue, output.writer(hold), batch_size=10, speculates=True)
-    first, twin = _task.PartitionDrain(plan, 0, 0), _task.PartitionDrain(plan, 0, 1)
+    first, twin = PartitionDrain(plan, 0, 0), PartitionDrain(plan, 0, 1)
     with beside(first.run) as done:
         assert first_works.wait(30)
         steps = twin.steps()
@@ -81,9 +83,9 @@ def test_a_twin_takes_over_once_the_other_was_silent_for_some_heartbeats(
 
     plan = plan_for(queue, output.writer(die), speculates=True, lease_seconds=2)
     with pytest.raises(Killed):
-        _task.PartitionDrain(plan, 0, 0).run()
+        PartitionDrain(plan, 0, 0).run()
     died = time.monotonic()
-    summary = _task.PartitionDrain(plan, 0, 1).run()
+    summary = PartitionDrain(plan, 0, 1).run()
 
     assert time.monotonic() - died > 1.5  # 3.5 heartbeats of a quarter of the lease
     assert (summary.acked, summary.taken_over) == (10, 1)
@@ -102,8 +104,8 @@ def test_a_holder_that_beats_is_never_taken_over(
         assert end.wait(30)
 
     plan = plan_for(queue, output.writer(hold), speculates=True, lease_seconds=2)
-    twin = _task.PartitionDrain(plan, 0, 1)
-    with beside(_task.PartitionDrain(plan, 0, 0).run) as done:
+    twin = PartitionDrain(plan, 0, 1)
+    with beside(PartitionDrain(plan, 0, 0).run) as done:
         assert works.wait(30)
         steps, until = twin.steps(), time.monotonic() + 2.5  # longer than the lease lives by itself
         while time.monotonic() < until:
@@ -121,8 +123,8 @@ def test_both_of_a_pair_report_the_failures_whichever_of_them_met_them(
     numbers(10)
     plan = plan_for(queue, output.writer(failing_on(3)), speculates=True)
 
-    twin = _task.PartitionDrain(plan, 0, 1).run()
-    first = _task.PartitionDrain(plan, 0, 0).run()
+    twin = PartitionDrain(plan, 0, 1).run()
+    first = PartitionDrain(plan, 0, 0).run()
 
     assert [failure.error_type for failure in twin.failures] == ["ValueError"]
     assert [(failure.error_type, failure.messages) for failure in first.failures] == [("unknown", 1)]
@@ -139,9 +141,9 @@ def test_without_speculation_a_retry_takes_over_at_once(
 
     plan = plan_for(queue, output.writer(die), lease_seconds=600)
     with pytest.raises(Killed):
-        _task.PartitionDrain(plan, 0, 0).run()
+        PartitionDrain(plan, 0, 0).run()
     begun = time.monotonic()
-    summary = _task.PartitionDrain(plan, 0, 1).run()
+    summary = PartitionDrain(plan, 0, 1).run()
 
     assert (summary.taken_over, summary.retries) == (1, 1)
     assert time.monotonic() - begun < 5
@@ -151,7 +153,7 @@ def test_a_lease_that_somebody_else_keeps_taking_fails_the_task_without_speculat
     queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers(3)
-    drain = _task.PartitionDrain(plan_for(queue, lambda batch: None), 0, 0)
+    drain = PartitionDrain(plan_for(queue, lambda batch: None), 0, 0)
     claimed = queue.claim(1, lease_id="run/0/0")
     monkeypatch.setattr(drain, "_patience", 1000.0)
 
@@ -171,20 +173,54 @@ def test_a_worker_shows_that_it_lives_between_chunks_and_spark_can_tell_that_fro
         threading.Event().wait(0.03)
 
     answers = [
-        batch.column("report")[0].as_py() for batch in _task.run(plan_for(queue, slow, batch_size=1), partition_rows(0))
+        batch.column("report")[0].as_py() for batch in task.run(plan_for(queue, slow, batch_size=1), partition_rows(0))
     ]
 
     *signs, report = answers
     assert len(signs) == 4
     assert all(len(sign) >= 65_536 and sign.isspace() for sign in signs)
     assert report.startswith("{")
-    assert _task.is_report() == "report NOT LIKE ' %'"
+    assert task.is_report() == "report NOT LIKE ' %'"
 
 
 def test_a_summary_tells_bytes_and_retries(queue: RedisMessageQueue, numbers: Numbers) -> None:
     numbers(4)
     stored = sum(message.size for message in queue.peek(4))
 
-    summary: PartitionSummary = _task.PartitionDrain(plan_for(queue, lambda batch: None), 0, 2).run()
+    summary: PartitionSummary = PartitionDrain(plan_for(queue, lambda batch: None), 0, 2).run()
 
     assert (summary.bytes, summary.retries, summary.taken_over) == (stored, 2, 0)
+
+
+def test_a_chunk_that_the_other_gave_back_whole_is_not_opened_anew_by_the_one_that_waited(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(6)
+    works, may_fail, in_second, may_go_on = (threading.Event() for _ in range(4))
+
+    def process(batch: list[int], ctx: DrainContext) -> None:
+        if ctx.attempt == 0 and ctx.chunk == 0:
+            works.set()
+            assert may_fail.wait(30)
+        if ctx.attempt == 0 and ctx.chunk == 1:
+            in_second.set()
+            assert may_go_on.wait(30)
+        failing_on(0)(batch, ctx)
+
+    plan = plan_for(queue, output.writer(process), batch_size=1, speculates=True)
+    first, twin = PartitionDrain(plan, 0, 0), PartitionDrain(plan, 0, 1)
+    with beside(first.run) as done:
+        assert works.wait(30)
+        steps = twin.steps()
+        next(steps)  # it finds the first chunk held
+        may_fail.set()
+        assert in_second.wait(30)
+        for _ in range(3):
+            next(steps)  # and then the second
+        may_go_on.set()
+        list(steps)
+
+    reports = [done[0], twin.summary()]
+    assert [what_was_done(report) for report in reports] == [what_was_done(reports[0])] * 2
+    assert [len(report.failures) for report in reports] == [1, 1]
+    assert output.numbers() == [1, 2, 3, 4, 5]

@@ -13,7 +13,7 @@ import redis
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import PartitionSummary, drain
-from sluicegate.spark.draining import task as _task
+from sluicegate.spark.draining.partition import PartitionDrain
 from sluicegate.spark.draining.routing import queue_of, quota_of
 from tests.conformance import state
 from tests.embedded.helpers import wait_until
@@ -29,7 +29,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._ahead = 0.0
         real = time.monotonic
-        monkeypatch.setattr(_task.time, "monotonic", lambda: real() + self._ahead)
+        monkeypatch.setattr(time, "monotonic", lambda: real() + self._ahead)
 
     def advance(self, seconds: float) -> None:
         self._ahead += seconds
@@ -139,7 +139,7 @@ def test_a_waiting_drain_takes_what_arrives_and_ends_at_its_deadline(
     clock = Clock(monkeypatch)
     plan = plan_for(queue, output.writer(), waits=True, **in_ten_minutes())
     done: list[PartitionSummary] = []
-    thread = threading.Thread(target=lambda: done.append(_task.PartitionDrain(plan, 0, 0).run()))
+    thread = threading.Thread(target=lambda: done.append(PartitionDrain(plan, 0, 0).run()))
     thread.start()
     try:
         numbers(3)
@@ -160,7 +160,7 @@ def test_a_paused_queue_does_not_end_a_waiting_drain(
     clock = Clock(monkeypatch)
     queue.pause()
     numbers(3)
-    drain_ = _task.PartitionDrain(plan_for(queue, output.writer(), waits=True, **in_ten_minutes()), 0, 0)
+    drain_ = PartitionDrain(plan_for(queue, output.writer(), waits=True, **in_ten_minutes()), 0, 0)
     steps = drain_.steps()
     next(steps)
     assert output.calls() == []
@@ -198,9 +198,9 @@ def test_a_retry_after_the_deadline_still_finishes_what_its_attempt_left_open(
 
     plan = plan_for(queue, output.writer(die_in_the_second_chunk), batch_size=10, **in_ten_minutes())
     with pytest.raises(Killed):
-        _task.PartitionDrain(plan, 0, 0).run()
+        PartitionDrain(plan, 0, 0).run()
     over = replace(plan, deadline_at=time.time() - 1)
-    summary = _task.PartitionDrain(over, 0, 1).run()
+    summary = PartitionDrain(over, 0, 1).run()
 
     assert (summary.ended, summary.acked, summary.replayed, summary.taken_over) == ("deadline", 20, 1, 1)
     assert output.numbers() == list(range(20))
@@ -211,7 +211,7 @@ def test_a_retry_after_the_deadline_still_finishes_what_its_attempt_left_open(
 def test_a_clock_that_is_behind_the_drivers_prolongs_nothing(queue: RedisMessageQueue) -> None:
     plan = plan_for(queue, lambda batch: None, waits=True, deadline_seconds=0.05, deadline_at=time.time() + 3600)
 
-    assert _task.PartitionDrain(plan, 0, 0).run().ended == "deadline"
+    assert PartitionDrain(plan, 0, 0).run().ended == "deadline"
 
 
 # ------------------------------------------------------------------ what the driver refuses

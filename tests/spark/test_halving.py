@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import redis
+import tenacity
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, DrainSummary
@@ -275,3 +276,78 @@ def test_a_summary_can_travel_as_json_and_names_no_payload(queue: RedisMessageQu
     assert "1 of 1 partitions" in sentence
     assert "1 ValueError" in sentence
     assert "wrong" not in sentence
+
+
+@pytest.mark.parametrize(("on_error", "dead", "acked"), [("bury", 1, 3), ("discard", 0, 4)])
+def test_a_culprit_becomes_what_the_queue_says_of_errors(
+    server: RedisServer, make_queue: MakeQueue, client: redis.Redis, on_error: Any, dead: int, acked: int
+) -> None:
+    queue = make_queue(url=server.url, on_error=on_error)
+    queue.publish_many({"n": n} for n in range(4))
+
+    def process(batch: list[Message]) -> None:
+        if any(message.json()["n"] == 1 for message in batch):
+            raise ValueError("one")
+
+    summary = drain_here(queue, process)
+
+    assert (summary.acked, summary.returned, summary.buried) == (acked, 0, dead)
+    assert [(failure.messages, failure.buried) for failure in summary.failures] == [(1, bool(dead))]
+    assert [(letter.reason, letter.error) for letter in queue.peek(state="dead")] == [("handler_error", "one")] * dead
+    assert state.counters(client, "orders").get("discarded", 0) == 1 - dead
+
+
+@pytest.mark.parametrize("on_error", ["bury", "discard"])
+def test_a_handler_that_fails_at_everything_loses_nothing_whatever_the_queue_says_of_errors(
+    server: RedisServer, make_queue: MakeQueue, on_error: Any
+) -> None:
+    queue = make_queue(url=server.url, on_error=on_error)
+    queue.publish_many({"n": n} for n in range(100))
+
+    def process(batch: list[Message]) -> None:
+        raise ConnectionError("away")
+
+    summary = drain_here(queue, process)
+
+    assert (summary.ended, summary.returned, queue.depth().delayed) == ("failing", 100, 100)
+
+
+def test_culprits_and_nacks_stay_out_of_reach_as_long_as_the_queue_says(
+    server: RedisServer, make_queue: MakeQueue, client: redis.Redis
+) -> None:
+    queue = make_queue(url=server.url, retry_backoff=tenacity.wait_fixed(500))
+    queue.publish_many({"n": n} for n in range(4))
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        ctx.nack([message for message in batch if message.json()["n"] == 3])
+        if any(message.json()["n"] == 1 for message in batch):
+            raise ValueError("one")
+
+    drain_here(queue, process)
+
+    seconds, _ = client.time()
+    due = [at / 1000 - seconds for _, at in client.zrange(queue.key.delayed, 0, -1, withscores=True)]
+    assert len(due) == 2
+    assert all(490 < left < 502 for left in due)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_that_cannot_tell_its_text_is_an_error_like_others(server: RedisServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(url=server.url, max_delivery_count=1)
+    queue.publish_many({"n": n} for n in range(4))
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        ctx.bury([message for message in batch if message.json()["n"] == 3], error=Mute())
+        if any(message.json()["n"] == 1 for message in batch):
+            raise Mute
+
+    summary = drain_here(queue, process)
+
+    assert (summary.acked, summary.buried) == (2, 2)
+    told = "(its text cannot be told: RuntimeError)"
+    assert [(failure.error_type, failure.error) for failure in summary.failures] == [("Mute", told)]
+    assert [(dead.error_type, dead.error) for dead in queue.peek(state="dead")] == [("Mute", told)] * 2

@@ -188,3 +188,23 @@ def test_it_waits_a_second_at_most_for_a_redis_that_does_not_answer(queue: Redis
     watch = Watch(replace(queue.spec(), options={"retry_budget_seconds": 600}), "run", Face())
 
     assert watch._spec.options["retry_budget_seconds"] == 1.0
+
+
+def test_what_is_shown_last_is_the_end(queue: RedisMessageQueue, numbers: Numbers, looks_often: None) -> None:
+    seen: list[DrainProgress] = []
+
+    with watching(queue.spec(), "run", seen.append):
+        wait_until(lambda: bool(seen), "it is watched")
+        numbers(5)
+        queue.claim(5).ack()
+
+    assert seen[-1].acked == 5
+
+
+def test_a_stderr_that_cannot_be_asked_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+
+    for stderr in (closed, None, object()):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        assert isinstance(_progress._face_for(None), _progress._Lines)

@@ -240,3 +240,24 @@ def test_types_without_json(kind: Any, told: str) -> None:
 def test_a_column_that_stands_twice() -> None:
     with pytest.raises(ConfigurationError, match="column 'a' stands twice; rename one"):
         plan_rows(StructType([StructField("a", StringType()), StructField("a", StringType())]))
+
+
+def test_a_slice_of_nested_columns_is_its_rows() -> None:
+    """A call takes a slice of Spark's batch, and all slices share their children."""
+    inner = pa.struct({"x": pa.struct({"y": pa.float64(), "z": pa.list_(pa.date32())}), "void": pa.null()})
+
+    def row(n: int) -> dict[str, Any] | None:
+        return None if n % 5 == 0 else {"x": {"y": n / 2, "z": [date(2026, 1, n)] * (n % 3)}}
+
+    maps = [None if n % 4 == 0 else [(str(k), row(n + k)) for k in range(n % 3)] for n in range(12)]
+    lists = [None if n % 3 == 0 else [row(n)] * (n % 4) for n in range(12)]
+    kinds = {"m": pa.map_(pa.string(), inner), "l": pa.list_(inner)}
+    batch = pa.record_batch({"m": pa.array(maps, kinds["m"]), "l": pa.array(lists, kinds["l"])})
+    plan = plan_rows(from_arrow_schema(batch.schema))
+    whole = plan.rows(batch).payloads
+    assert json.loads(whole[11])["m"] == {
+        "0": {"x": {"y": 5.5, "z": ["2026-01-11"] * 2}, "void": None},
+        "1": {"x": {"y": 6.0, "z": []}, "void": None},
+    }
+    for start in range(12):
+        assert plan.rows(batch.slice(start, 5)).payloads == whole[start : start + 5]

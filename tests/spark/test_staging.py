@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import redis
 
 from sluicegate import QueueBackpressureError, RedisMessageQueue
+from sluicegate.core import batch_calls
 from sluicegate.core.entry import client_part
 from sluicegate.core.keys import QueueKeys
 from sluicegate.spark.writing import staging as _staging
@@ -264,3 +266,39 @@ def test_rows_are_named_by_write_partition_content_and_occurrence() -> None:
     assert not {name for group in others for name in group} & set(alike)
     assert names("1", 1, b"a") != names("11", 0, b"a") != names("", 11, b"a")
     assert names("w", 0, b"a", b"a")[1] not in names("w", 0, b"a1", b"a#1", b"a2")
+
+
+def test_a_late_append_does_not_shorten_the_life_that_a_commit_gave(sender: Sender, client: redis.Redis) -> None:
+    stage = staged(sender, 0, 14)
+    name = stage.name.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        crash_at(sender, patch, 2)
+        with pytest.raises(Crash):
+            _staging.commit(sender, "w", [stage])
+    rows = parts(*map(str, range(7, 14)))
+    assert sender.run(batch_calls.stage(sender.keys, name, 7, rows, life_seconds=86_400)) == 14
+    assert client.pttl(sender.keys.stage(name)) > 6 * 86_400_000
+
+
+def test_two_commits_at_a_time_publish_once_and_neither_fails(
+    queue: RedisMessageQueue, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = [staged(sender, 0, 45), staged(sender, 45, 60)]
+    plain, begun = Sender.batch, threading.Event()
+
+    def batch(self: Sender, *args: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            _staging.commit(sender, "w", stages)
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(Sender, "batch", batch)
+    _staging.commit(sender, "w", stages)
+    assert Counter(published(queue)) == Counter(range(60))
+
+
+def test_the_record_of_a_write_is_read_whole_once(sender: Sender, client: redis.Redis) -> None:
+    stages = [staged(sender, number, number + 1) for number in range(40)]
+    client.config_resetstat()
+    _staging.commit(sender, "w", stages)
+    assert client.info("commandstats")["cmdstat_hgetall"]["calls"] == 1

@@ -95,7 +95,9 @@ def test_a_url_and_a_name_do_as_well_and_what_is_not_given_keeps_its_default(dra
         (["--url", URL, "--queue", "q", "--process", "json"], "MODULE:FUNCTION"),
         (["--url", URL, "--queue", "q", "--process", "json:nothing"], "nothing"),
         (["--url", URL, "--queue", "q", "--process", "no_such_module:f"], "no_such_module"),
-        (["--spec", "{}", "--process", HANDLER], ""),
+        (["--spec", "{}", "--process", HANDLER], "a queue spec has exactly"),
+        (["--spec", "orders", "--process", HANDLER], "a queue spec is JSON"),
+        (["--spec", "[]", "--process", HANDLER], "a queue spec is a JSON object"),
     ],
 )
 def test_what_cannot_work_is_refused_before_a_session(
@@ -142,3 +144,17 @@ def test_messages_that_failed_give_an_exit_code_of_their_own_and_the_summary(
     told = capsys.readouterr()
     assert (json.loads(told.out)["acked"], json.loads(told.out)["failures"][0]["error"]) == (1, "seven")
     assert "the handler failed" in told.err
+
+
+def test_a_value_may_begin_with_a_dash() -> None:
+    queue = RedisMessageQueue("orders", url=URL)
+
+    arguments = submit.arguments(queue, HANDLER, run_id="-nightly", schema="-")
+
+    assert submit._parser().parse_args(arguments).run_id == "-nightly"
+
+
+@pytest.mark.parametrize("option", [{"partitions": 2.5}, {"until": "full"}, {"lease_seconds": "soon"}])
+def test_arguments_refuses_what_the_program_would_and_ends_no_process(option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(option)).replace("_", "-")):
+        submit.arguments(RedisMessageQueue("orders", url=URL), HANDLER, **option)

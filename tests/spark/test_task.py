@@ -17,7 +17,8 @@ from sluicegate.errors import LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
 from sluicegate.spark import DrainContext, PartitionSummary
-from sluicegate.spark.draining import task as _task
+from sluicegate.spark.draining import task
+from sluicegate.spark.draining.partition import PartitionDrain
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
@@ -31,7 +32,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def leave_leases_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_task.PartitionDrain, "_let_go", lambda self, lease, search, chunk: None)
+    monkeypatch.setattr(PartitionDrain, "_let_go", lambda self, lease, search: None)
 
 
 def expire(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -61,7 +62,7 @@ def test_a_task_answers_with_one_report_per_partition(queue: RedisMessageQueue, 
     numbers(5)
     plan = plan_for(queue, lambda batch: None)
 
-    answers = list(_task.run(plan, partition_rows(3, 4)))
+    answers = list(task.run(plan, partition_rows(3, 4)))
 
     assert [answer.schema for answer in answers] == [pa.schema({"report": pa.string()})] * 2
     reports = [PartitionSummary.from_dict(json.loads(answer.column("report")[0].as_py())) for answer in answers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -360,3 +361,80 @@ def test_a_payload_that_does_not_fit_the_schema_costs_one_more_call(queue: Redis
     for failure in summary.failures:
         assert failure.message_ids[0] in failure.error
         assert "seven" not in failure.error
+
+
+def test_a_table_that_gives_a_message_two_verdicts_gives_none_at_all() -> None:
+    given = Given(BATCH)
+
+    with pytest.raises(ValueError, match="id-0 has the verdict 'nack', and now 'bury'"):
+        given.close(pa.table({"id": ["id-0", "id-1", "id-0"], "verdict": ["nack", "ack", "bury"]}))
+
+    assert given.close() == {}
+
+
+def test_a_series_in_another_order_than_the_messages_is_refused() -> None:
+    verdicts = pd.Series(["ack", "ack", "bury", "ack"])
+
+    with pytest.raises(ValueError, match="another order"):
+        Given(BATCH).close(verdicts.iloc[::-1])
+
+    assert verbs(Given(BATCH).close(verdicts)) == {0: "ack", 1: "ack", 2: "bury", 3: "ack"}
+    by_id = pd.Series(["bury", None, None, None], index=[message.id for message in BATCH])
+    assert verbs(Given(BATCH).close(by_id)) == {0: "bury"}
+
+
+@pytest.mark.parametrize(
+    ("say", "kind"),
+    [
+        (lambda ctx, item: ctx.bury(item, reason=5), "TypeError"),
+        (lambda ctx, item: ctx.nack(item, error={"code": 5}), "TypeError"),
+        (lambda ctx, item: ctx.bury(item, error=5), "TypeError"),
+        (lambda ctx, item: ctx.nack(item, delay_seconds="5"), "ValueError"),
+        (lambda ctx, item: ctx.nack(item, delay_seconds=float("inf")), "ValueError"),
+    ],
+)
+def test_a_verdict_that_no_settle_takes_is_the_handlers_failure(
+    queue: RedisMessageQueue, numbers: Numbers, say: Callable[[DrainContext, Message], None], kind: str
+) -> None:
+    numbers(2)
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        if batch[0].json()["n"] == 0:
+            say(ctx, batch[0])
+
+    summary = drain_here(queue, process)
+
+    assert (summary.acked, summary.returned) == (1, 1)
+    assert [failure.error_type for failure in summary.failures] == [kind]
+
+
+@dataclass
+class Refused(Exception):
+    why: str
+
+
+def test_errors_of_any_class_are_kept(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(3)
+
+    drain_here(queue, lambda batch, ctx: ctx.bury(batch[:2], error=Refused("too old")))
+
+    assert [(dead.error_type, dead.error) for dead in queue.peek(state="dead")] == [("Refused", "too old")] * 2
+
+
+def test_a_verdict_of_its_own_for_each_of_many_messages_does_not_hold_redis_up(
+    queue: RedisMessageQueue, client: redis.Redis
+) -> None:
+    queue.publish_many({"n": n} for n in range(10_000))
+    before = client.config_get("slowlog-log-slower-than")
+    client.config_set("slowlog-log-slower-than", 5_000_000)  # a quarter of a second, on a quiet machine
+    client.slowlog_reset()
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        for at, item in enumerate(batch):
+            ctx.nack(item, delay_seconds=600 + at, error=f"error {at}")
+
+    summary = drain_here(queue, process, batch_size=10_000)
+
+    assert (summary.returned, queue.depth().delayed) == (10_000, 10_000)
+    assert client.slowlog_get() == []
+    client.config_set("slowlog-log-slower-than", before["slowlog-log-slower-than"])

@@ -211,13 +211,20 @@ def test_two_queries_write_apart(queue: RedisMessageQueue) -> None:
     assert numbers(queue) == [0, 0, 1, 1, 2, 2]
 
 
-def test_the_checkpoint_names_a_query_that_nobody_names(queue: RedisMessageQueue) -> None:
-    options = options_of(queue, checkpointLocation="/somewhere")
-    for _ in range(2):
-        StreamSave(SluicegateDataSource, options, query_id="").run(0, [table(0, 3)])
-    assert numbers(queue) == [0, 1, 2]
+def test_a_query_that_nobody_names_is_refused(queue: RedisMessageQueue) -> None:
+    named = {"writeId": "w", "checkpointLocation": "/where/another/query/may/have/been"}
     with pytest.raises(ConfigurationError, match=r"which micro-batch this is.*foreachBatch"):
-        StreamSave(SluicegateDataSource, options_of(queue), query_id="").run(0, [table(0, 3)])
+        StreamSave(SluicegateDataSource, options_of(queue, **named), query_id="").run(0, [table(0, 3)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_new_checkpoint_begins_a_new_write_under_the_same_write_id(queue: RedisMessageQueue, mode: str) -> None:
+    """Its batches are counted from 0 again, and their rows are others."""
+    options = options_of(queue, writeMode=mode, writeId="w", checkpointLocation="/somewhere")
+    for query, first in (("one", 0), ("two", 3)):
+        for _ in range(2):
+            StreamSave(SluicegateDataSource, options, query_id=query).run(0, [table(first, first + 3)])
+    assert numbers(queue) == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("mode", MODES)

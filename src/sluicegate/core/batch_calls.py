@@ -103,12 +103,14 @@ class HandedOver:
 
     Attributes:
         known: whether there is one.
-        left: by stage that is still to be published, what is told of it; none of a known write: it is done.
+        waiting: stages that are still to be published; none of a known write: it is done.
+        left: of these, by name what is told of each that was asked about; all of them for `open`.
         gone: number of a stage that could not be opened because it is gone, 0 for none.
     """
 
     known: bool
-    left: dict[str, str]
+    waiting: int = 0
+    left: dict[str, str] = field(default_factory=dict)
     gone: int = 0
 
 
@@ -187,9 +189,10 @@ def hand_over(
 
 def _handed_over(reply: list[Any]) -> HandedOver:
     if reply[0] < 0:
-        return HandedOver(False, {}, reply[1])
-    names, told = reply[1::2], reply[2::2]
-    return HandedOver(reply[0] == 1, {name.decode(): text.decode() for name, text in zip(names, told, strict=True)})
+        return HandedOver(False, gone=reply[1])
+    known, waiting, *told = reply
+    left = {name.decode(): text.decode() for name, text in zip(told[::2], told[1::2], strict=True)}
+    return HandedOver(known == 1, waiting, left)
 
 
 def _manifest(reply: list[Any]) -> Manifest:

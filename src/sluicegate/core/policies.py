@@ -10,7 +10,7 @@ import tenacity
 
 from sluicegate.core.values import Verb
 
-__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "why"]
+__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "text_of", "why"]
 
 OnError = Literal["retry", "bury", "discard"]
 
@@ -66,6 +66,14 @@ def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = No
     return max(0.0, seconds)
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an error; those of an error that fails to tell it are not lost for that."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001  (the error's own code, whatever it raises)
+        return f"(its text cannot be told: {type(failure).__name__})"
+
+
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
     """Reason, error type and error text as the scripts keep them: one line each, at most 2,000 characters of text."""
     if error is None:
@@ -73,6 +81,6 @@ def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
     elif isinstance(error, str):
         kind, text = "", error
     else:
-        kind, text = type(error).__name__, str(error)
+        kind, text = type(error).__name__, text_of(error)
     parts = (reason, kind, text[:_LONGEST_ERROR])
     return _US.join(part.replace(_US, " ") for part in parts).encode(errors="replace")

@@ -11,7 +11,7 @@
 --   8 bell
 --   9 dead
 --  10 dead_records
---  11... run        what a run gave back itself; its messages are passed by, and put off for `pass_ms`
+--  11... run        what a run noted as given back: messages are passed by and put off for `pass_ms`, a whole lease (US name) stays ended
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
@@ -86,7 +86,8 @@ end
 
 local record = redis.call('GET', closed_key)
 record = record and cjson.decode(record)
-if record and record.how == 'acked' then
+local given_back = KEYS[11] and record and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[11], '\31' .. name)[1] == 1
+if given_back or record and record.how == 'acked' then
 --- @include ranges
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
@@ -174,7 +175,7 @@ local more = redis.call('EXISTS', returned, pending) > 0
 if moved > 0 then
   more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
 end
-if more and (moved == 0 or #taken > 0) then
+if more and (moved == 0 or #taken > 0) or #take.passed > 0 then -- others must know when what was put off falls due
   ring(bell, tokens)
 end
 if #taken > 0 then

@@ -9,8 +9,8 @@
 --                    "drop": these are not wanted, unless the write lists them; "cancel": not wanted even so
 --   2 life_ms        of the record from now on, and of the stages that it lists
 --   3... told        per stage: its name, what is told of it
--- Returns: {1 when the write is known, name, told, ...} with a pair per stage that is left: none when the write is done; {-1, number} when a
---   stage that was to be opened is gone, and then nothing was opened
+-- Returns: {1 when the write is known, stages that are left, name, told, ...}: none is left when the write is done; with a pair per stage
+--   that is left of those given, or of all for "open"; {-1, number} when a stage that was to be opened is gone, and then nothing was opened
 -- Repeat: opens once; what is finished or dropped stays so.
 
 --- @include admit
@@ -47,13 +47,15 @@ elseif verb ~= 'open' and verb ~= 'look' then
   end
 end
 
-local reply, fields = {0}, redis.call('HGETALL', write)
-for i = 1, #fields, 2 do
-  if fields[i] == OWN then
-    reply[1] = 1
-  else
-    reply[#reply + 1] = fields[i]
-    reply[#reply + 1] = fields[i + 1]
+known = redis.call('HEXISTS', write, OWN)
+local reply, pairs_left = {known, redis.call('HLEN', write) - known}, verb == 'open' and redis.call('HGETALL', write) or {}
+for i = 3, verb == 'open' and 0 or #KEYS do
+  local name = ARGV[2 * i - 3]
+  pairs_left[#pairs_left + 1], pairs_left[#pairs_left + 2] = name, redis.call('HGET', write, name)
+end
+for i = 1, #pairs_left, 2 do
+  if pairs_left[i] ~= OWN and pairs_left[i + 1] then
+    reply[#reply + 1], reply[#reply + 2] = pairs_left[i], pairs_left[i + 1]
   end
 end
 return reply

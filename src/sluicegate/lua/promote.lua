@@ -1,5 +1,5 @@
 -- Make delayed messages claimable that are due.
--- Guarantee: judged by the server's clock; what was delivered before returns to its first order, what was not joins at the tail.
+-- Guarantee: judged by the server's clock; what was in a lease before returns to its first order, what was not joins at the tail.
 -- KEYS:
 --   1 delayed
 --   2 pending
@@ -32,7 +32,7 @@ repeat
 until #found < wanted or #due >= step or bytes >= MOST_BYTES
 for i = 1, #due do
   local entry = due[i]
-  if is_entry(entry) and deliveries_of(entry) > 0 then
+  if is_entry(entry) and was_leased(entry) then
     redis.call('ZADD', returned, sequence_of(entry), entry)
   else
     redis.call('LPUSH', pending, entry)

@@ -109,6 +109,8 @@ class QueueBase(Generic[L]):
         on_batch_error: OnBatchError,
         pass_by: str | None = None,
     ) -> ClaimRequest:
+        if pass_by is not None and not isinstance(pass_by, str):
+            raise ConfigurationError(f"pass_by must be the name of a run or None, not {pass_by!r}")
         if lease_seconds is None:
             lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
         _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
+from sluicegate.config import QueueConfig
 from sluicegate.core import batch_calls
 from sluicegate.core.call import Call
-from sluicegate.errors import LeaseLostError
+from sluicegate.core.entry import SEPARATOR
+from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 
-__all__ = ["LeaseView", "look", "read_slots", "run"]
+__all__ = ["LeaseView", "config", "drop_payloads", "lease_name", "look", "note", "run"]
 
 T = TypeVar("T")
 
@@ -53,6 +55,29 @@ def run(queue: RedisMessageQueue, call: Call[T]) -> T:
     return cast("T", queue._gateway.execute(cast("Call[Any]", call)))
 
 
+def config(queue: RedisMessageQueue) -> QueueConfig:
+    """The options of a queue."""
+    return queue._config
+
+
+def lease_name(queue: RedisMessageQueue, lease_id: str) -> bytes:
+    """What a lease is called in Redis."""
+    return queue._keys.lease_name(lease_id)
+
+
+def note(queue: RedisMessageQueue, run_id: str, members: Sequence[bytes], life_seconds: float = 0) -> tuple[bool, ...]:
+    """Note what a run gave back, for so long; without a life only ask. Answers which was noted before."""
+    keys = queue._keys
+    return run(queue, batch_calls.note(keys, keys.run(run_id), members, life_seconds=life_seconds))
+
+
+def drop_payloads(lease: Lease) -> None:
+    """Keep what names the messages and their deduplication keys: a driver needs no payloads, executors read them."""
+    for message in lease.messages:
+        head = message.entry.split(SEPARATOR, 2)[:2]
+        message.entry = SEPARATOR.join((*head, b"", b""))
+
+
 def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
     """Look at a lease and, with a `last`, at its messages from slot `first` on: as many as 4 MiB hold, one at least.
 
@@ -74,40 +99,3 @@ def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0)
         buried=seen.buried,
         messages=[Message(entry, slot, begun) for slot, entry in zip(seen.slots, seen.entries, strict=True)],
     )
-
-
-def read_slots(queue: RedisMessageQueue, lease_id: str, opening: str, first: int, last: int) -> Iterator[list[Message]]:
-    """The messages of some slots of one opening, in pages; the same ones at every call, or none.
-
-    Raises:
-        LeaseLostError: that opening does not hold all of them any more: it was settled, lost or opened anew.
-    """
-    while first <= last:
-        seen = look(queue, lease_id, first, last)
-        if seen.state != "open" or seen.opening != opening:
-            raise LeaseLostError(
-                f"lease {lease_id!r} of queue {queue.name!r} is not open any more ({_what(seen, opening)}); its "
-                "messages cannot be read again",
-                lease_id=lease_id,
-                lost=range(first, last + 1),
-            )
-        slots = [message.slot for message in seen.messages]
-        expected = list(range(first, first + len(slots)))
-        if not slots or slots != expected:
-            missing = next((at for at, slot in zip(expected, slots, strict=True) if at != slot), first + len(slots))
-            raise LeaseLostError(
-                f"message {missing} of lease {lease_id!r} of queue {queue.name!r} has its verdict already and cannot "
-                "be read again; read before you ack, or keep what you read with cache() or a table",
-                lease_id=lease_id,
-                lost=(missing,),
-            )
-        yield seen.messages
-        first = slots[-1] + 1
-
-
-def _what(seen: LeaseView, opening: str) -> str:
-    if seen.state == "unknown":
-        return "nothing is known of it"
-    if seen.state == "open":
-        return "it was opened anew"
-    return f"it ended: {seen.how}" if seen.opening == opening else "a later opening of it ended"

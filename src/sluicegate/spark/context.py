@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sluicegate.spark.draining.verdicts import Given, Word, checked_delay
+from sluicegate.spark.draining.verdicts import Given, Word
 
 __all__ = ["DrainContext"]
 
@@ -72,12 +72,11 @@ class DrainContext:
 
         Args:
             what: which; see the class.
-            delay_seconds: how long they stay out of everybody's reach; None for a time that grows with their
-                deliveries.
+            delay_seconds: how long they stay out of everybody's reach; None for what the queue's `retry_backoff` says,
+                a time that grows with their deliveries.
             error: what went wrong, kept with a dead letter.
         """
-        seconds = None if delay_seconds is None else checked_delay(delay_seconds)
-        self._given.say(what, Word("nack", seconds, error))
+        self._given.say(what, Word("nack", delay_seconds, error))
 
     def release(self, what: object) -> None:
         """These messages were not worked on: back to the queue, for other runs, not counted up to three times."""

@@ -77,4 +77,4 @@ class SluicegateDataSource(DataSource):
         from sluicegate.spark._options import WriteOptions
         from sluicegate.spark.writing.writer import make_stream_writer
 
-        return make_stream_writer(WriteOptions.parse(self.options), schema, overwrite, self.options)
+        return make_stream_writer(WriteOptions.parse(self.options), schema, overwrite)

@@ -18,7 +18,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 __all__ = ["application", "arguments", "main"]
 
@@ -48,7 +48,7 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
         **options: of `drain`, by the same names, all but `progress`; None is left out.
 
     Raises:
-        ConfigurationError: a queue that cannot travel, or a password in its URL.
+        ConfigurationError: a queue that cannot travel, a password in its URL, or a value that the program would refuse.
         TypeError: an option that `drain` does not have, or that no text can carry.
     """
     listed = ["--spec", queue.spec().to_json(), "--process", process]
@@ -58,8 +58,8 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
         if value is not None:
             if not isinstance(value, (str, int, float)) or isinstance(value, bool):
                 raise TypeError(f"{name} must be a text or a number here, not a {type(value).__name__}")
-            listed += [f"--{name.replace('_', '-')}", str(value)]
-    _parser().parse_args(listed)
+            listed.append(f"--{name.replace('_', '-')}={value}")  # in one piece: a value may begin with a dash
+    _parser(_Raising).parse_args(listed)
     return listed
 
 
@@ -90,8 +90,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sluicegate-submit", description="Drain a queue with Spark.")
+class _Raising(argparse.ArgumentParser):
+    """For callers that are no program, and must not be ended as one."""
+
+    def error(self, message: str) -> NoReturn:
+        from sluicegate.errors import ConfigurationError
+
+        raise ConfigurationError(message)
+
+
+def _parser(made_of: type[argparse.ArgumentParser] = argparse.ArgumentParser) -> argparse.ArgumentParser:
+    parser = made_of(prog="sluicegate-submit", description="Drain a queue with Spark.")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--spec", help="the queue as JSON, from queue.spec().to_json()")
     place.add_argument("--url", help="where Redis is; a password as ?password_env=NAME, never in the URL itself")

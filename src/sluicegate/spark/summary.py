@@ -21,8 +21,8 @@ class HandlerFailure:
         chunk: where in the partition.
         messages: how many messages; 1 for a culprit that was found by halving, more for what was given back untried.
         message_ids: their ids, the first ten.
-        buried: whether the message has used up its deliveries and is now a dead letter; otherwise it came back to the
-            queue.
+        buried: whether the message is now a dead letter, for its count or by the queue's `on_error`; otherwise it came
+            back to the queue, or is gone where `on_error` is `discard`.
         error_type: class name of what the handler raised.
         error: its text, the first 500 characters. It is the handler's own; Sluicegate adds nothing of the payload.
         where: file, line and function that raised.
@@ -46,7 +46,7 @@ class PartitionSummary:
         partition: its number, from 0.
         chunks: leases that this partition worked on.
         claimed: messages in them.
-        acked: done.
+        acked: done, or discarded by the queue's `on_error`.
         returned: given back to the queue.
         buried: made dead letters.
         replayed: chunks that an earlier attempt had finished, and that were only counted.

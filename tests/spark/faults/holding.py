@@ -25,6 +25,11 @@ def stand(here: Path, ids: list[str]) -> None:
     if here.exists():
         return
     here.write_text(json.dumps(ids))
+    until_told(here)
+
+
+def until_told(here: Path) -> None:
+    """Return once a file `go on` lies beside `here`."""
     deadline = time.monotonic() + _LONGEST_SECONDS
     while not here.with_name("go on").exists() and time.monotonic() < deadline:
         time.sleep(0.005)

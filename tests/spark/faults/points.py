@@ -14,6 +14,7 @@ from pyspark import cloudpickle
 
 from sluicegate import Message
 from sluicegate.spark import DrainContext
+from tests.spark.faults.holding import until_told
 
 Process = Callable[[list[Message], DrainContext], None]
 
@@ -33,7 +34,7 @@ class Fault:
         when: `before` the call is sent, or `after` its reply has come.
         script: which call, such as `claim`.
         number: the how manieth of this script in its worker, from 1.
-        action: `kill` the worker, or `raise` in it.
+        action: `kill` the worker, `raise` in it, or let it `stand` until a file `go on` lies beside the marker.
         marker: a path; the file appears there when the fault happens, with the worker's process id.
     """
 
@@ -95,6 +96,9 @@ class Fault:
             return
         if self.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.action == "stand":
+            until_told(Path(self.marker))
+            return
         raise InjectedError(f"{self.when} {self.script} {self.number}")
 
 

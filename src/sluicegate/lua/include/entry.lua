@@ -25,6 +25,11 @@ local function releases_of(entry)
   return tonumber(string.sub(entry, 29, 29), 16)
 end
 
+-- Whether it came back from a lease: delivered, or at least released.
+local function was_leased(entry)
+  return string.sub(entry, 26, 29) ~= '0000'
+end
+
 local function id_of(entry)
   return string.match(entry, '^[^\31]+', 30)
 end

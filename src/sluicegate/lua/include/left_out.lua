@@ -1,10 +1,9 @@
--- Which entries of a batch a run has noted: what it gave back itself, and will not take again. Only what was delivered or released before
--- can be among them.
+-- Which entries of a batch a run has noted: what it gave back itself, and will not take again. Only what was leased before can be among them.
 local function noted_by(run)
   return function(batch)
     local ids, places, left = {}, {}, {}
     for i = 1, #batch do
-      if is_entry(batch[i]) and string.sub(batch[i], 26, 29) ~= '0000' then
+      if is_entry(batch[i]) and was_leased(batch[i]) then
         ids[#ids + 1], places[#places + 1] = id_of(batch[i]), i
       end
     end

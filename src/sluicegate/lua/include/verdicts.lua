@@ -4,8 +4,26 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   local gone = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
   local self = {returned = gone[1] or '', buried = gone[2] or '', dead = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
+  local back, buried = {}, {} -- slots that this settle took back, not in `self.returned` and `self.buried` yet: it may have a verdict per message
+
+  local function append(list, slots)
+    for i = 1, #slots do
+      list[#list + 1] = slots[i]
+    end
+  end
+
+  local function write_down()
+    table.sort(back)
+    table.sort(buried)
+    self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
+    back, buried = {}, {}
+  end
 
   local function note_gone(verb, slots, lost)
+    if #slots == 0 then
+      return
+    end
+    write_down()
     local fate = fates(self.returned, self.buried, '')
     for i = 1, #slots do
       if not AGREES[verb][fate(slots[i])] then
@@ -56,7 +74,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     if whole then
       dropped = asked -- the whole lease: its hash is unlinked at once
     else
-      if self.returned ~= '' or self.buried ~= '' then
+      if #back + #buried > 0 or self.returned ~= '' or self.buried ~= '' then
         note_gone(verb, slots, lost)
       end
       dropped = drop_slots(key, slots)
@@ -94,14 +112,14 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   end
 
   function self.take_back(verb, ranges, lost, to)
-    local back, buried, missing = {}, {}, {}
+    local left, dead, missing = {}, {}, {}
     for first, last in string.gmatch(ranges, '(%d+)%-?(%d*)') do
       first, last = tonumber(first), tonumber(last) or tonumber(first)
       local slots, entries = read_slots(key, first, last, last - first + 1, math.huge)
       local at = 1
       for slot = first, last do
         if slots[at] == slot then
-          local where = put_back(verb, slot, entries[at], to) and buried or back
+          local where = put_back(verb, slot, entries[at], to) and dead or left
           where[#where + 1] = slot
           at = at + 1
         else
@@ -116,17 +134,19 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     if markers then
       markers.write()
     end
-    drop_slots(key, back)
-    drop_slots(key, buried)
-    self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
-    lease.held, self.dead = lease.held - #back - #buried, self.dead + #buried
+    drop_slots(key, left)
+    drop_slots(key, dead)
+    append(back, left)
+    append(buried, dead)
+    lease.held, self.dead = lease.held - #left - #dead, self.dead + #dead
     local counter = verb == 'release' and 'released' or 'nacked'
-    counts[counter], counts.buried = counts[counter] + #back, counts.buried + #buried
-    return #back
+    counts[counter], counts.buried = counts[counter] + #left, counts.buried + #dead
+    return #left
   end
 
   function self.count(counters)
     local gone = 0
+    write_down()
     for name, count in pairs(counts) do
       if count > 0 then
         redis.call('HINCRBY', counters, name, count)

@@ -12,8 +12,9 @@ from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark.draining.handler import BatchFormat, Handler
+from sluicegate.spark.draining.plan import DrainPlan
 from sluicegate.spark.draining.progress import DrainProgress, watching
-from sluicegate.spark.draining.task import REPORT_SCHEMA, DrainPlan, is_report, run
+from sluicegate.spark.draining.task import REPORT_SCHEMA, is_report, run
 from sluicegate.spark.summary import DrainSummary, PartitionSummary
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = ["drain"]
 
 _MOST_CLAIMED = 10_000
 _MOST_PARTITIONS = 10_000
+_LONGEST_LEASE_SECONDS = 31_622_400
 
 
 def drain(
@@ -51,10 +53,10 @@ def drain(
     what it has finished acked.
 
     What the handler raises is caught. A failed chunk is halved until the culprits are alone; they are nacked with the
-    error and a growing delay (or buried, at their last delivery), and the others are acked. A handler that fails at
-    everything ends its partition; the other partitions go on. A handler that raises must leave no output behind: write
-    under a temporary name and rename as the last step, see `DrainContext`. Anything else that goes wrong (Redis, a lost
-    lease, a killed worker) is left to Spark's own retries.
+    error and a growing delay (or buried, at their last delivery), and the others are acked. The queue's `on_error` and
+    `retry_backoff` hold here, too. A handler that fails at everything ends its partition; the other partitions go on. A
+    handler that raises must leave no output behind: write under a temporary name and rename as the last step, see
+    `DrainContext`. Anything else that goes wrong (Redis, a lost lease, a killed worker) is left to Spark's own retries.
 
     A handler may also give verdicts: through the context (`ctx.nack(...)`, see `DrainContext`), or by what it returns:
     None where all is done, one of `"ack"`, `"nack"`, `"release"`, `"bury"` or None per message by position (a list, an
@@ -111,7 +113,14 @@ def drain(
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     _check(partitions, batch_size, lease_seconds, run_id)
     _check_end(until, deadline_seconds)
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise ConfigurationError(f"progress must be None, True, False or a function, not {progress!r}")
     spec = queue.spec()
+    if spec.options.get("visibility_timeout_seconds", 1) is None:
+        raise ConfigurationError(
+            f"queue {queue.name!r} delivers at most once (visibility_timeout_seconds=None): a claim acks its messages, "
+            "so a drain could give none back and retry none; drain it through an object with a visibility timeout"
+        )
     handler = Handler.of(process, batch_format, schema)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _default_partitions(spark)
@@ -155,14 +164,16 @@ def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id
         raise ConfigurationError(f"partitions must be an int from 1 to {_MOST_PARTITIONS}, not {partitions!r}")
     if not _is_count(batch_size, _MOST_CLAIMED):
         raise ConfigurationError(f"batch_size must be an int from 1 to {_MOST_CLAIMED}, not {batch_size!r}")
-    if not _is_duration(lease_seconds):
-        raise ConfigurationError(f"lease_seconds must be a number above 0, not {lease_seconds!r}")
+    if not _is_duration(lease_seconds) or lease_seconds > _LONGEST_LEASE_SECONDS:
+        raise ConfigurationError(f"lease_seconds must be a number above 0, a year at most, not {lease_seconds!r}")
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
+    if run_id is not None and any("\ud800" <= character <= "\udfff" for character in run_id):
+        raise ConfigurationError(f"run_id must be text that UTF-8 can carry, not {run_id!r}")
 
 
 def _check_end(until: object, deadline_seconds: float | None) -> None:
-    if until not in ("empty", "deadline") and not _is_count(until, 2**53):
+    if not (isinstance(until, str) and until in ("empty", "deadline")) and not _is_count(until, 2**53):
         raise ConfigurationError(f"until must be 'empty', 'deadline' or a number of messages from 1 on, not {until!r}")
     if deadline_seconds is not None and not _is_duration(deadline_seconds):
         raise ConfigurationError(f"deadline_seconds must be a number above 0, not {deadline_seconds!r}")

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluicegate.config import QueueConfig
+from sluicegate.core import policies
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.shared.lease import Verdict
-from sluicegate.spark.draining.verdicts import Given, Word, backoff_seconds, to_verdicts
+from sluicegate.spark.draining.verdicts import Given, Word, deliveries, to_verdicts
 from sluicegate.spark.summary import HandlerFailure
 from sluicegate.spark.tables.payloads import PayloadError
 
@@ -48,10 +50,10 @@ class Halving:
     Args:
         lease: an open lease.
         call: one call of the handler with some of the lease's messages; what it returns is added to what was given.
-        most_deliveries: deliveries after which the nack of a culprit buries it; 0 for never.
+        config: of the queue: what becomes of a culprit, and how long it stays out of reach.
     """
 
-    def __init__(self, lease: Lease, call: Callable[[list[Message], Given], object], most_deliveries: int) -> None:
+    def __init__(self, lease: Lease, call: Callable[[list[Message], Given], object], config: QueueConfig) -> None:
         self.done: list[Message] = []
         self.culprits: list[Failed] = []
         self.given_up: Failed | None = None
@@ -61,7 +63,7 @@ class Halving:
         self._said: set[int] = set()  # slots with a verdict, acks too
         self._lease = lease
         self._call = call
-        self._most = most_deliveries
+        self._config = config
         self._streak = 0
 
     def run(self) -> None:
@@ -114,20 +116,24 @@ class Halving:
         yield Verdict("ack", self.done)
         if self._words:
             told = [message for message in self._lease.messages if message.slot in self._words]
-            yield from to_verdicts(told, self._words)
+            yield from to_verdicts(told, self._words, self._config.backoff)
         if self.given_up is not None:
             # All the rest, unnamed: where everything fails nobody is proved guilty, and a nack by name buries at the
             # last delivery.
-            yield Verdict("nack", None, backoff_seconds(self.given_up.messages), self.given_up.error)
+            yield self._verdict(self.given_up, None, "retry")
             return
         for culprit in self.culprits:
             if culprit.messages:
-                yield Verdict("nack", culprit.messages, backoff_seconds(culprit.messages), culprit.error)
+                yield self._verdict(culprit, culprit.messages, self._config.on_error)
+
+    def _verdict(self, failed: Failed, messages: list[Message] | None, on_error: policies.OnError) -> Verdict:
+        failure = policies.after_error(on_error, self._config.backoff, deliveries(failed.messages), failed.error)
+        return Verdict(failure.verb, messages, failure.delay_seconds, failed.error, failure.reason)
 
     def given_back(self) -> list[Message]:
         """The messages that go back to the queue by these verdicts: nacked, released or given up."""
         back = {slot for slot, word in self._words.items() if word.verb in ("nack", "release")}
-        for failed in (*self.culprits, *([self.given_up] if self.given_up else [])):
+        for failed in self._failed() if self.given_up is not None or self._config.on_error == "retry" else ():
             back.update(message.slot for message in failed.messages)
         return [message for message in self._lease.messages if message.slot in back] if back else []
 
@@ -138,17 +144,20 @@ class Halving:
 
     def failures(self, partition: int, chunk: int) -> Iterator[HandlerFailure]:
         """What the handler raised, for the summary."""
-        for failed in (*self.culprits, *([self.given_up] if self.given_up else [])):
+        for failed in self._failed():
             yield HandlerFailure(
                 partition=partition,
                 chunk=chunk,
                 messages=len(failed.messages),
                 message_ids=tuple(message.id for message in failed.messages[:_MOST_IDS]),
-                buried=self.given_up is None and any(map(self._used_up, failed.messages)),
+                buried=self.given_up is None and any(map(self._is_buried, failed.messages)),
                 error_type=type(failed.error).__name__,
-                error=str(failed.error)[:_LONGEST_ERROR].encode(errors="replace").decode(),
+                error=policies.text_of(failed.error)[:_LONGEST_ERROR].encode(errors="replace").decode(),
                 where=failed.where,
             )
+
+    def _failed(self) -> tuple[Failed, ...]:
+        return (*self.culprits, self.given_up) if self.given_up is not None else tuple(self.culprits)
 
     def _try(self, batch: list[Message]) -> Exception | None:
         """One call; what the handler raised, None when it did not."""
@@ -198,8 +207,9 @@ class Halving:
                 lost=[message.slot for message in self._lease.messages],
             ) from cause
 
-    def _used_up(self, message: Message) -> bool:
-        return 0 < self._most <= message.delivery_count
+    def _is_buried(self, message: Message) -> bool:
+        most = self._config.max_delivery_count
+        return self._config.on_error == "bury" or (most is not None and most <= message.delivery_count)
 
 
 def _of_one(message: Message, error: PayloadError) -> PayloadError:

@@ -123,10 +123,12 @@ class Watch:
         self._ended.set()
 
     def loop(self) -> None:
-        """Look until `stop`, and once more if anything was shown before."""
+        """Look until `stop`, and once more where the queue could be read before: what is shown last is the end."""
         with suppress(Exception):  # such as a URL that no connection can be made of
             self.run_once()
         while not self._ended.wait(_LOOK_SECONDS):
+            self._try()
+        if self._first is not None:
             self._try()
         with suppress(Exception):
             self._face.close()
@@ -255,5 +257,7 @@ def _face_for(progress: bool | Callable[[DrainProgress], object] | None) -> _Fac
     with_bar = find_spec("rich") is not None
     if progress is True and with_bar:
         return _Bar(forced=True)
-    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    on_terminal = False
+    with suppress(Exception):  # stderr may be closed, or whatever a notebook puts in its place
+        on_terminal = sys.stderr.isatty()
     return _Bar(forced=False) if with_bar and on_terminal else _Lines()

@@ -28,12 +28,26 @@ class Word:
         delay_seconds: how long a nack stays out of reach; None for a time that grows with its deliveries.
         error: what went wrong, kept with a dead letter.
         reason: why it is buried.
+
+    Raises:
+        ValueError, TypeError: a delay, an error or a reason that no settle takes.
     """
 
     verb: Verb
     delay_seconds: float | None = None
     error: BaseException | str | None = None
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        delay, error, reason = self.delay_seconds, self.error, self.reason
+        if delay is not None and (
+            isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < math.inf
+        ):
+            raise ValueError(f"delay_seconds must be a finite number of 0 or more, not {delay!r}")
+        if error is not None and not isinstance(error, (str, BaseException)):
+            raise TypeError(f"error must be an exception or a str, not a {type(error).__name__}")
+        if not isinstance(reason, str):
+            raise TypeError(f"reason must be a str, not a {type(reason).__name__}")
 
 
 class Given:
@@ -82,11 +96,13 @@ class Given:
         return self.words
 
     def _note(self, pairs: Sequence[tuple[Message, Word]]) -> None:
+        told: dict[int, Word] = {}
         for message, word in pairs:
-            earlier = self.words.get(message.slot)
+            earlier = told.get(message.slot) or self.words.get(message.slot)
             if earlier is not None and earlier.verb != word.verb:
                 raise ValueError(f"message {message.id} has the verdict {earlier.verb!r}, and now {word.verb!r}")
-        self.words.update((message.slot, word) for message, word in pairs)
+            told[message.slot] = word
+        self.words.update(told)
 
     def _named(self, what: object) -> list[Message]:
         columns = _columns_of(what)
@@ -115,6 +131,7 @@ class Given:
         if columns is not None:
             yield from self._from_table(result, columns)
         elif isinstance(result, (list, tuple)) or _is_column(result):
+            _refuse_shuffled(result)
             verbs = _values(result)
             if len(verbs) != len(self._messages):
                 raise ValueError(f"process returned {len(verbs)} verdicts for {len(self._messages)} messages")
@@ -134,33 +151,32 @@ class Given:
         for item, value, error, delay in zip(ids, verbs, errors, delays, strict=True):
             verb = _verb(value)
             if verb is not None:
-                seconds = None if _is_missing(delay) else checked_delay(delay)
+                seconds = None if _is_missing(delay) else delay
                 yield self._one(item), Word(verb, seconds, None if _is_missing(error) else str(error))
 
 
-def checked_delay(seconds: Any) -> float:
-    """A delay that a settle takes; raises `ValueError` otherwise."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise ValueError(f"delay_seconds must be a finite number of 0 or more, not {seconds!r}")
-    return float(seconds)
-
-
-def to_verdicts(messages: Iterable[Message], words: dict[int, Word]) -> Iterator[Verdict]:
-    """As few verdicts as say the same; those without a delay of their own wait as long as their deliveries ask for."""
-    groups: dict[Word, list[Message]] = {}
+def to_verdicts(messages: Iterable[Message], words: dict[int, Word], backoff: Any) -> Iterator[Verdict]:
+    """As few verdicts as say the same; a nack without a delay of its own waits as `backoff` says."""
+    groups: dict[tuple[object, ...], tuple[Word, list[Message]]] = {}
     for message in messages:
-        groups.setdefault(words[message.slot], []).append(message)
-    for word, group in groups.items():
+        word = words[message.slot]
+        error = word.error if isinstance(word.error, str) else id(word.error)  # not every exception can be hashed
+        key = (word.verb, word.delay_seconds, error, word.reason)
+        groups.setdefault(key, (word, []))[1].append(message)
+    for word, group in groups.values():
         delay = 0.0
         if word.verb == "nack":
-            delay = backoff_seconds(group) if word.delay_seconds is None else word.delay_seconds
+            delay = (
+                policies.backoff_seconds(backoff, deliveries(group))
+                if word.delay_seconds is None
+                else word.delay_seconds
+            )
         yield Verdict(word.verb, group, delay, word.error, word.reason)
 
 
-def backoff_seconds(messages: Iterable[Message]) -> float:
-    """How long messages that failed stay out of reach, by the one that was delivered most often."""
-    most = max(message.delivery_count for message in messages)
-    return policies.backoff_seconds(policies.DEFAULT_BACKOFF, most)
+def deliveries(messages: Iterable[Message]) -> int:
+    """Of the message that was delivered most often."""
+    return max(message.delivery_count for message in messages)
 
 
 def _verb(value: object) -> Verb | None:
@@ -198,6 +214,22 @@ def _id_column(table: Any, columns: Sequence[str]) -> Any:
         if name in columns:
             return table[name]
     raise ValueError(f"a table of verdicts needs a column {' or '.join(map(repr, _ID_COLUMNS))}")
+
+
+def _refuse_shuffled(column: Any) -> None:
+    """A Series in another order than the frame it was made from is one of a sorted frame: its positions are others.
+
+    Raises:
+        ValueError: its labels are those of the positions, in another order.
+    """
+    if not hasattr(column, "iloc"):
+        return
+    labels, positions = list(column.index), list(range(len(column)))
+    if labels != positions and sorted(labels, key=str) == sorted(positions, key=str):
+        raise ValueError(
+            "process returned a Series of verdicts in another order than its messages; return it as "
+            "verdicts.sort_index(), or a frame with the column 'message_id'"
+        )
 
 
 def _is_column(what: object) -> bool:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate.core import batch_calls
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
@@ -25,7 +24,6 @@ __all__ = ["Held", "Holding", "hold"]
 _MOST_PER_LEASE = 10_000
 _MOST_LEASES = 1000  # messages that failed before come in small leases; each costs a heartbeat
 _RETENTION_SECONDS = 86_400.0  # how long a retry still finds what an earlier try did
-_US = b"\x1f"
 _log = logging.getLogger("sluicegate")
 
 
@@ -139,7 +137,7 @@ class Holding:
                 f"run id {self.run_id!r} at the same time?"
             )
         if lease:
-            _drop_payloads(lease)
+            _access.drop_payloads(lease)
             if not quiet:
                 self.leases.append(lease)
                 lease.start_heartbeat()
@@ -260,10 +258,9 @@ class Holding:
         return acked
 
     def _note(self, leases: Sequence[Lease], life_seconds: float) -> tuple[bool, ...]:
-        keys = self.queue._keys
         members = [lease.opening.encode() for lease in leases]
-        run = keys.run(f"{self.run_id}\0acked")  # beside what a drain of this run id notes
-        return _access.run(self.queue, batch_calls.note(keys, run, members, life_seconds=life_seconds))
+        beside = f"{self.run_id}\0acked"  # what a drain of this run id notes
+        return _access.note(self.queue, beside, members, life_seconds)
 
     def _each(self, leases: Sequence[Lease], settle: Callable[[Lease], None]) -> None:
         """Settle several leases: one that is lost does not keep the others from it."""
@@ -282,10 +279,3 @@ class Holding:
                 lost=lost[0].lost,
                 settled=lost[0].settled,
             )
-
-
-def _drop_payloads(lease: Lease) -> None:
-    """Keep what names the messages and their deduplication keys: the driver needs no payloads, executors read them."""
-    for message in lease.messages:
-        head = message.entry.split(_US, 2)[:2]
-        message.entry = _US.join((*head, b"", b""))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -28,8 +28,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["ManifestReader", "Part", "Slice", "cut", "dump", "load", "make_reader", "read_parts", "read_slice"]
+__all__ = ["Advise", "Fate", "ManifestReader", "Part", "Slice", "cut", "dump", "load", "make_reader", "read_slice"]
 
+Fate = Literal["acked", "returned", "reaped", "settled"]
+"""Why messages can no longer be read: their lease ended so, or, if they are `settled`, goes on without them."""
+Advise = Callable[[Fate], str]
+
+_FATES: dict[Fate, str] = {
+    "acked": "was acked",
+    "returned": "was given back to the queue",
+    "reaped": "ran out or was taken by another run, so its messages are or will be delivered again",
+    "settled": "have their verdict and cannot be read again",
+}
+_ADVICE: dict[Fate, str] = {
+    "acked": "read before ack(), or keep what you still need with cache() or in a table",
+    "returned": "read inside the block, and ack() before you leave it",
+    "reaped": "start a new batch, with a longer lease_seconds if the driver was silent for longer than that",
+    "settled": "take batch.df anew for what is left, or keep the rows that you still need with cache() or in a table "
+    "before you ack them",
+}
 _ROWS_PER_TASK = 10_000
 _FEWEST_ROWS_PER_TASK = 2500
 _TASKS_OF_A_SMALL_READ = 4
@@ -114,27 +131,23 @@ def cut(parts: Sequence[Part], partitions: int | None = None) -> list[Slice]:
     return slices
 
 
-def read_parts(queue: RedisMessageQueue, columns: Columns, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
-    """The messages of some parts, in claim order, in batches of a few MiB.
+def read_slice(spec: str, piece: Slice, advise: Advise) -> Iterator[list[Message]]:
+    """The messages of a slice, in claim order, a few MiB at a time, with a connection of its own.
+
+    Args:
+        spec: of the queue.
+        piece: what to read.
+        advise: what to do about messages that can no longer be read.
 
     Raises:
         LeaseLostError: some of them are no longer in that lease; says which, why, and what to do.
-        PayloadError: a payload that does not fit the declared columns.
     """
-    for part in parts:
-        for messages in _pages(queue, part):
-            yield from columns.table(messages).to_batches()
-
-
-def read_slice(spec: str, columns: Columns, piece: Slice) -> Iterator[pa.RecordBatch]:
-    """What a task does: read its slice with a connection of its own."""
     if not piece.parts:
         return
     queue = queue_of(spec)
     try:
-        yield from read_parts(
-            queue, columns, [Part(name, opening, parse_ranges(s)) for name, opening, s in piece.parts]
-        )
+        for lease_id, opening, slots in piece.parts:
+            yield from _pages(queue, Part(lease_id, opening, parse_ranges(slots)), advise)
     finally:
         queue.close()
 
@@ -153,7 +166,8 @@ class ManifestReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one slice."""
         assert isinstance(partition, Slice)
-        return read_slice(self._options.spec, self._columns, partition)
+        for messages in read_slice(self._options.spec, partition, _ADVICE.__getitem__):
+            yield from self._columns.table(messages).to_batches()
 
 
 def make_reader(options: BrowseOptions, schema: StructType) -> ManifestReader:
@@ -173,40 +187,31 @@ def _unpack(text: str) -> list[int]:
     return [at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]
 
 
-def _pages(queue: RedisMessageQueue, part: Part) -> Iterator[list[Message]]:
+def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[list[Message]]:
     """The messages of a part, as many at a time as one look answers: those asked for, or an error."""
     wanted = list(part.slots)
     while wanted:
         seen = look(queue, part.lease_id, wanted[0], wanted[-1])
         if seen.state != "open" or seen.opening != part.opening:
-            raise _gone(queue, part, wanted, seen)
+            raise _lost(queue, part, wanted, _fate_of(part, seen), advise)
         last = seen.messages[-1].slot if seen.messages else wanted[-1]
         held = {message.slot: message for message in seen.messages}
         page = wanted[: next((at for at, slot in enumerate(wanted) if slot > last), len(wanted))]
         missing = [slot for slot in page if slot not in held]
         if missing:
-            raise LeaseLostError(
-                f"{len(missing)} messages of lease {part.lease_id!r} of queue {queue.name!r} have their verdict, "
-                "acked by ack_where or settled by another hand, and cannot be read again: take batch.df anew for what "
-                "is left, or keep the rows that you still need with cache() or in a table before you ack them",
-                lease_id=part.lease_id,
-                lost=missing,
-            )
+            raise _lost(queue, part, missing, "settled", advise)
         yield [held[slot] for slot in page]
         wanted = wanted[len(page) :]
 
 
-def _gone(queue: RedisMessageQueue, part: Part, wanted: Sequence[int], seen: LeaseView) -> LeaseLostError:
-    ours = seen.opening == part.opening
-    if ours and seen.how == "acked":
-        what = "was acked; read before ack(), or keep what you still need with cache() or in a table"
-    elif ours and seen.how == "returned":
-        what = "was given back to the queue; read inside the block, and ack() before you leave it"
-    else:
-        what = (
-            "ran out or was taken by another run, so its messages are or will be delivered again; start a new batch, "
-            "with a longer lease_seconds if the driver was silent for longer than that"
-        )
-    return LeaseLostError(
-        f"lease {part.lease_id!r} of queue {queue.name!r} {what}", lease_id=part.lease_id, lost=wanted
-    )
+def _fate_of(part: Part, seen: LeaseView) -> Fate:
+    if seen.opening != part.opening:
+        return "reaped"
+    return "acked" if seen.how == "acked" else "returned" if seen.how == "returned" else "reaped"
+
+
+def _lost(queue: RedisMessageQueue, part: Part, slots: Sequence[int], fate: Fate, advise: Advise) -> LeaseLostError:
+    what = f"lease {part.lease_id!r} of queue {queue.name!r}"
+    if fate == "settled":
+        what = f"{len(slots)} messages of {what}"
+    return LeaseLostError(f"{what} {_FATES[fate]}; {advise(fate)}", lease_id=part.lease_id, lost=slots)

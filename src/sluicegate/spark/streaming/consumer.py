@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sluicegate.core.batch_calls import Seat
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
+from sluicegate.spark._access import drop_payloads
 from sluicegate.spark._options import StreamOptions, queue_of
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
 from sluicegate.spark.streaming.epoch import NEW, Reader, adopt, lease_id, release_older
@@ -36,7 +38,6 @@ class Consumer:
         self._seat: Seat | None = None  # as found
         self._caught_up = False
         self._held: dict[int, Lease] = {}
-        self._skipped: set[int] = set()  # numbers without messages
         self._average = 0.0  # bytes of a message
         self._budget: int | None = None  # messages that this run may still claim; None for any number
         self._last: Offset | None = None  # what was answered or planned last
@@ -116,8 +117,10 @@ class Consumer:
         self._sit(end)
         if start.epoch not in (0, end.epoch):
             raise self._of_another_epoch(start.epoch)
-        numbers = range((start.number if start.epoch else 0) + 1, end.number + 1)
-        leases = [self._planned(number) for number in numbers if number not in self._skipped]
+        base, floor = start.number if start.epoch else 0, self._known_seat().floor
+        if base < floor < end.number:  # planned from a checkpoint that was behind what is settled
+            base = floor
+        leases = [self._planned(number) for number in range(base + 1, end.number + 1)]
         parts = [
             Part(lease.id, lease.opening, [message.slot for message in lease.messages])
             for lease in leases
@@ -131,8 +134,9 @@ class Consumer:
             return
         self._committed = max(self._committed, done.number)
         for number in sorted(number for number in self._held if number <= done.number):
-            if self._ack(self._held[number]):
-                del self._held[number]
+            if not self._ack(self._held[number]):
+                return  # the others would each be tried for as long
+            del self._held[number]
 
     def prepare_available_now(self) -> None:
         """Stop at as many messages as are ready now; what comes back or is published later prolongs nothing."""
@@ -168,7 +172,7 @@ class Consumer:
 
     def _keep(self, epoch: int, base: int, *, floor: int | None = None) -> None:
         try:
-            self._reader.keep(epoch, floor=base if floor is None else floor, top=base + _MOST_LEASES)
+            self._reader.keep(epoch, floor=base if floor is None else floor, top=self._behind(base) + _MOST_LEASES)
         except ConfigurationError:
             for lease in self._held.values():  # the other query shall not wait for them
                 self._let_go(lease)
@@ -187,7 +191,7 @@ class Consumer:
             lease = self._held.pop(number, None) or self._adopt(number)
             if lease is not None and not self._ack(lease):
                 self._hold(number, lease)
-        self._adopt_behind(seat, base, base)
+        self._adopt_behind(seat, max(base, floor), base)
 
     def _adopt_behind(self, seat: Seat, floor: int, base: int) -> None:
         """Adopt what is open from `floor` on: all up to `base`, and what was claimed behind it up to the first gap.
@@ -212,29 +216,39 @@ class Consumer:
         if self._budget is not None:
             most, wait = self._budget if most is None else min(most, self._budget), False
         room = Room(most, None if most is None else self._options.most_bytes, self._average)
-        number = end = base
-        more = True
-        while more and room.asked and number < base + _MOST_LEASES:
-            number += 1
-            lease = self._queue.claim(
-                room.asked,
-                lease_id=lease_id(self._options.consumer, epoch, number),
-                lease_seconds=self._options.lease_seconds,
-                take_over_after_seconds=0,
-                wait_seconds=self._options.poll_seconds if wait and end == base else 0,
-                heartbeat=False,
-            )
-            if lease.state is LeaseState.ACKED:  # the checkpoint is older than this number
-                self._skipped.add(number)
+        end, first, more = base, self._behind(base), True
+        for number in range(first + 1, first + _MOST_LEASES + 1):
+            if not more or not room.asked:
+                break
+            name = lease_id(self._options.consumer, epoch, number)
+            lease = self._open(name, room.asked, base, self._options.poll_seconds if wait and end == base else 0)
+            if lease.state is LeaseState.ACKED:
+                self._lost(f"the checkpoint is behind: lease {name!r} was acked; it was restored from an older state")
                 continue
             if not lease:
                 break
-            end = number
+            end, more = number, room.take(lease)
             self._hold(number, lease)
-            more = room.take(lease)
             self._add_to_budget(-len(lease))
         self._average = room.average
         return end
+
+    def _open(self, name: str, most: int, base: int, wait_seconds: float) -> Lease:
+        """Claim one lease. One that is open already belongs to a reader that was fenced and claimed late, or to one
+        that was seated while this one waited: from that one nothing is taken.
+        """
+        claim = partial(
+            self._queue.claim, most, lease_id=name, lease_seconds=self._options.lease_seconds, heartbeat=False
+        )
+        lease = claim(wait_seconds=wait_seconds)
+        if lease.state is LeaseState.HELD:
+            self._keep(self._known_seat().epoch, base, floor=0)
+            lease = claim(take_over_after_seconds=0)
+        return lease
+
+    def _behind(self, base: int) -> int:
+        """Where what is not settled begins: behind `base`, unless the checkpoint is of an older state."""
+        return max(base, self._known_seat().floor)
 
     def _add_to_budget(self, messages: int) -> None:
         if self._budget is not None:
@@ -242,14 +256,15 @@ class Consumer:
 
     def _hold(self, number: int, lease: Lease) -> None:
         self._held[number] = lease
+        drop_payloads(lease)
         lease.start_heartbeat()
 
     def _held_beyond(self, base: int) -> int:
         """The last of the leases held behind a number without a gap."""
-        end = base
+        end = first = self._behind(base)
         while end + 1 in self._held and not self._held[end + 1].lost:
             end += 1
-        return end
+        return base if end == first else end
 
     def _adopt(self, number: int) -> Lease | None:
         name = lease_id(self._options.consumer, self._known_seat().epoch, number)

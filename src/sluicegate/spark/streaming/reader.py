@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
-from sluicegate.spark import _access
-from sluicegate.spark._options import StreamOptions, queue_of
-from sluicegate.spark.leasing.manifest import Slice
+from sluicegate.spark._options import StreamOptions
+from sluicegate.spark.leasing.manifest import Slice, read_slice
 from sluicegate.spark.streaming.consumer import Consumer
 from sluicegate.spark.streaming.microbatch import Offset
 from sluicegate.spark.tables.columns import Columns
@@ -72,22 +70,15 @@ class _Reader(DataSourceStreamReader):
             PayloadError: a payload that does not fit the declared schema.
         """
         assert isinstance(partition, Slice)
-        columns, queue = Columns.of(self._schema, message_columns=False), queue_of(self._options.spec)
-        try:
-            for lease_id, opening, slots in partition.parts:
-                for first, last in _ranges(slots):
-                    for found in _access.read_slots(queue, lease_id, opening, first, last):
-                        # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
-                        messages = [Message(message.entry, message.slot, 1) for message in found]
-                        yield from columns.table(messages).to_batches()
-        except LeaseLostError as error:
-            error.add_note(
-                f"Either another query was started with consumer {self._options.consumer!r}, or this one was silent "
-                f"for longer than leaseSeconds={self._options.lease_seconds:g}."
-            )
-            raise
-        finally:
-            queue.close()
+        columns = Columns.of(self._schema, message_columns=False)
+        why = (
+            f"either another query was started with consumer {self._options.consumer!r}, or this one was silent for "
+            f"longer than leaseSeconds={self._options.lease_seconds:g}"
+        )
+        for found in read_slice(self._options.spec, partition, lambda _: why):
+            # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
+            messages = [Message(message.entry, message.slot, 1) for message in found]
+            yield from columns.table(messages).to_batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         """What Spark calls done is acked, where that was not done before."""
@@ -134,9 +125,3 @@ class ZeroArgumentStreamReader(_Reader):
 def make_reader(options: StreamOptions, schema: StructType) -> DataSourceStreamReader:
     """A reader for the Spark that is installed."""
     return StreamReader(options, schema) if _SAYS_FROM_WHERE else ZeroArgumentStreamReader(options, schema)
-
-
-def _ranges(slots: str) -> Iterator[tuple[int, int]]:
-    for part in slots.split(","):
-        first, _, last = part.partition("-")
-        yield int(first), int(last or first)

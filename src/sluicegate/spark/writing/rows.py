@@ -336,10 +336,9 @@ def _lists(column: Any, path: str) -> list[Any]:
 
 
 def _maps(column: pa.MapArray, path: str) -> list[Any]:
-    import pyarrow as pa
-
-    pairs = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
-    flat = pairs.flatten().flatten()
-    names = [str(name) for name in _values(flat[0], path)]
-    both, lengths = zip(names, _values(flat[1], f"{path}{{}}"), strict=True), pairs.value_lengths().to_pylist()
-    return [None if length is None else dict(next(both) for _ in range(length)) for length in lengths]
+    offsets = column.offsets.to_pylist()  # of the rows at hand; keys and items are those of the whole array
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    names = [str(name) for name in _values(column.keys.slice(first, count), path)]
+    pairs = list(zip(names, _values(column.items.slice(first, count), f"{path}{{}}"), strict=True))
+    rows = zip(offsets, offsets[1:], column.is_valid().to_pylist(), strict=False)
+    return [dict(pairs[start - first : end - first]) if valid else None for start, end, valid in rows]

@@ -114,7 +114,7 @@ class StageWriter:
 def is_done(sender: Sender, write_id: str) -> bool:
     """Whether a write of this id was published whole."""
     seen = _hand_over(sender, write_id, "look", ())
-    return seen.known and not seen.left
+    return seen.known and not seen.waiting
 
 
 def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
@@ -137,7 +137,7 @@ def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
     promoted = Promoted(repeated=not left and bool(given))
     try:
         for stage in sorted(left, key=lambda stage: stage.name):
-            for report in sender.send(_steps(sender, stage)):
+            for report in sender.send(_steps(sender, write_id, stage)):
                 promoted.published += report.accepted
                 promoted.duplicates += report.duplicates
             _hand_over(sender, write_id, "finish", [stage])
@@ -162,7 +162,7 @@ def abort(sender: Sender, write_id: str, stages: Sequence[Stage], *, again: bool
         again: whether the same write may come again: then what its commit has begun to publish is left for that.
     """
     seen = _hand_over(sender, write_id, "look", ())
-    if again and seen.known and seen.left:
+    if again and seen.known and seen.waiting:
         _drop(sender, write_id, "drop", stages)
         return (
             "its commit had begun, and what it had not published is kept for a week; the same write under the same "
@@ -173,12 +173,15 @@ def abort(sender: Sender, write_id: str, stages: Sequence[Stage], *, again: bool
     return f"what {len(stages)} finished tasks had staged ({rows} rows) was dropped, but for what is published"
 
 
-def _steps(sender: Sender, stage: Stage) -> Iterator[Batch]:
-    """One call after the other; the same ones at every repeat."""
+def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
+    """One call after the other; the same ones at every repeat, none once another commit of the write has ended them."""
     for first in range(0, stage.rows, stage.step):
         count = min(stage.step, stage.rows - first)
         parts = sender.run(batch_calls.staged(sender.keys, stage.name.encode(), first, count))
         if len(parts) != count:
+            seen = _hand_over(sender, write_id, "look", [stage])
+            if seen.known and not seen.left:
+                return
             raise StageLostError(
                 f"what was staged as {stage.name} is gone from Redis before it was published whole (it was evicted, or "
                 "ran out a week after its commit began); give the write another writeId to write everything again"

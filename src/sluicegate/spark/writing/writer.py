@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -32,7 +32,6 @@ __all__ = ["BatchWriter", "StreamWriter", "make_stream_writer", "make_writer"]
 _log = logging.getLogger("sluicegate")
 _ROWS_TO_ARROW = 10_000
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_CHECKPOINT = "checkpointlocation"
 _StreamBase: Any = getattr(_datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)  # not before PySpark 4.1
 
 
@@ -59,19 +58,9 @@ def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> B
     return BatchWriter(plan_write(options, schema, overwrite), options.write_id or uuid.uuid4().hex)
 
 
-def make_stream_writer(
-    options: WriteOptions, schema: StructType, overwrite: bool, raw: Mapping[str, str]
-) -> StreamWriter:
-    """What `df.writeStream` publishes with. Raises as `make_writer`.
-
-    Args:
-        options: parsed.
-        schema: of the rows.
-        overwrite: whether each micro-batch would replace the earlier ones.
-        raw: the options as Spark gives them, among them where the checkpoint is.
-    """
-    place = {name.lower(): text for name, text in raw.items()}.get(_CHECKPOINT)
-    return StreamWriter(plan_write(options, schema, overwrite), schema, options.write_id, place)
+def make_stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StreamWriter:
+    """What `df.writeStream` publishes with. Raises as `make_writer`."""
+    return StreamWriter(plan_write(options, schema, overwrite), schema, options.write_id)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -105,15 +94,13 @@ class StreamWriter(_StreamBase):  # type: ignore[misc]
     Args:
         plan: what to do.
         schema: of the rows.
-        write_id: what to name micro-batches by; None: the query's id.
-        place: of the checkpoint, for a query whose id nobody tells.
+        write_id: what to name micro-batches by beside the query's id.
     """
 
-    def __init__(self, plan: WritePlan, schema: StructType, write_id: str | None, place: str | None) -> None:
+    def __init__(self, plan: WritePlan, schema: StructType, write_id: str | None) -> None:
         self._plan = plan
         self._schema = schema
         self._write_id = write_id
-        self._place = place
 
     def write(self, iterator: Iterator[Any]) -> Report:
         """Publish or stage the rows of one partition of one micro-batch."""
@@ -129,16 +116,18 @@ class StreamWriter(_StreamBase):  # type: ignore[misc]
         _abort(self._plan, _write_id_of(messages, batchId), messages)
 
     def _name_batch(self) -> str:
+        """By the query's id, which a new checkpoint changes: under another name its batches begin at 0 again, and would
+        be taken for those that were written before.
+        """
         context = TaskContext.get()
         batch = context.getLocalProperty(_BATCH) if context is not None else None
         query = context.getLocalProperty(_QUERY) if context is not None else None
-        name = self._write_id or query or self._place
-        if batch is None or name is None:
+        if not batch or not query:
             raise ConfigurationError(
                 "Spark does not say which micro-batch this is, so that a replay could not be told from new rows; write "
                 "with foreachBatch and a batch write whose option writeId holds the query's name and the batch's number"
             )
-        return f"{name}:{batch}"
+        return f"{self._write_id}:{query}:{batch}" if self._write_id else f"{query}:{batch}"
 
 
 _ARROW_WRITERS: tuple[type, ...] = () if _StreamBase is DataSourceStreamWriter else (_StreamBase,)
