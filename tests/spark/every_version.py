@@ -19,7 +19,7 @@ from tests.spark.helpers import Numbers, Output
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SAYS_FROM_WHERE = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 
 

@@ -440,7 +440,7 @@ def _input(writer: Any, table: pa.Table, attempt: Attempt) -> Iterator[Any]:
     bases = {each.__name__ for each in type(writer).__mro__}  # before 4.1 there is no Arrow writer for streams
     as_arrow = bool(bases & {"DataSourceArrowWriter", "DataSourceStreamArrowWriter"})
     for batch in batches[: attempt.batches]:
-        yield from [batch] if as_arrow else (Row(**row) for row in batch.to_pylist())
+        yield from [batch] if as_arrow else (Row(**row) for row in batch.to_pylist(maps_as_pydicts="strict"))
     if attempt.batches is not None:
         raise _InputFailed
 

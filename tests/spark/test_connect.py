@@ -134,7 +134,6 @@ def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         check=False,
     )
     assert (done.returncode, bool(done.stdout)) == (0, True), done.stderr[-5000:]
-    open("/tmp/team/told.json", "w").write(done.stdout)
     answers: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     assert answers["session"] == "pyspark.sql.connect.session"
     return answers

@@ -342,6 +342,27 @@ class NoSpark:
         raise AssertionError(f"spark.{name} was used")
 
 
+@pytest.mark.slow
+def test_a_worker_between_chunks_is_not_ended_as_an_idle_one(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    numbers(12)
+
+    def slow(batch: list[Message]) -> None:
+        time.sleep(1)  # the work, longer in all than the timeout
+
+    spark.conf.set("spark.sql.execution.pyspark.udf.idleTimeoutSeconds", "8")
+    spark.conf.set("spark.sql.execution.pyspark.udf.killOnIdleTimeout", "true")
+    try:
+        summary = drain(spark, queue, slow, partitions=1, batch_size=1)
+    finally:
+        spark.conf.unset("spark.sql.execution.pyspark.udf.idleTimeoutSeconds")
+        spark.conf.unset("spark.sql.execution.pyspark.udf.killOnIdleTimeout")
+
+    assert (summary.acked, summary.retries, summary.taken_over) == (12, 0, 0)
+    assert summary.seconds > 12
+
+
 def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(
     client: redis.Redis, make_queue: MakeQueue
 ) -> None:

@@ -109,15 +109,16 @@ class Attempts:
             assert summary.claimed == min(count, limit or count)
             assert (summary.acked, summary.buried) == (counters["acked"], counters["buried"]) == (len(gone), len(dead))
             assert summary.returned == counters["nacked"] + counters["released"]
-            assert bool(summary.failures) or not any("raise" in self.kinds[n] for n in self.openings)
+            assert bool(summary.failures) or not any(self.kinds[n] == "raise" for n in self.openings)
 
 
 def some_kinds(chance: random.Random) -> list[str]:
-    """No three in a row that are not fine, since a handler that fails at a whole chunk ends the partition."""
-    density, kinds = chance.choice([0.0, 0.5, 1.0]), []
-    for n in range(chance.choice([5, 12, 30])):
-        kinds.append(chance.choice(KINDS) if n % 3 == 0 and chance.random() < density else "ok")
-    return kinds
+    """Most are fine, since a handler that fails at everything gives a chunk up."""
+    density = chance.choice([0.0, 0.5, 1.0])
+    return [
+        chance.choice(KINDS) if n % 4 == 0 and chance.random() < density else "ok"
+        for n in range(chance.choice([5, 12, 30]))
+    ]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -140,7 +141,7 @@ def test_whenever_an_attempt_is_killed_each_message_ends_once_as_its_handler_sai
     attempts.check([summary], client, limit)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 def test_twins_tell_the_same_and_each_message_ends_once_though_one_is_killed(
     queue: RedisMessageQueue, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -153,7 +154,7 @@ def test_twins_tell_the_same_and_each_message_ends_once_though_one_is_killed(
         time.sleep(chance.random() * 0.01)  # not to wait for anything: so that both get work
         attempts.process(batch, ctx)
 
-    plan = plan_for(queue, process, batch_size=chance.choice([3, 8]), limit=limit, lease_seconds=1, speculates=True)
+    plan = plan_for(queue, process, batch_size=chance.choice([3, 8]), limit=limit, lease_seconds=3, speculates=True)
     summaries: list[PartitionSummary | None] = []
     with attempts.in_force(monkeypatch):
         threads = [

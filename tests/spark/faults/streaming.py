@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 QUERY_SECONDS = 240
+_MORE_STARTS = 3
 AtBatch = Callable[[int], object]
 
 
@@ -67,7 +68,19 @@ class Stream:
         return (writer.trigger(availableNow=True) if once else writer).start()
 
     def run(self, **given: Any) -> Exception | None:
-        """A query over what is ready, to its end; returns what it failed with."""
+        """A query over what is ready, to its end; returns what it failed with.
+
+        One that never began is started again: Spark gives the process that plans ten seconds to begin, and a busy
+        machine needs longer.
+        """
+        error = self._run(**given)
+        for _ in range(_MORE_STARTS):
+            if error is None or "Current State: INITIALIZING" not in str(error):
+                break
+            error = self._run(**given)
+        return error
+
+    def _run(self, **given: Any) -> Exception | None:
         query = self.start(**given)
         try:
             assert query.awaitTermination(QUERY_SECONDS), "the query does not end"
