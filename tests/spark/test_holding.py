@@ -53,9 +53,9 @@ def expire(client: redis.Redis, queue: RedisMessageQueue, *lease_ids: str) -> No
 
 def test_a_batch_is_claimed_in_leases_up_to_its_limit(queue: RedisMessageQueue, held: Holding) -> None:
     assert slots(held) == [
-        ("r/0", list(range(1, 11))),
-        ("r/1", list(range(1, 11))),
-        ("r/2", list(range(1, 6))),
+        ("r/b0", list(range(1, 11))),
+        ("r/b1", list(range(1, 11))),
+        ("r/b2", list(range(1, 6))),
     ]
     assert (held.state, queue.depth().in_flight, queue.depth().ready) == (LeaseState.OPEN, 25, 15)
 
@@ -144,7 +144,7 @@ def test_a_retry_after_a_partial_ack_has_the_rest_under_the_name_that_the_rest_h
     assert held.digest == name
     assert held.ack_ids([messages[15].id]) == 1
     assert held.digest != name, "one row less is another name"
-    assert slots(held) == [("r/1", [1, 7, 8, 9, 10]), ("r/2", [1, 2, 3, 4])]
+    assert slots(held) == [("r/b1", [1, 7, 8, 9, 10]), ("r/b2", [1, 2, 3, 4])]
     assert queue.stats().acked == 16
 
     retry = again(queue)
@@ -172,7 +172,7 @@ def test_a_run_whose_messages_all_went_back_begins_anew_under_another_name(
 def test_leases_that_ran_out_leave_a_retry_the_others_under_another_name(
     queue: RedisMessageQueue, held: Holding, client: redis.Redis
 ) -> None:
-    expire(client, queue, "r/0")
+    expire(client, queue, "r/b0")
 
     retry = again(queue)
 
@@ -201,12 +201,12 @@ def test_no_name_is_used_again_when_redis_has_forgotten_everything(
 def test_a_lost_lease_is_named_and_the_others_are_acked(
     queue: RedisMessageQueue, held: Holding, client: redis.Redis
 ) -> None:
-    expire(client, queue, "r/1")
+    expire(client, queue, "r/b1")
 
-    with pytest.raises(LeaseLostError, match=r"1 of 3 leases of batch 'r' were lost: 10 acks.* 'r/1'") as lost:
+    with pytest.raises(LeaseLostError, match=r"1 of 3 leases of batch 'r' were lost: 10 acks.* 'r/b1'") as lost:
         held.ack()
 
-    assert (lost.value.lease_id, len(lost.value.lost)) == ("r/1", 10)
+    assert (lost.value.lease_id, len(lost.value.lost)) == ("r/b1", 10)
     assert held.lost
     assert (queue.stats().acked, queue.depth().ready) == (15, 25)
 
@@ -252,3 +252,12 @@ def crash_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         ack(lease, *messages)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Lease, "ack", failing)
+
+
+def test_no_drain_has_a_lease_of_the_same_name(queue: RedisMessageQueue) -> None:
+    queue.publish_many(["a", "b"])
+    held = hold(queue, "run/0", 1, 60, retried=True)
+    drained = queue.claim(1, lease_id="run/0/0")
+    assert [lease.id for lease in held.leases] == ["run/0/b0"]
+    assert drained.state is LeaseState.OPEN
+    assert drained.takeovers == 0

@@ -45,7 +45,7 @@ def test_actions_and_joins_read_the_same_rows_until_they_are_acked(
         assert batch.df.columns[:2] == ["n", "message_id"]
         assert (queue.depth().in_flight, queue.depth().ready, queue.depth().leases) == (11_500, 500, 2)
         batch.ack()
-        with pytest.raises(PySparkException, match=r"lease '\w+/0' of queue 'orders' was acked; read before ack"):
+        with pytest.raises(PySparkException, match=r"lease '\w+/b0' of queue 'orders' was acked; read before ack"):
             batch.df.count()
 
     assert (queue.depth().in_flight, queue.depth().ready, queue.stats().acked) == (0, 500, 11_500)
@@ -88,7 +88,7 @@ def test_ack_where_acks_its_rows_and_the_rest_goes_back(
         assert (batch.count, queue.stats().acked) == (90, 10)
         assert numbers_in(batch.df) == [n for n in range(100) if n % 10]
         assert (batch.lease_key != whole, batch.txn != txn, batch.txn.version == txn.version) == (True, True, True)
-        with pytest.raises(PySparkException, match="10 messages of lease 'r/0' of queue 'orders' have their verdict"):
+        with pytest.raises(PySparkException, match="10 messages of lease 'r/b0' of queue 'orders' have their verdict"):
             everything.count()
         assert batch.ack_where(batch.df.filter("n < 5")) == 4
         assert batch.ack_where(batch.df.filter("n < 0")) == 0
@@ -172,7 +172,7 @@ def test_an_error_may_keep_the_rows_for_a_retry(queue: RedisMessageQueue, number
 def test_a_lost_batch_says_so(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:
     numbers(10)
     with lease_batch(NO_SESSION, queue, 10, run_id="r") as batch:
-        client.zadd(queue._keys.leases, {queue._keys.lease_name("r/0"): 1})
+        client.zadd(queue._keys.leases, {queue._keys.lease_name("r/b0"): 1})
         queue.claim(10).release()  # a claim lets what has run out come back
         with pytest.raises(LeaseLostError, match="1 of 1 leases of batch 'r' were lost: 10 acks came too late"):
             batch.ack()

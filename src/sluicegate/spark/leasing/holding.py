@@ -144,7 +144,7 @@ class Holding:
         return lease
 
     def _name(self, number: int) -> str:
-        return f"{self.run_id}/{number}"
+        return f"{self.run_id}/b{number}"  # no name of a drain's lease, whatever the two runs are called
 
     # ------------------------------------------------------------------ tell
 
