@@ -12,7 +12,7 @@ import pyspark
 
 import sluicegate
 
-__all__ = ["bare_environment", "installed_for_source_runners", "package_zip", "spark_defaults"]
+__all__ = ["bare_environment", "installed_last", "package_zip", "spark_defaults"]
 
 NEEDED = ("pyspark", "pyarrow", "redis", "tenacity", "sluicegate")  # all but the last must be there
 PACKAGES = ("sluicegate", "pyspark_sluicegate")
@@ -74,16 +74,15 @@ def spark_defaults(folder: Path) -> Path:
     return conf
 
 
-def installed_for_source_runners(environment: dict[str, str], package: Path) -> dict[str, str]:
-    """The environment of a Connect server whose driver has the package, while its workers do not.
+def installed_last(environment: dict[str, str], package: Path) -> dict[str, str]:
+    """The environment of a Connect server that has the package installed, behind whatever a client sends.
 
-    The process in which a streaming query asks for offsets gets no artifacts of the session from Spark 4.3.
+    From Spark 4.3 neither the process in which a streaming query asks for offsets nor the workers that read its rows
+    get the artifacts of the session.
     """
     folder = package.parent / "driver"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
-        "import sys\n"
-        "if 'pyspark.sql.streaming.python_streaming_source_runner' in sys.orig_argv:\n"
-        f"    sys.path.append({str(package)!r})\n"
-    )
+    installed = folder / "installed.zip"
+    installed.write_bytes(package.read_bytes())
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.path.append({str(installed)!r})\n")
     return {**environment, "PYTHONPATH": os.pathsep.join([str(folder), environment["PYTHONPATH"]])}
