@@ -18,10 +18,16 @@ _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 def reader(spark: SparkSession) -> DataFrameReader:
     """`spark.read.format("sluicegate")`, registered first: a cluster may not have found it by its name."""
+    from pyspark.errors import AnalysisException
+
     from sluicegate.spark.datasource import SluicegateDataSource
 
     if spark not in _registered:  # Spark logs a warning whenever a source replaces one of its name
-        spark.dataSource.register(SluicegateDataSource)
+        try:
+            spark.dataSource.register(SluicegateDataSource)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it has found by its name
+                raise
         _registered.add(spark)
     return spark.read.format(SluicegateDataSource.name())
 
