@@ -14,6 +14,7 @@ from tests.architecture.project import ROOT
 
 PACKAGES = {
     "sluicegate": ROOT / "src",
+    "pyspark_sluicegate": ROOT / "src",
     "airflow_provider_sluicegate": ROOT / "airflow_plugin",
     "dagster_sluicegate": ROOT / "dagster_integration",
 }
@@ -41,7 +42,7 @@ def test_every_source_file_of_a_package_is_in_the_wheel(wheel: Path, package: st
     assert sources - set(zipfile.ZipFile(wheel).namelist()) == set()
 
 
-def test_the_wheel_holds_nothing_but_the_three_packages(wheel: Path) -> None:
+def test_the_wheel_holds_nothing_but_its_packages(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
 
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
