@@ -7,7 +7,7 @@ import redis
 # What the scripts call: Redis holds them against the user's rights as well.
 IN_SCRIPTS = (
     *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
-    *("hdel", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
+    *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
     *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop"),
     *("sadd", "smismember"),
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
