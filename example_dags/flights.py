@@ -72,12 +72,8 @@ def drain() -> dict[str, Any]:
         rows = [{"message_id": message.id, **message.json()} for message in batch]
         schema = pa.schema([(name, pa.string() if name in TEXT else pa.int64()) for name in rows[0]])
         table = pa.Table.from_pylist(rows, schema.with_metadata({name: str(value) for name, value in about.items()}))
-        # Named by the lease: whoever is given this lease after a crash overwrites this file and no other.
-        target = OUTPUT / "flights" / f"partition={ctx.partition}" / f"{ctx.lease_key}.parquet"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        pq.write_table(table, draft)
-        draft.replace(target)
+        # Named by the lease: whoever is given this lease after a crash replaces this file and no other.
+        pq.write_table(table, ctx.output_file(OUTPUT / "flights" / f"partition={ctx.partition}", ".parquet"))
 
     with RedisQueueHook() as hook:
         summary = drain_queue(

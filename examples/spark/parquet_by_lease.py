@@ -1,4 +1,4 @@
-"""Drain orders into Parquet files, one per lease: whatever crashes, a retry overwrites its own file and nothing else.
+"""Drain orders into Parquet files, one per lease: whatever crashes, a retry replaces its own file and nothing else.
 
 The key of a lease names its id and its opening. Whoever takes the lease over after a crash has the same key and the
 same orders: Spark's retry of a task, and a run with the same RUN_ID. Only where nobody does before the lease runs out
@@ -24,17 +24,12 @@ from sluicegate.spark import DrainContext, DrainSummary, drain
 
 def writer(folder: Path) -> Callable[[pa.Table, DrainContext], None]:
     def write(batch: pa.Table, ctx: DrainContext) -> None:
-        for stale in folder.glob(f"{ctx.lease_key}*"):  # of an attempt that worked on this lease whole or in parts
-            stale.unlink()
-        unfinished = folder / f"{ctx.lease_key}.unfinished"
-        pq.write_table(batch, unfinished)
-        unfinished.rename(folder / f"{ctx.lease_key}.parquet")
+        pq.write_table(batch, ctx.output_file(folder, ".parquet"))
 
     return write
 
 
 def main(spark: SparkSession, queue: RedisMessageQueue, run_id: str, folder: Path) -> DrainSummary:
-    folder.mkdir(parents=True, exist_ok=True)
     return drain(spark, queue, writer(folder), run_id=run_id)
 
 

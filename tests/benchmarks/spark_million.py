@@ -56,9 +56,7 @@ def _once(bench: Bench, count: int, options: dict[str, str]) -> dict[str, float]
     bench.client.flushall()
 
     def write(batch: pa.Table, ctx: DrainContext) -> None:
-        unfinished = folder / f"{ctx.lease_key}.unfinished"
-        pq.write_table(batch, unfinished)
-        unfinished.rename(folder / f"{ctx.lease_key}.parquet")
+        pq.write_table(batch, ctx.output_file(folder, ".parquet"))
 
     queue = bench.queue("million", get_deduplication_key=KEY_FIELD)
     publishing = _publish(queue, count)
@@ -95,7 +93,7 @@ def _publish(queue: RedisMessageQueue, count: int) -> float:
 
 def _check(folder: Path, count: int) -> int:
     """Bytes of the files, which hold every message once."""
-    files = list(folder.glob("*.parquet"))
+    files = list(folder.glob("[!.]*.parquet"))
     ids: set[str] = set()
     rows = 0
     for file in files:

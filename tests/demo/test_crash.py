@@ -72,7 +72,7 @@ def test_a_worker_dies_between_its_file_and_its_ack(
     assert worker.wait(10) == -signal.SIGKILL
     assert crash.pid == worker.pid
     assert crash.lease.rows == BATCH
-    files = len(list(layout.flights.glob("partition=0/*.parquet")))
+    files = len(list(layout.flights.glob("partition=0/[!.]*.parquet")))
     acked = queue.depth().published_total - queue.depth().ready - BATCH
     assert acked >= 5 * BATCH
     assert files * BATCH == acked + BATCH, "the file of the lease in hand is there, and nothing else is unacked"

@@ -39,22 +39,18 @@ class Output:
             with (folder / "calls").open("a") as calls:
                 line = {"key": ctx.lease_key, "partition": ctx.partition, "chunk": ctx.chunk, "attempt": ctx.attempt}
                 calls.write(json.dumps(dict(line, numbers=numbers)) + "\n")
-            for stale in folder.glob(f"{ctx.lease_key}*"):
-                stale.unlink()
             if before is not None:
                 before(numbers, ctx)
-            unfinished = folder / f"{ctx.lease_key}.unfinished"
-            unfinished.write_text(json.dumps(numbers))
-            unfinished.rename(folder / f"{ctx.lease_key}.json")
+            ctx.output_file(folder, ".json").write_text(json.dumps(numbers))
 
         return process
 
     def numbers(self) -> list[int]:
         """All numbers that were written, each as often as it was, ascending."""
-        return sorted(n for file in self.folder.glob("*.json") for n in json.loads(file.read_text()))
+        return sorted(n for file in self.folder.glob("[!.]*.json") for n in json.loads(file.read_text()))
 
     def lease_keys(self) -> list[str]:
-        return sorted(file.stem for file in self.folder.glob("*.json"))
+        return sorted(file.stem for file in self.folder.glob("[!.]*.json"))
 
     def calls(self) -> list[dict[str, Any]]:
         path = self.folder / "calls"

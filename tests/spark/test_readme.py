@@ -31,6 +31,6 @@ def test_the_readmes_drain_writes_every_message_once(spark: SparkSession, tmp_pa
         queue.close()
         stop_server(folder)
     assert names["summary"].acked == 2500
-    written = [name for file in folder.glob("*.parquet") for name in pq.read_table(file)["id"].to_pylist()]
+    written = [name for file in folder.glob("[!.]*.parquet") for name in pq.read_table(file)["id"].to_pylist()]
     assert sorted(written) == sorted(ids)
     assert spark.sparkContext.applicationId

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from sluicegate.spark.draining.output import OutputFiles, output_path
 from sluicegate.spark.draining.verdicts import Given, Word
 
 __all__ = ["DrainContext"]
@@ -22,9 +25,8 @@ def _no_call() -> Given:
 class DrainContext:
     """The second argument of `process(batch, ctx)`.
 
-    Name output by `lease_key`. To make it exact whatever crashes or raises, first remove `{lease_key}*`, then write
-    under a temporary name and rename as the last step: a retry of the same lease then replaces its own output and
-    nothing else, also when one attempt worked on the batch whole and another in parts.
+    Name output by `lease_key`, so that a retry of the same lease replaces its own output and nothing else. For files
+    `output_file` does it, whatever crashes or raises.
 
     `ack`, `nack`, `release` and `bury` give a verdict to some messages of the batch; the others are acked when the
     handler returns. They name messages by `Message`, by id, by several of these (a list, an Arrow or pandas column), or
@@ -54,11 +56,37 @@ class DrainContext:
     attempt: int = 0
     _is_lost: Callable[[], bool] = field(default=_held, repr=False, compare=False)
     _given: Given = field(default_factory=_no_call, repr=False, compare=False)
+    _files: OutputFiles | None = field(default=None, repr=False, compare=False)
 
     @property
     def lost(self) -> bool:
         """Whether the lease is no longer held, as of now; then another does the work again."""
         return self._is_lost()
+
+    def output_file(self, folder: str | os.PathLike[str], suffix: str = "") -> Path:
+        """Where to write a file of this batch, which becomes `{folder}/{lease_key}{suffix}` when `process` returns.
+
+        Until then the path has a hidden name. The file then goes to disk, takes its place by a rename, and is there
+        before the batch is acked; when `process` raises, or the lease was lost, it is removed. It replaces what
+        earlier attempts at this lease wrote, also where one worked on it whole and another in parts, and at no point
+        is something missing that was in place: a worker may be killed anywhere, and go on beside its successor.
+
+        Args:
+            folder: one that all executors see, on a file system that renames at once, as local disks and NFS do and
+                object stores do not. It is made.
+            suffix: the end of the name, such as `.parquet`. Asked again with both alike, it answers the same path.
+
+        Returns:
+            The path to write to; one that is asked for must be written. In a context that a test made by hand, the
+            place itself.
+
+        Raises:
+            ValueError: a suffix with a slash.
+            OSError: the folder cannot be made.
+        """
+        if self._files is None:
+            return output_path(folder, self.lease_key, suffix)
+        return self._files.draft(folder, suffix)
 
     def ack(self, what: object) -> None:
         """These messages are done, whatever becomes of the others."""

@@ -19,7 +19,9 @@ from sluicegate.spark.draining.verdicts import Given, Word, deliveries, to_verdi
 from sluicegate.spark.summary import HandlerFailure
 from sluicegate.spark.tables.payloads import PayloadError
 
-__all__ = ["Failed", "Halving"]
+__all__ = ["Failed", "Halving", "refuse_when_lost"]
+
+Call = Callable[[list[Message], Given], dict[int, Word]]
 
 _LONGEST_ERROR = 500
 _MOST_IDS = 10
@@ -49,11 +51,11 @@ class Halving:
 
     Args:
         lease: an open lease.
-        call: one call of the handler with some of the lease's messages; what it returns is added to what was given.
+        call: one call of the handler with some of the lease's messages, which answers its verdicts by slot.
         config: of the queue: what becomes of a culprit, and how long it stays out of reach.
     """
 
-    def __init__(self, lease: Lease, call: Callable[[list[Message], Given], object], config: QueueConfig) -> None:
+    def __init__(self, lease: Lease, call: Call, config: QueueConfig) -> None:
         self.done: list[Message] = []
         self.culprits: list[Failed] = []
         self.given_up: Failed | None = None
@@ -161,13 +163,12 @@ class Halving:
 
     def _try(self, batch: list[Message]) -> Exception | None:
         """One call; what the handler raised, None when it did not."""
-        self._refuse_when_lost(None)
+        refuse_when_lost(self._lease)
         given = Given(batch)
         try:
-            result = self._call(list(batch), given)
-            words = given.close(result) if result is not None or given.words else None
+            words = self._call(list(batch), given)
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the handler's)
-            self._refuse_when_lost(error)
+            refuse_when_lost(self._lease, error)
             self._hear(batch, given.close())
             if self.failing_calls == 0:  # the halves tell the same story
                 _log.warning("the handler failed on %d messages of lease %r", len(batch), self._lease.id, exc_info=True)
@@ -177,12 +178,8 @@ class Halving:
         except BaseException:  # the process is told to end: what was said until then stands
             self._hear(batch, given.close())
             raise
-        if words is None:
-            given.close()
-            self.done += batch
-        else:
-            self._hear(batch, words)
-            self.done += [message for message in batch if message.slot not in words]
+        self._hear(batch, words)
+        self.done += [message for message in batch if message.slot not in words] if words else batch
         self.fruitful, self._streak = True, 0
         return None
 
@@ -198,18 +195,19 @@ class Halving:
                 self._words[message.slot] = word
             self.fruitful = True
 
-    def _refuse_when_lost(self, cause: Exception | None) -> None:
-        if self._lease.lost:
-            raise LeaseLostError(
-                f"lease {self._lease.id!r} was lost while its handler worked; its messages are or will be "
-                "delivered again",
-                lease_id=self._lease.id,
-                lost=[message.slot for message in self._lease.messages],
-            ) from cause
-
     def _is_buried(self, message: Message) -> bool:
         most = self._config.max_delivery_count
         return self._config.on_error == "bury" or (most is not None and most <= message.delivery_count)
+
+
+def refuse_when_lost(lease: Lease, cause: Exception | None = None) -> None:
+    """Raise `LeaseLostError` when a lease is known to be another's, or nobody's."""
+    if lease.lost:
+        raise LeaseLostError(
+            f"lease {lease.id!r} was lost while its handler worked; its messages are or will be delivered again",
+            lease_id=lease.id,
+            lost=[message.slot for message in lease.messages],
+        ) from cause
 
 
 def _of_one(message: Message, error: PayloadError) -> PayloadError:

@@ -15,12 +15,13 @@ from sluicegate.queue import RedisMessageQueue
 from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.spark import _access
 from sluicegate.spark.context import DrainContext
-from sluicegate.spark.draining.halving import Halving
+from sluicegate.spark.draining.halving import Halving, refuse_when_lost
 from sluicegate.spark.draining.notes import RETENTION_SECONDS, Notes
+from sluicegate.spark.draining.output import OutputFiles
 from sluicegate.spark.draining.plan import DrainPlan
 from sluicegate.spark.draining.routing import queue_of, quota_of
 from sluicegate.spark.draining.tally import Tally
-from sluicegate.spark.draining.verdicts import Given
+from sluicegate.spark.draining.verdicts import Given, Word
 from sluicegate.spark.summary import Ended, PartitionSummary
 
 __all__ = ["PartitionDrain"]
@@ -187,10 +188,12 @@ class PartitionDrain:
         self._tally.worked(lease, search.failures(self._partition, chunk))
         return search
 
-    def _call(self, lease: Lease, chunk: int, messages: list[Message], given: Given) -> object:
+    def _call(self, lease: Lease, chunk: int, messages: list[Message], given: Given) -> dict[int, Word]:
+        """One call of the handler; its files take their places once its verdicts are known to be right."""
         key = lease.key
         if len(messages) < len(lease.messages):
             key = f"{key}-{messages[0].slot}-{messages[-1].slot}"
+        files = OutputFiles(key)
         context = DrainContext(
             lease_key=key,
             lease_id=lease.id,
@@ -201,8 +204,15 @@ class PartitionDrain:
             attempt=self._attempt,
             _is_lost=lambda: lease.lost,
             _given=given,
+            _files=files,
         )
-        return self._plan.handler(messages, context)
+        try:
+            words = given.close(self._plan.handler(messages, context))
+            refuse_when_lost(lease)
+            files.place()
+        finally:
+            files.drop()
+        return words
 
     def _let_go(self, lease: Lease, search: Halving) -> None:
         """Settle what was done, and release the rest for others."""
