@@ -8,22 +8,28 @@ from typing import Any
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["callback", "cap", "flag", "not_negative", "one_of", "positive", "whole"]
+__all__ = ["LONGEST_SECONDS", "callback", "cap", "count", "flag", "not_negative", "one_of", "positive", "whole"]
 
-_LONGEST_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
+LONGEST_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
 _LARGEST = 2**53  # an int that Lua still counts exactly
 
 
 def positive(name: str, value: Any) -> None:
     """A number of seconds above 0."""
-    if not _is_number(value) or not 0 < value <= _LONGEST_SECONDS:
+    if not _is_number(value) or not 0 < value <= LONGEST_SECONDS:
         raise ConfigurationError(f"{name} must be a number above 0 (at most 100 years), not {value!r}")
 
 
 def not_negative(name: str, value: Any) -> None:
     """A number of seconds, 0 included."""
-    if not _is_number(value) or not 0 <= value <= _LONGEST_SECONDS:
+    if not _is_number(value) or not 0 <= value <= LONGEST_SECONDS:
         raise ConfigurationError(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}")
+
+
+def count(name: str, value: Any, most: int = _LARGEST, *, least: int = 1) -> None:
+    """An int from `least` to `most`."""
+    if not _is_int(value) or not least <= value <= most:
+        raise ConfigurationError(f"{name} must be an int from {least} to {most}, not {value!r}")
 
 
 def whole(name: str, value: Any, most: int) -> None:

@@ -329,7 +329,7 @@ def test_arguments_that_cannot_work_are_refused_at_execution(
 def test_a_batch_size_that_cannot_work_publishes_nothing(queue: RedisMessageQueue, batch_size: int) -> None:
     error = stopped(queue, messages=numbers(3), batch_size=batch_size)
 
-    assert "batch_size must be from 1 to 1000" in str(error)
+    assert "batch_size must be an int from 1 to 1000" in str(error)
     assert queue.depth().published_total == 0
 
 

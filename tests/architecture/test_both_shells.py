@@ -16,7 +16,7 @@ import sluicegate
 import sluicegate.asyncio
 from tests.architecture.project import ROOT
 
-MADE = ("driving", "lease", "queue")
+MADE = ("driving", "lease", "administration", "queue")
 BY_HAND = sorted(module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE)
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 
@@ -35,7 +35,7 @@ def test_a_change_on_one_side_only_is_noticed() -> None:
     spec.loader.exec_module(sync)
     where = "src/sluicegate/asyncio/queue.py"
     source = (ROOT / where).read_text(encoding="utf-8")
-    made = sync.synchronous(source.replace("async def depth(", "async def deepness("), where)
+    made = sync.synchronous(source.replace("async def claim(", "async def seize("), where)
     assert made != (ROOT / "src/sluicegate/queue.py").read_text(encoding="utf-8")
     assert "async" not in made.split('"""', 2)[2].replace("sluicegate.asyncio", "").replace("asyncio", "")
 

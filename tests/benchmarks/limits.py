@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import redis
@@ -15,6 +16,7 @@ from tests.benchmarks.measure import counters, evalsha, median, used_memory
 from tests.benchmarks.messages import BATCH, KEY_FIELD, QUEUE, orders
 from tests.benchmarks.report import Bar
 from tests.conformance.servers import RedisServer, programs
+from tests.conformance.waiting import wait_until
 
 __all__ = ["bars", "run"]
 
@@ -106,6 +108,10 @@ def _settles(flights: tuple[int, ...], rounds: int) -> Figures:
     return found
 
 
+def _ran_out(queue: RedisMessageQueue, messages: int) -> bool:
+    return queue.depth().expired == messages
+
+
 def _acks(client: redis.Redis, queue: RedisMessageQueue, leases: int, size: int) -> tuple[float, float]:
     """Microseconds of an ack: in the script, and by the clock."""
     _publish(queue, leases * size, lambda number: f"acked {number:0180}")
@@ -129,7 +135,7 @@ def _reap(expired: int, size: int, rounds: int) -> dict[str, float]:
             leases = [queue.claim(size, lease_seconds=3600) for _ in range(expired // size)]
             while leases:  # what nobody refers to is not released at the end
                 leases.pop().extend(0.001)
-            time.sleep(0.01)  # the last deadline is a millisecond away
+            wait_until(partial(_ran_out, queue, expired), "all leases have run out")
             client.config_set("slowlog-max-len", 100_000)
             client.config_set("slowlog-log-slower-than", 0)
             start = time.perf_counter()

@@ -12,6 +12,8 @@ import redis
 
 __all__ = ["Counters", "Sample", "counters", "evalsha", "measured", "median", "used_memory"]
 
+_STILL_WITHIN_SECONDS = 120.0
+
 
 @dataclass(slots=True)
 class Sample:
@@ -70,7 +72,9 @@ def evalsha(client: redis.Redis) -> tuple[int, float]:
 def used_memory(client: redis.Redis, still_seconds: float) -> int:
     """Bytes that the server uses once it has stood still for so long: a table that doubled moves in the meantime."""
     before, same = -1, 0
+    deadline = time.monotonic() + _STILL_WITHIN_SECONDS
     while same < 10:
+        assert time.monotonic() < deadline, f"its memory moves for {_STILL_WITHIN_SECONDS:g} s"
         time.sleep(still_seconds / 10)
         now: int = client.info("memory")["used_memory"]
         same = same + 1 if now == before else 0

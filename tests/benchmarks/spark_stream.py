@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -13,6 +14,7 @@ from sluicegate.spark import options
 from tests.benchmarks.measure import evalsha, median
 from tests.benchmarks.report import Bar
 from tests.benchmarks.spark_session import Bench, Figures
+from tests.conformance.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,16 +78,16 @@ def _start(bench: Bench, rows: DataFrame, name: str) -> StreamingQuery:
 def _batches(query: StreamingQuery, count: int, feed: Callable[[], object]) -> dict[str, float]:
     """Medians of Spark's own account of micro-batches with one row."""
     seen: dict[int, dict[str, int]] = {}
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while len(seen) <= count:
+
+    def told(number: int) -> bool:
+        for progress in query.recentProgress:
+            if progress.numInputRows == 1:
+                seen[progress.batchId] = dict(progress.durationMs)
+        return len(seen) >= number
+
+    for number in range(1, count + 2):
         feed()
-        fed = len(seen)
-        while len(seen) == fed:
-            assert time.monotonic() < deadline, f"{len(seen)} micro-batches in {_DEADLINE_SECONDS:g} s"
-            time.sleep(0.005)
-            for progress in query.recentProgress:
-                if progress.numInputRows == 1:
-                    seen[progress.batchId] = dict(progress.durationMs)
+        wait_until(partial(told, number), f"micro-batch {number}", _DEADLINE_SECONDS)
     later = list(seen.values())[1:]
     return {phase: median(durations.get(phase, 0) for durations in later) for phase in _PHASES}
 

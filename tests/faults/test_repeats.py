@@ -235,7 +235,7 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
             )
         case replies.Empty():
             assert isinstance(second, replies.Empty)
-        case batch_calls.Manifest():
+        case batch_calls.LeaseView():
             assert replace(second, left_seconds=first.left_seconds) == first
         case _ if prepare not in ANSWERS_WHAT_IT_DID:
             assert second == first

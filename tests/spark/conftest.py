@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sluicegate import RedisMessageQueue
+from tests.conformance import waiting
 from tests.conformance.servers import RedisServer
 from tests.conftest import PROGRAMS, MakeQueue
 from tests.spark.helpers import Numbers, Output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_JVM_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -43,8 +46,10 @@ def output(tmp_path: Path) -> Output:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session with two tasks at a time, in which a task may fail twice before its job does."""
+    from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
+    cloudpickle.register_pickle_by_value(waiting)  # for handlers: executors cannot import the tests
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -62,6 +67,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("OFF")
         yield session
         session.stop()
+        _end_gateway()
+
+
+def _end_gateway() -> None:
+    """End the JVM and the connections to it, which outlive every session.
+
+    The interpreter would close them as it ends, when the streams of loggers are closed already, and they log it.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # for the JVM, the end of its driver
+    gateway.proc.wait(timeout=_JVM_SECONDS)
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
+from tests.conformance.waiting import wait_until
 from tests.conftest import MakeQueue
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, failing_on, what_was_done
 
 if TYPE_CHECKING:
@@ -102,9 +102,7 @@ def test_a_handler_that_fails_in_one_partition_gives_its_messages_back_and_the_o
         if ctx.partition == 1:
             has_failed.touch()
             raise ConnectionError("the database is away")
-        deadline = time.monotonic() + 60  # both partitions must get a chunk
-        while not has_failed.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(has_failed.exists, "both partitions have a chunk", 60)
 
     with pytest.raises(DrainFailedError, match="1 of 2 partitions") as failed:
         drain(spark, queue, output.writer(fail_in_partition_one), partitions=2, batch_size=500, run_id="r")
@@ -229,15 +227,20 @@ def test_a_lease_that_was_lost_fails_the_task_and_spark_tries_again(
 # ------------------------------------------------------------------ how it ends, and what it tells
 
 
+def speculating(spark: SparkSession, value: str) -> SparkSession:
+    """A session that says so; local mode takes it and does not speculate."""
+    session: SparkSession = spark.newSession()
+    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
+    session.conf.set("spark.speculation", value)
+    return session
+
+
 def test_with_speculation_on_it_drains_as_without(
     spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
 ) -> None:
     expected = numbers(1000)
-    session = spark.newSession()
-    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
-    session.conf.set("spark.speculation", "TRUE")
 
-    summary = drain(session, queue, output.writer(), partitions=2, batch_size=100)
+    summary = drain(speculating(spark, "TRUE"), queue, output.writer(), partitions=2, batch_size=100)
 
     assert (summary.acked, summary.taken_over) == (1000, 0)
     assert output.numbers() == expected
@@ -248,9 +251,7 @@ def test_a_killed_worker_with_speculation_on_is_waited_for_and_then_taken_over(
     spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, client: redis.Redis
 ) -> None:
     expected = numbers(100)
-    session = spark.newSession()
-    session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
-    session.conf.set("spark.speculation", "true")
+    session = speculating(spark, "true")
 
     def kill_once(batch: list[int], ctx: DrainContext) -> None:
         if ctx.attempt == 0 and ctx.chunk == 1:
@@ -316,14 +317,23 @@ def test_frames_with_a_declared_schema_and_a_returned_column_of_verdicts(
     assert {letter.error for letter in letters} == {"round"}
 
 
-def test_progress_is_told_while_a_drain_runs(spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers) -> None:
+def test_progress_is_told_while_a_drain_runs(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
+) -> None:
     numbers(300)
     seen: list[DrainProgress] = []
 
-    def slow(batch: list[Message]) -> None:
-        time.sleep(0.5)
+    def watch(look: DrainProgress) -> None:
+        seen.append(look)
+        (tmp_path / ("more was acked" if look.acked else "it was told")).touch()
 
-    drain(spark, queue, slow, partitions=1, batch_size=50, run_id="r", progress=seen.append)
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        if ctx.chunk == 0:
+            wait_until((tmp_path / "it was told").exists, "told before anything is acked", 60)
+        if ctx.chunk == 2:
+            wait_until((tmp_path / "more was acked").exists, "told of what was acked", 60)
+
+    drain(spark, queue, process, partitions=1, batch_size=50, run_id="r", progress=watch)
 
     assert len(seen) >= 2
     assert {(look.run_id, look.queue) for look in seen} == {("r", "orders")}
@@ -349,7 +359,7 @@ def test_a_worker_between_chunks_is_not_ended_as_an_idle_one(
     numbers(12)
 
     def slow(batch: list[Message]) -> None:
-        time.sleep(1)  # the work, longer in all than the timeout
+        time.sleep(1)  # the work itself: in all longer than the timeout
 
     spark.conf.set("spark.sql.execution.pyspark.udf.idleTimeoutSeconds", "8")
     spark.conf.set("spark.sql.execution.pyspark.udf.killOnIdleTimeout", "true")

@@ -37,6 +37,18 @@ def nack_at_once(*which: int) -> Any:
     return process
 
 
+def die_in_the_second_chunk(queue: RedisMessageQueue, *, delay_seconds: float, **options: Any) -> None:
+    """An attempt that gives its first five messages back and dies with the next five in hand."""
+
+    def process(batch: list[Message], ctx: DrainContext) -> None:
+        if ctx.chunk == 1:
+            raise Killed
+        ctx.nack(batch, delay_seconds=delay_seconds)
+
+    with pytest.raises(Killed):
+        drain_here(queue, process, batch_size=5, **options)
+
+
 def test_what_comes_back_at_once_is_passed_by_and_put_off_uncounted(
     queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
 ) -> None:
@@ -67,14 +79,7 @@ def test_another_partition_and_another_attempt_pass_it_by_too(
     queue: RedisMessageQueue, numbers: Numbers, output: Output, leave_leases_open: None
 ) -> None:
     numbers(10)
-
-    def process(batch: list[Message], ctx: DrainContext) -> None:
-        if ctx.chunk == 1:
-            raise Killed
-        ctx.nack(batch, delay_seconds=0)
-
-    with pytest.raises(Killed):
-        drain_here(queue, process, batch_size=5, call_id="one call")
+    die_in_the_second_chunk(queue, delay_seconds=0, call_id="one call")
     other = drain_here(queue, output.writer(), batch_size=5, partition=1, call_id="one call")
     retried = drain_here(queue, output.writer(), batch_size=5, attempt=1, call_id="one call")
 
@@ -236,14 +241,7 @@ def test_a_second_call_takes_over_what_lies_open_behind_a_chunk_that_was_given_b
     queue: RedisMessageQueue, numbers: Numbers, output: Output, leave_leases_open: None
 ) -> None:
     numbers(10)
-
-    def process(batch: list[Message], ctx: DrainContext) -> None:
-        if ctx.chunk == 1:
-            raise Killed
-        ctx.nack(batch, delay_seconds=500)
-
-    with pytest.raises(Killed):
-        drain_here(queue, process, batch_size=5, lease_seconds=600)
+    die_in_the_second_chunk(queue, delay_seconds=500, lease_seconds=600)
     second = drain_here(queue, output.writer(), batch_size=5, lease_seconds=600)
 
     assert output.numbers() == [5, 6, 7, 8, 9]

@@ -6,8 +6,11 @@ import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pandas
+import pandas as pd
 import pyarrow
 import pyarrow as pa
+import pyspark.sql
 import pytest
 
 from sluicegate import Message
@@ -73,6 +76,16 @@ def test_a_table_is_asked_for_by_annotation(process: Any) -> None:
     assert Handler.of(process).batch_format == "arrow"
 
 
+def by_frame(batch: pd.DataFrame) -> None: ...
+def by_name_of_frame(batch: pandas.DataFrame, ctx: DrainContext) -> None: ...
+def by_text_of_frame(batch: pd.DataFrame, other: Unknown = None) -> None: ...
+
+
+@pytest.mark.parametrize("process", [by_frame, by_name_of_frame, by_text_of_frame])
+def test_a_frame_is_asked_for_by_annotation(process: Any) -> None:
+    assert Handler.of(process).batch_format == "pandas"
+
+
 def test_batch_format_overrides_the_annotation() -> None:
     assert Handler.of(by_alias, "messages").batch_format == "messages"
     assert Handler.of(batch_only, "arrow").batch_format == "arrow"
@@ -98,6 +111,7 @@ def no_batch() -> None: ...
 def three(batch: Any, ctx: Any, folder: Any) -> None: ...
 def keyword(batch: Any, *, folder: str) -> None: ...
 def record_batch(batch: pa.RecordBatch) -> None: ...
+def of_spark(batch: pyspark.sql.DataFrame) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -112,6 +126,7 @@ def record_batch(batch: pa.RecordBatch) -> None: ...
         (three, "requires 3 arguments"),
         (keyword, "keyword 'folder'"),
         (record_batch, "pyarrow.RecordBatch"),
+        (of_spark, "process wants a pyspark.DataFrame; a drain gives a pyarrow.Table, a pandas.DataFrame or a list"),
     ],
 )
 def test_what_could_not_work_is_refused_with_a_reason(process: Any, said: str) -> None:

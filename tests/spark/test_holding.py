@@ -13,6 +13,7 @@ from sluicegate.lease import Lease
 from sluicegate.shared.lease import LeaseState
 from sluicegate.spark.leasing import holding as _holding
 from sluicegate.spark.leasing.holding import Holding, hold
+from tests.conformance import state
 from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers
 
@@ -47,7 +48,7 @@ def slots(holding: Holding) -> list[tuple[str, list[int]]]:
 
 def expire(client: redis.Redis, queue: RedisMessageQueue, *lease_ids: str) -> None:
     """Let leases run out, and their messages come back."""
-    client.zadd(queue._keys.leases, {queue._keys.lease_name(one): 1 for one in lease_ids})
+    state.expire(client, queue.name, *lease_ids)
     queue.claim(1).release()
 
 

@@ -14,6 +14,7 @@ from sluicegate.lease import Lease
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.leasing.manifest import Part, cut, dump, load
+from tests.conformance import state
 from tests.spark.harness import Load
 from tests.spark.helpers import Numbers
 
@@ -38,7 +39,7 @@ def numbers_in(load: Load) -> list[int]:
 
 
 def expire(client: redis.Redis, queue: RedisMessageQueue, lease: Lease) -> None:
-    client.zadd(queue._keys.leases, {queue._keys.lease_name(lease.id): 1})
+    state.expire(client, queue.name, lease.id)
     queue.claim(1).release()
 
 

@@ -18,6 +18,8 @@ from sluicegate.spark.writing import staging as _staging
 from sluicegate.spark.writing.naming import RowNames, digest_of
 from sluicegate.spark.writing.sending import Sender
 from sluicegate.spark.writing.staging import Stage, StageLostError, StageWriter
+from tests.conformance.servers import RedisServer
+from tests.conftest import MakeQueue
 
 
 class Crash(BaseException):
@@ -215,34 +217,34 @@ def test_an_abort_before_the_commit_drops_everything(
     assert queue.depth().ready == 0
 
 
+@pytest.fixture
+def capped(server: RedisServer, make_queue: MakeQueue) -> Sender:
+    """To a queue that takes 25 messages."""
+    return Sender(make_queue(url=server.url, max_pending_length=25), bound=True)
+
+
 def test_an_abort_after_a_commit_that_failed_leaves_it_to_the_next_run(
-    server: Any, queue: RedisMessageQueue, client: redis.Redis
+    capped: Sender, queue: RedisMessageQueue, client: redis.Redis
 ) -> None:
-    capped = RedisMessageQueue("orders", url=server.url, max_pending_length=25)
-    sender = Sender(capped, bound=True)
-    stages = [staged(sender, 0, 40)]
+    stages = [staged(capped, 0, 40)]
     with pytest.raises(QueueBackpressureError) as caught:
-        _staging.commit(sender, "w", stages)
+        _staging.commit(capped, "w", stages)
     assert caught.value.__notes__ == ["write 'w': 20 of 40 staged rows were published before this error and stay so"]
-    assert "the same write under the same writeId completes it" in _staging.abort(sender, "w", stages, again=True)
+    assert "the same write under the same writeId completes it" in _staging.abort(capped, "w", stages, again=True)
     queue.claim(20).ack()
-    _staging.commit(sender, "w", [staged(sender, 0, 40)])
+    _staging.commit(capped, "w", [staged(capped, 0, 40)])
     assert published(queue) == list(range(20, 40))
-    capped.close()
 
 
 def test_an_abort_of_what_nobody_can_run_again_drops_what_is_not_published(
-    server: Any, queue: RedisMessageQueue, client: redis.Redis
+    capped: Sender, queue: RedisMessageQueue, client: redis.Redis
 ) -> None:
-    capped = RedisMessageQueue("orders", url=server.url, max_pending_length=25)
-    sender = Sender(capped, bound=True)
-    stages = [staged(sender, 0, 40)]
+    stages = [staged(capped, 0, 40)]
     with pytest.raises(QueueBackpressureError):
-        _staging.commit(sender, "w", stages)
-    _staging.abort(sender, "w", stages, again=False)
+        _staging.commit(capped, "w", stages)
+    _staging.abort(capped, "w", stages, again=False)
     assert list(client.scan_iter("*:stage:*")) == []
     assert published(queue) == list(range(20))
-    capped.close()
 
 
 # ---------------------------------------------------------------------- names of rows

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import redis
 
 from sluicegate import Message, RedisMessageQueue
-from sluicegate.spark import DrainContext
-from sluicegate.spark.draining.verdicts import Given, Word
+from sluicegate.spark import DrainContext, DrainSummary
+from sluicegate.spark.draining.verdicts import Given, VerdictError, Word
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import MakeQueue
@@ -105,9 +106,30 @@ def test_one_returned_verdict_is_for_the_whole_batch(verb: str) -> None:
     assert verbs(Given(BATCH).close(verb)) == dict.fromkeys(range(4), verb)
 
 
-@pytest.mark.parametrize("result", [None, 3, True, "a file name", {"rows": 4}, object()])
-def test_what_is_no_verdict_is_ignored(result: Any) -> None:
-    assert Given(BATCH).close(result) == {}
+def test_nothing_returned_is_no_verdict() -> None:
+    assert Given(BATCH).close(None) == {}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [3, 0.5, True, False, {"id-0": "nack"}, {"nack"}, b"nack", BATCH[0], np.float64(3), np.array("nack"), object()],
+    ids=lambda result: type(result).__name__,
+)
+def test_what_is_no_verdict_is_an_error_and_not_an_ack(result: Any) -> None:
+    with pytest.raises(VerdictError, match=f"process returned a {type(result).__name__}, which is no verdict"):
+        Given(BATCH).close(result)
+
+
+@pytest.mark.parametrize("word", ["nak", "", "NACK"])
+def test_a_word_that_is_no_verdict_is_shown(word: str) -> None:
+    with pytest.raises(ValueError, match=f"'ack', 'nack', 'release', 'bury' or None, not '{word}'"):
+        Given(BATCH).close(word)
+
+
+def test_a_long_text_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="not a str") as caught:
+        Given(BATCH).close("a payload, for what we know")
+    assert "payload" not in str(caught.value)
 
 
 def test_returned_verdicts_add_to_those_of_the_context() -> None:
@@ -125,7 +147,7 @@ def test_returned_verdicts_add_to_those_of_the_context() -> None:
         ([1, 2, 3, 4], "not a int"),
         (pa.table({"id": ["id-0"]}), "without a column 'verdict'"),
         (pa.table({"verdict": ["ack"]}), "column 'message_id' or 'id'"),
-        (pa.table({"id": ["id-9"], "verdict": ["ack"]}), "'id-9' is not of this batch"),
+        (pa.table({"id": ["id-9"], "verdict": ["ack"]}), "a message that is not of this batch; .*'message_id'"),
         (pa.table({"id": ["id-1", "id-1"], "verdict": ["ack", "nack"]}), "has the verdict"),
         (pa.table({"id": ["id-0"], "verdict": ["nack"], "delay_seconds": [-1.0]}), "delay_seconds"),
     ],
@@ -318,8 +340,15 @@ def test_verdicts_stand_when_the_process_is_told_to_end(
 
 @pytest.mark.parametrize(
     "wrong",
-    [lambda batch: ["ack"] * (len(batch) + 1), lambda batch: ["done"] * len(batch)],
-    ids=["too many", "unknown"],
+    [
+        lambda batch: ["ack"] * (len(batch) + 1),
+        lambda batch: ["done"] * len(batch),
+        lambda batch: "done",
+        lambda batch: {"rows": len(batch)},
+        lambda batch: pa.table({"n": [message.json()["n"] for message in batch]}),
+        lambda batch: pd.DataFrame({"n": [message.json()["n"] for message in batch]}),
+    ],
+    ids=["too many", "unknown", "one unknown", "mapping", "table", "frame"],
 )
 def test_a_wrong_answer_is_the_handlers_failure_and_acks_nothing(
     queue: RedisMessageQueue, numbers: Numbers, wrong: Callable[..., object]
@@ -328,9 +357,26 @@ def test_a_wrong_answer_is_the_handlers_failure_and_acks_nothing(
 
     summary = drain_here(queue, wrong, batch_size=8)
 
-    assert {failure.error_type for failure in summary.failures} == {"ValueError"}
-    assert summary.acked + summary.returned == 8
-    assert summary.returned >= 4
+    assert {failure.error_type for failure in summary.failures} == {"VerdictError"}
+    assert (summary.acked, summary.returned, summary.ended) == (0, 8, "failing")
+
+
+def test_what_is_wrong_with_an_answer_is_told_where_the_drain_fails(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(1)
+
+    summary = DrainSummary("run", "orders", (drain_here(queue, lambda batch: {"rows": 1}),), 1.0)
+
+    told = summary.describe_failures()
+    assert "verdicts.py" in told
+    assert ": process returned a dict, which is no verdict; return None where all is done" in told
+
+
+def test_what_does_not_fit_a_schema_is_told_where_the_drain_fails(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(1)
+
+    part = drain_here(queue, lambda batch: None, schema=pa.schema([("n", pa.string())]))
+
+    assert "does not fit the declared schema: " in DrainSummary("run", "orders", (part,), 1.0).describe_failures()
 
 
 def test_a_nack_at_the_last_delivery_buries(server: RedisServer, make_queue: MakeQueue) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import Counter
 from typing import Any
 
@@ -191,6 +192,21 @@ def test_a_write_waits_for_room(queue: RedisMessageQueue, mode: str) -> None:
     assert sorted(taken + numbers(queue)) == list(range(40))
 
 
+@pytest.mark.parametrize("of_queue", [{}, {"pending_overload_policy": "block", "max_pending_length": 10}])
+def test_a_write_waits_for_room_as_long_as_it_is_told(
+    server: RedisServer, make_queue: MakeQueue, of_queue: dict[str, Any]
+) -> None:
+    queue = make_queue(url=server.url, **of_queue)
+    beside = {} if of_queue else {"maxPendingLength": "10", "overload": "block"}
+    begun = time.monotonic()
+
+    with pytest.raises((QueueBackpressureError, TaskFailed)):
+        save(queue, table(0, 20), batchSize="10", blockTimeoutSeconds="0.3", **beside)
+
+    assert 0.3 <= time.monotonic() - begun < 30
+    assert numbers(queue) == list(range(10))
+
+
 # ---------------------------------------------------------------------- streams
 
 
@@ -270,7 +286,9 @@ def test_a_spark_without_arrow_for_streams_gives_rows(
             {"deduplicationKeyColumn": "n"},
             "drops its oldest messages.*overload=raise",
         ),
-        ({}, {"overload": "block"}, "needs max_pending_length"),
+        ({}, {"overload": "block"}, "needs max_pending_length, by the queue or as the option maxPendingLength"),
+        ({}, {"blockTimeoutSeconds": "5"}, "blockTimeoutSeconds is how long .*give overload=block"),
+        ({}, {"blockTimeoutSeconds": "5", "maxPendingLength": "9", "overload": "raise"}, "this one does not wait"),
     ],
 )
 def test_queues_and_options_that_cannot_work_together(

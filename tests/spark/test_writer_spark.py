@@ -22,6 +22,7 @@ from tests.conformance import state
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.spark
 ROWS = 4000
 BATCH = 500  # rows of one Arrow batch, and so of one call
 

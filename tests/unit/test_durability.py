@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import select
+import socket
 from typing import Any
 
 import pytest
 
+from sluicegate.core import scripts
+from sluicegate.core.call import Call
 from sluicegate.core.durability import FSYNC, MEMORY, Durability, parse_durability, replicated
 from sluicegate.errors import ConfigurationError
+from sluicegate.shared.gateway import reply_seconds
 
 
 def test_what_may_be_given() -> None:
@@ -35,10 +40,23 @@ def test_replicas_that_are_no_number_of_them(replicas: Any) -> None:
         replicated(replicas)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, True, "1", None, float("inf"), float("nan")])
+@pytest.mark.parametrize("seconds", [0, -1, True, "1", None, 86_401, 1e300, float("inf"), float("nan")])
 def test_a_timeout_has_an_end(seconds: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"timeout_seconds as a number of seconds above 0"):
         replicated(1, seconds)
+
+
+def test_a_client_can_poll_for_as_long_as_the_longest_timeout() -> None:
+    waiting = Call(scripts.load("stats"), (), (), int, then=replicated(1, 86_400).command())
+    seconds = reply_seconds(waiting)
+    assert seconds is not None
+    assert seconds > 86_400
+    here, there = socket.socketpair()
+    with here, there:
+        there.send(b"x")
+        poll = select.poll()
+        poll.register(here, select.POLLIN)
+        assert len(poll.poll(seconds * 1000)) == 1
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_the_default_grows_from_one_second_to_five_minutes() -> None:
     assert 300 <= backoff_seconds(DEFAULT_BACKOFF, 20) <= 301
 
 
-@pytest.mark.parametrize("wrong", [float("inf"), float("nan")])
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan"), 1e10])
 def test_a_pause_without_end_is_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="retry_backoff gave"):
         backoff_seconds(lambda state: wrong, 2)

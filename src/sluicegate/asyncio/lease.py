@@ -128,7 +128,12 @@ class Lease(LeaseBase):
             )
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:
-        """Extend in the background, every third of the lease unless told otherwise, until `stop_heartbeat`."""
+        """Extend in the background, every third of the lease unless told otherwise, until `stop_heartbeat`.
+
+        Raises:
+            ConfigurationError: an interval that is not less than half of the lease.
+        """
+        self._check_interval(interval_seconds)
         if not self.messages:
             return
         self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._lease_seconds / 3

@@ -15,7 +15,7 @@ from sluicegate.core.keys import QueueKeys
 __all__ = [
     "HandOver",
     "HandedOver",
-    "Manifest",
+    "LeaseView",
     "Seat",
     "Span",
     "fence",
@@ -31,8 +31,8 @@ _MOST_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a look at a lease says.
+class LeaseView:
+    """What a read-only look at a lease says.
 
     Attributes:
         state: `open`; `ended`, when the record of its end is kept; `unknown` without either.
@@ -40,8 +40,8 @@ class Manifest:
         takeovers: of an open lease.
         size: messages that were claimed.
         held: of an open lease: messages without a verdict.
-        left_seconds: of an open lease: until its deadline, below 0 when it has passed.
-        how: how an ended lease ended.
+        left_seconds: of an open lease: until it runs out unless extended; 0 or less when it has.
+        how: how an ended lease ended, such as `acked` or `returned`.
         acked: of an ended lease.
         returned: of an ended lease.
         buried: of an ended lease.
@@ -49,7 +49,7 @@ class Manifest:
         entries: of these slots.
     """
 
-    state: str
+    state: Literal["open", "ended", "unknown"]
     token: bytes = b""
     takeovers: int = 0
     size: int = 0
@@ -61,6 +61,11 @@ class Manifest:
     buried: int = 0
     slots: list[int] = field(default_factory=list)
     entries: list[bytes] = field(default_factory=list, repr=False)
+
+    @property
+    def opening(self) -> str:
+        """Which opening is open, or was the last to end; "" for an unknown lease."""
+        return self.token.rpartition(b":")[2].decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ HandOver = Literal["look", "open", "finish", "drop", "cancel"]
 
 def manifest(
     keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, most_bytes: int = _MOST_MANIFEST_BYTES
-) -> Call[Manifest]:
+) -> Call[LeaseView]:
     """Show a lease (`name` as made by `keys.lease_name`) and the entries of its slots from `first` to `last`."""
     return Call(
         scripts.load("manifest"),
@@ -195,15 +200,15 @@ def _handed_over(reply: list[Any]) -> HandedOver:
     return HandedOver(known == 1, waiting, left)
 
 
-def _manifest(reply: list[Any]) -> Manifest:
+def _manifest(reply: list[Any]) -> LeaseView:
     state, *rest = reply
     if state == b"open":
         token, takeovers, size, held, left_ms, slots, entries = rest
-        return Manifest("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
+        return LeaseView("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
     if state == b"ended":
         token, how, size, acked, returned, buried = rest
-        return Manifest("ended", token, size=size, how=how.decode(), acked=acked, returned=returned, buried=buried)
-    return Manifest("unknown")
+        return LeaseView("ended", token, size=size, how=how.decode(), acked=acked, returned=returned, buried=buried)
+    return LeaseView("unknown")
 
 
 def _seat(reply: list[Any]) -> Seat:

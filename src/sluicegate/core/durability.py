@@ -11,6 +11,7 @@ from sluicegate.errors import ConfigurationError
 __all__ = ["FSYNC", "MEMORY", "Durability", "parse_durability", "replicated"]
 
 _MOST_REPLICAS = 1000
+_LONGEST_TIMEOUT_SECONDS = 86_400.0  # clients poll with milliseconds in 31 bits
 _FSYNC_TIMEOUT_SECONDS = 5.0  # with `appendfsync everysec` the disk has it after a second, after two when it is slow
 
 
@@ -72,7 +73,7 @@ def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
 
     Args:
         replicas: 1 or more.
-        timeout_seconds: how long Redis waits for them, above 0; default 1.
+        timeout_seconds: how long Redis waits for them, above 0 and at most a day; default 1.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -84,10 +85,11 @@ def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
     if (
         isinstance(timeout_seconds, bool)
         or not isinstance(timeout_seconds, (int, float))
-        or not 0 < timeout_seconds < math.inf
+        or not 0 < timeout_seconds <= _LONGEST_TIMEOUT_SECONDS
     ):
         raise ConfigurationError(
-            f"replicated() needs timeout_seconds as a number of seconds above 0, not {timeout_seconds!r}"
+            "replicated() needs timeout_seconds as a number of seconds above 0 (at most a day), not "
+            f"{timeout_seconds!r}"
         )
     return Durability("replicated", replicas, float(timeout_seconds))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import tenacity
 
+from sluicegate import checks
 from sluicegate.core.values import Verb
 
 __all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "text_of", "why"]
@@ -61,8 +62,10 @@ def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = No
     if error is not None:
         state.set_exception((type(error), error, error.__traceback__))
     seconds = float(wait(state))
-    if not math.isfinite(seconds):
-        raise ValueError(f"retry_backoff gave {seconds!r} for attempt {state.attempt_number}; it must be finite")
+    if not math.isfinite(seconds) or seconds > checks.LONGEST_SECONDS:
+        raise ValueError(
+            f"retry_backoff gave {seconds!r} for attempt {state.attempt_number}; it must be finite, at most 100 years"
+        )
     return max(0.0, seconds)
 
 

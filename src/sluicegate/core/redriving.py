@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sluicegate import checks
 from sluicegate.core import admin_calls
 from sluicegate.core.admin_calls import Cursor, Named, Page, Redriven, Step, Steps, head_of, marker_of
 from sluicegate.core.call import Operation
@@ -49,14 +50,10 @@ class RedriveRequest:
     page_size: int = 500
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise ConfigurationError(f"limit must be 1 or more, not {self.limit!r}; leave it out to redrive all")
-        if not 1 <= self.page_size <= _MOST_PER_PAGE:
-            raise ConfigurationError(f"page_size must be from 1 to {_MOST_PER_PAGE}, not {self.page_size!r}")
-        if self.older_than_seconds is not None and not 0 <= self.older_than_seconds < float("inf"):
-            raise ConfigurationError(
-                f"older_than_seconds must be a number of 0 or more, not {self.older_than_seconds!r}"
-            )
+        checks.cap("limit", self.limit)
+        checks.count("page_size", self.page_size, _MOST_PER_PAGE)
+        if self.older_than_seconds is not None:
+            checks.not_negative("older_than_seconds", self.older_than_seconds)
         if isinstance(self.ids, str):
             raise TypeError("ids must be several message ids, such as a list; put the one id into a list")
 

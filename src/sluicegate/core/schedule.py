@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["NOW", "Schedule", "parse_schedule"]
-
-_LONGEST_DELAY_SECONDS = 100 * 366 * 86400.0  # a hundred years: beyond, it is a mistake in the unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +35,13 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
         due_at: an aware datetime; one in the past means at once.
 
     Raises:
-        ConfigurationError: a delay that is no finite number of 0 or more, a naive datetime, or both given.
+        ConfigurationError: a delay that is no number of 0 or more (at most 100 years), a naive datetime, or both given.
     """
     if due_at is None:
         if delay_seconds == 0 and type(delay_seconds) is int:
             return NOW
-        return Schedule(delay_seconds=_checked_delay(delay_seconds))
+        checks.not_negative("delay_seconds", delay_seconds)
+        return Schedule(delay_seconds=float(delay_seconds))
     if delay_seconds != 0:
         raise ConfigurationError("give delay_seconds or due_at, not both: each says when the message falls due")
     # By what it can do, not by its class: the core has no `datetime`, whose `now` would be a clock of its own.
@@ -55,12 +54,3 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
         )
     microseconds = round(due_at.timestamp() * 1_000_000)
     return Schedule(due_ms=max(1, -(-microseconds // 1000)))
-
-
-def _checked_delay(value: Any) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:
-        raise ConfigurationError(f"delay_seconds must be a finite number of 0 or more, not {value!r}")
-    if value > _LONGEST_DELAY_SECONDS:
-        raise ConfigurationError(f"delay_seconds must be a hundred years at most, not {value!r}; it is in seconds")
-    return float(value)

@@ -14,7 +14,7 @@ import redis.asyncio
 import tenacity
 from redis import exceptions as redis_errors
 
-from sluicegate import faults
+from sluicegate import checks, faults
 from sluicegate.connection import Address
 from sluicegate.core.call import Call
 from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
@@ -209,8 +209,7 @@ class GatewayBase:
             ("retry_initial_delay_seconds", retry_initial_delay_seconds),
             ("retry_max_delay_seconds", retry_max_delay_seconds),
         ):
-            if not value >= 0:
-                raise ConfigurationError(f"{name} must be 0 or more, not {value!r}")
+            checks.not_negative(name, value)
         self.address = Address.parse(url) if url is not None else None
         self.retry_budget_seconds = retry_budget_seconds
         self._reached = False

@@ -350,6 +350,16 @@ class LeaseBase:
             yield self._event(EventOperation.EXTEND, outcome, len(self.unsettled))
         return extended
 
+    def _check_interval(self, interval_seconds: float | None) -> None:
+        """Refuse a heartbeat that would come too late to keep the lease."""
+        if interval_seconds is None:
+            return
+        checks.positive("interval_seconds", interval_seconds)
+        if interval_seconds >= self._lease_seconds / 2:
+            raise ConfigurationError(
+                f"interval_seconds={interval_seconds:g} must be less than half of the lease's {self._lease_seconds:g} s"
+            )
+
     def _exit_verdicts(self, error: BaseException | None) -> list[Verdict]:
         """What leaving the block means for the messages without a verdict."""
         if error is None:
@@ -374,7 +384,6 @@ class LeaseBase:
     ) -> Verdict:
         try:
             failure = policies.after_error(on_error, self._config.backoff, deliveries, error)
-            checks.not_negative("what retry_backoff gives", failure.delay_seconds)
         except Exception as broken:  # noqa: BLE001  (the message is nacked, and the handler's own error told)
             _log.warning("retry_backoff failed (%s); the default is used", type(broken).__name__)
             failure = policies.after_error(on_error, policies.DEFAULT_BACKOFF, deliveries)

@@ -182,18 +182,11 @@ class QueueBase(Generic[L]):
         return None if ids is None else tuple(ids)
 
     @staticmethod
-    def _check_timeout(timeout: float) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout >= 0:
-            raise ConfigurationError(f"timeout must be a number of seconds, 0 or more, not {timeout!r}")
-
-    @staticmethod
     def _check_peek(count: int, state: str, offset: int = 0) -> None:
         if state not in _PEEKABLE:
             raise ConfigurationError(f"state must be one of {', '.join(_PEEKABLE)}, not {state!r}")
-        if count < 1:
-            raise ConfigurationError(f"count must be 1 or more, not {count!r}")
-        if offset < 0:
-            raise ConfigurationError(f"offset must be 0 or more, not {offset!r}")
+        checks.count("count", count)
+        checks.count("offset", offset, least=0)
 
 
 def refuse_unfit_gateway(gateway: object, methods: Iterable[str]) -> None:
@@ -201,6 +194,7 @@ def refuse_unfit_gateway(gateway: object, methods: Iterable[str]) -> None:
 
     Raises:
         GatewayContractError: names what is missing.
+        ConfigurationError: a retry budget that cannot work.
     """
     members = (*methods, "server", "address", "decodes_responses", "retry_budget_seconds")
     missing = [name for name in members if not hasattr(gateway, name)]
@@ -210,6 +204,7 @@ def refuse_unfit_gateway(gateway: object, methods: Iterable[str]) -> None:
             f"gateway is a {type(gateway).__name__} without {', '.join(missing)}; implement the Gateway protocol and "
             "try it with sluicegate.testing.gateways"
         )
+    checks.not_negative("retry_budget_seconds of the gateway", getattr(gateway, "retry_budget_seconds", None))
 
 
 def new_id() -> bytes:
@@ -225,14 +220,12 @@ def _check_claim(
     take_over_after_seconds: float | None,
     remember_empty: bool,
 ) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_CLAIMED:
-        raise ConfigurationError(f"limit must be an int from 1 to {_MOST_CLAIMED}, not {limit!r}")
+    checks.count("limit", limit, _MOST_CLAIMED)
     checks.positive("lease_seconds", lease_seconds)
-    if not wait_seconds >= 0:
-        raise ConfigurationError(f"wait_seconds must be 0 or more, not {wait_seconds!r}")
+    checks.not_negative("wait_seconds", wait_seconds)
     if lease_id is None and (take_over_after_seconds is not None or remember_empty):
         raise ConfigurationError(
             "take_over_after_seconds and remember_empty need a lease_id that a retry would use again"
         )
-    if take_over_after_seconds is not None and not take_over_after_seconds >= 0:
-        raise ConfigurationError(f"take_over_after_seconds must be 0 or more, not {take_over_after_seconds!r}")
+    if take_over_after_seconds is not None:
+        checks.not_negative("take_over_after_seconds", take_over_after_seconds)

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sluicegate.config import QueueConfig
 from sluicegate.core import batch_calls
+from sluicegate.core.batch_calls import LeaseView
 from sluicegate.core.call import Call
 from sluicegate.core.entry import SEPARATOR
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 
-__all__ = ["LeaseView", "config", "drop_payloads", "lease_name", "look", "note", "run"]
+__all__ = ["LeaseView", "config", "drop_payloads", "lease_name", "look", "messages_of", "note", "run"]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseView:
-    """What a read-only look at a lease says.
-
-    Attributes:
-        state: `open`; `ended`, when the record of its end is kept; `unknown` without either.
-        opening: which opening is open, or was the last to end; "" for an unknown lease.
-        takeovers: of an open lease.
-        size: messages that were claimed.
-        held: of an open lease: messages without a verdict.
-        left_seconds: of an open lease: until it runs out unless extended; 0 or less when it has.
-        how: how an ended lease ended, such as `acked` or `returned`.
-        acked: of an ended lease.
-        returned: of an ended lease.
-        buried: of an ended lease.
-        messages: of the slots that were asked for, those still held.
-    """
-
-    state: Literal["open", "ended", "unknown"]
-    opening: str = ""
-    takeovers: int = 0
-    size: int = 0
-    held: int = 0
-    left_seconds: float = 0
-    how: str = ""
-    acked: int = 0
-    returned: int = 0
-    buried: int = 0
-    messages: list[Message] = field(default_factory=list, repr=False)
 
 
 def run(queue: RedisMessageQueue, call: Call[T]) -> T:
@@ -84,18 +53,10 @@ def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0)
     Changes nothing; needs no token. Raises as any call does when Redis is away.
     """
     keys = queue._keys
-    seen = run(queue, batch_calls.manifest(keys, keys.lease_name(lease_id), first, last))
+    return run(queue, batch_calls.manifest(keys, keys.lease_name(lease_id), first, last))
+
+
+def messages_of(seen: LeaseView) -> list[Message]:
+    """What a look at a lease showed, as its holder has it."""
     begun = 1 + seen.takeovers
-    return LeaseView(
-        state=cast("Literal['open', 'ended', 'unknown']", seen.state),
-        opening=seen.token.rpartition(b":")[2].decode(),
-        takeovers=seen.takeovers,
-        size=seen.size,
-        held=seen.held,
-        left_seconds=seen.left_seconds,
-        how=seen.how,
-        acked=seen.acked,
-        returned=seen.returned,
-        buried=seen.buried,
-        messages=[Message(entry, slot, begun) for slot, entry in zip(seen.slots, seen.entries, strict=True)],
-    )
+    return [Message(entry, slot, begun) for slot, entry in zip(seen.slots, seen.entries, strict=True)]

@@ -16,7 +16,7 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spec import QueueSpec
 
-__all__ = ["BrowseOptions", "StreamOptions", "WriteOptions", "options", "queue_of"]
+__all__ = ["BrowseOptions", "StreamOptions", "WriteOptions", "check_early", "options", "queue_of"]
 
 BrowseState = Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
 WriteMode = Literal["direct", "staged"]
@@ -62,7 +62,22 @@ def options(queue: RedisMessageQueue) -> dict[str, str]:
     Raises:
         ConfigurationError: the queue cannot travel: made from a client, or its URL carries a password.
     """
+    if not isinstance(queue, RedisMessageQueue):
+        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     return {"spec": queue.spec().to_json()}
+
+
+def check_early(raw: Mapping[str, str]) -> None:
+    """Refuse at `load()` what would otherwise fail at the first action: above all a password, which stood in the plan
+    until then. What else may be wrong depends on what is done with the source.
+
+    Raises:
+        ConfigurationError: a queue that cannot travel, or an unknown state.
+    """
+    given = _Given(raw, tuple(raw), "spark.read")
+    if given.maybe_text("spec") is not None or None not in (given.maybe_text("url"), given.maybe_text("queue")):
+        given.spec()
+    given.choice("state", _STATES, "pending")
 
 
 def queue_of(spec: str) -> RedisMessageQueue:

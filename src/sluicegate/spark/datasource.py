@@ -29,6 +29,12 @@ class SluicegateDataSource(DataSource):
     `docs/spark.md` lists the options.
     """
 
+    def __init__(self, options: dict[str, str]) -> None:
+        from sluicegate.spark._options import check_early
+
+        super().__init__(options)
+        check_early(options)
+
     @classmethod
     def name(cls) -> str:
         """What `format(…)` calls it."""

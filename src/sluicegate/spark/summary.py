@@ -10,6 +10,7 @@ from typing import Any, Literal
 __all__ = ["DrainSummary", "Ended", "HandlerFailure", "PartitionSummary"]
 
 Ended = Literal["empty", "paused", "failing", "deadline", "limit"]
+_OURS = ("PayloadError", "VerdictError")  # whose texts are Sluicegate's own, and hold nothing of a payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,10 @@ class DrainSummary:
         where = len({failure.partition for failure in failures})
         types = Counter(failure.error_type for failure in failures).most_common(5)
         first = failures[0]
+        told = f": {first.error}" if first.error_type in _OURS else ""
         return (
             f"the handler failed in {where} of {len(self.partitions)} partitions "
             f"({', '.join(f'{count} {kind}' for kind, count in types)}; first in partition {first.partition}, "
-            f"chunk {first.chunk}, {first.where}); {self.returned} messages went back to the queue, {self.buried} to "
-            f"its dead letters, and {self.acked} are acked"
+            f"chunk {first.chunk}, {first.where}{told}); {self.returned} messages went back to the queue, "
+            f"{self.buried} to its dead letters, and {self.acked} are acked"
         )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 from pyspark import cloudpickle
 
 from sluicegate import Message
 from sluicegate.spark import DrainContext
+from tests.conformance import waiting
+from tests.conformance.waiting import wait_until
 from tests.spark.faults.sinks import Before
 
-# Executors cannot import the tests: what is defined here travels by value.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+# Executors cannot import the tests: what is defined in these travels by value.
+for _module in (sys.modules[__name__], waiting):
+    cloudpickle.register_pickle_by_value(_module)
 
 WORKER_SECONDS = 120.0  # a first task starts a daemon and imports
 _LONGEST_SECONDS = 120.0
@@ -30,9 +32,7 @@ def stand(here: Path, ids: list[str]) -> None:
 
 def until_told(here: Path) -> None:
     """Return once a file `go on` lies beside `here`."""
-    deadline = time.monotonic() + _LONGEST_SECONDS
-    while not here.with_name("go on").exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(here.with_name("go on").exists, "told to go on", _LONGEST_SECONDS)
 
 
 def holding(folder: Path, chunk: int = 1) -> Before:

@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.conformance.waiting import wait_until
+from tests.docs.snippets import PROJECT
 
 
 class Driver:
     """A driver of its own, as a program in text: local mode cannot speculate, and no test may kill the suite's driver.
 
-    It is a session of processes: whatever it started is found again, and gone when `wait_gone` returns.
+    It may import the tests. It is a session of processes: whatever it started is found again, and gone after `kill`.
     """
 
     def __init__(self, program: str, *arguments: str, folder: Path) -> None:
@@ -24,7 +25,12 @@ class Driver:
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", program, *arguments],
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={
+                    **os.environ,
+                    "PYSPARK_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")])),
+                },
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

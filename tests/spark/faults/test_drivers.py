@@ -26,11 +26,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test sta
 DRIVER_SECONDS = 300.0
 COUNT = 60
 PROGRAM = """
-import json, os, sys, threading, time, uuid
+import json, os, sys, threading, uuid
 from pathlib import Path
 from pyspark.sql import SparkSession
 from sluicegate import QueueSpec, RedisMessageQueue
 from sluicegate.spark import SluicegateDataSource, drain, lease_batch, options
+from tests.conformance.waiting import wait_until
 
 drained, leased, streamed = (RedisMessageQueue.from_spec(QueueSpec.from_json(spec)) for spec in sys.argv[1:4])
 folder = Path(sys.argv[4])
@@ -80,8 +81,7 @@ def in_background(what, work):
             os._exit(1)  # it must stand when the driver is killed
 
     threading.Thread(target=run, daemon=True).start()
-    while not (folder / what).exists():
-        time.sleep(0.01)
+    wait_until((folder / what).exists, f"the {what} has written", 300)
 
 in_background("stream", lambda: writer.trigger(availableNow=True).start().awaitTermination())
 in_background("drain", lambda: drain(spark, drained, process, partitions=1, batch_size=20, lease_seconds=600,

@@ -23,11 +23,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 SESSION_SECONDS = 240.0
 PROGRAM = """
-import json, os, signal, sys, time, uuid
+import json, os, signal, sys, uuid
 from pathlib import Path
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from sluicegate import QueueSpec, RedisMessageQueue
 from sluicegate.spark import drain
+from tests.conformance import waiting
+from tests.conformance.waiting import wait_until
+
+cloudpickle.register_pickle_by_value(waiting)  # the cluster's workers cannot import it
 
 master, spec, sink, told, what = sys.argv[1:]
 sink, told = Path(sink), Path(told)
@@ -44,9 +49,7 @@ class Process:
             (told / "slow.new").rename(told / "slow")
             if what == "frozen":
                 os.kill(os.getpid(), signal.SIGSTOP)
-            deadline = time.monotonic() + 240
-            while not (told / "go on").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until((told / "go on").exists, "told to go on", 240)
         file = sink / f"{uuid.uuid4().hex}.new"
         file.write_text(json.dumps([(message.id, message.json()["n"]) for message in batch]))
         file.rename(file.with_suffix(".json"))

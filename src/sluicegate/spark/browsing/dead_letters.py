@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sluicegate import checks
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import RedriveReport
+from sluicegate.spark._options import options
 from sluicegate.spark.browsing.frames import collect_ids, reader
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def dead_letters(
     """
     checks.whole("limit", limit, _ALL)
     checks.whole("partitions", partitions, _MOST_PARTITIONS)
-    source = reader(spark).option("spec", queue.spec().to_json()).option("state", "dead")
+    named = options(queue)
+    source = reader(spark).options(**named).option("state", "dead")
     source = source.option("limit", str(limit or _ALL))
     if partitions is not None:
         source = source.option("numPartitions", str(partitions))
@@ -81,6 +83,8 @@ def redrive_selected(queue: RedisMessageQueue, df: DataFrame, *, limit: int | No
     Raises:
         ConfigurationError: the DataFrame has no such column, or a limit that cannot work.
     """
+    if not isinstance(queue, RedisMessageQueue):
+        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     found = collect_ids(df, ("id", "message_id"), "redrive_selected")
     ids = dict.fromkeys(one for one in found if one is not None)  # in the DataFrame's order, in which they go
     foreign = int("" in ids)

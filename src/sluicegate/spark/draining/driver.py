@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
+from sluicegate import checks
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.queue import RedisMessageQueue
@@ -62,7 +62,7 @@ def drain(
     None where all is done, one of `"ack"`, `"nack"`, `"release"`, `"bury"` or None per message by position (a list, an
     Arrow or pandas column), or a table or frame with the columns `message_id` (or `id`), `verdict` and optionally
     `error` and `delay_seconds`. Such verdicts are counted in the summary and are no failures of the drain. All verdicts
-    of a chunk take effect in one call, each message has one.
+    of a chunk take effect in one call, each message has one. Anything else that it returns is a failure of the handler.
 
     What a call of `drain` gave back, by a verdict or for a failure, none of its tasks claims again: when it comes back
     to the queue meanwhile it is put off for `lease_seconds`, 30 s at most, uncounted. A worker that dies between noting
@@ -76,9 +76,8 @@ def drain(
         spark: a session, classic or Connect. Executors need this package, `pyarrow`, a way to Redis, and the variable
             that holds its password.
         queue: what to drain; it must be able to travel, so made from a `url` without a literal password.
-        process: a plain function of a batch and optionally a `DrainContext`; what it returns that is no verdict is
-            ignored. It travels as Spark pickles functions: what it needs from your own modules must be importable on
-            the executors.
+        process: a plain function of a batch and optionally a `DrainContext`. It travels as Spark pickles functions:
+            what it needs from your own modules must be importable on the executors.
         partitions: tasks, each with its own leases; default as many as Spark makes by itself for a range.
         batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
         lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it.
@@ -98,10 +97,11 @@ def drain(
             an earlier call finished counts, what it gave back does not.
         deadline_seconds: how long chunks are claimed, counted from this call by the clocks of driver and executors;
             the chunk in hand is finished. Needed for `until="deadline"`, and a bound for the others.
-        progress: None: on a terminal a bar on stderr, otherwise a line of the logger `sluicegate` every 10 s, and
-            nothing for a drain that is over sooner (a bar appears after 2 s); False for nothing; True for a bar
-            wherever; a function is called about once a second with a `DrainProgress`. It reads the queue from the
-            driver, so it counts what others do to it, too; what goes wrong with it alters nothing.
+        progress: None: on a terminal a bar on stderr, otherwise a line of the logger `sluicegate` every 10 s (on stderr
+            where no logging is set up), and nothing for a drain that is over sooner (a bar appears after 2 s); False
+            for nothing; True for a bar wherever; a function is called about once a second with a `DrainProgress`. It
+            reads the queue from the driver, so it counts what others do to it, too; what goes wrong with it alters
+            nothing.
 
     Raises:
         DrainFailedError: the handler failed on some messages; raised after all partitions have ended, with the
@@ -122,6 +122,7 @@ def drain(
             "so a drain could give none back and retry none; drain it through an object with a visibility timeout"
         )
     handler = Handler.of(process, batch_format, schema)
+    _check_travels(process)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _default_partitions(spark)
     plan = DrainPlan(
@@ -164,7 +165,7 @@ def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id
         raise ConfigurationError(f"partitions must be an int from 1 to {_MOST_PARTITIONS}, not {partitions!r}")
     if not _is_count(batch_size, _MOST_CLAIMED):
         raise ConfigurationError(f"batch_size must be an int from 1 to {_MOST_CLAIMED}, not {batch_size!r}")
-    if not _is_duration(lease_seconds) or lease_seconds > _LONGEST_LEASE_SECONDS:
+    if not _is_life(lease_seconds):
         raise ConfigurationError(f"lease_seconds must be a number above 0, a year at most, not {lease_seconds!r}")
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
@@ -175,18 +176,31 @@ def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id
 def _check_end(until: object, deadline_seconds: float | None) -> None:
     if not (isinstance(until, str) and until in ("empty", "deadline")) and not _is_count(until, 2**53):
         raise ConfigurationError(f"until must be 'empty', 'deadline' or a number of messages from 1 on, not {until!r}")
-    if deadline_seconds is not None and not _is_duration(deadline_seconds):
-        raise ConfigurationError(f"deadline_seconds must be a number above 0, not {deadline_seconds!r}")
+    if deadline_seconds is not None:
+        checks.positive("deadline_seconds", deadline_seconds)
     if until == "deadline" and deadline_seconds is None:
         raise ConfigurationError("until='deadline' needs deadline_seconds: how long to claim and wait for messages")
+
+
+def _check_travels(process: Callable[..., object]) -> None:
+    """Spark's own error tells of a lock that somebody holds somewhere, and not what to do."""
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps(process)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ConfigurationError(
+            f"process cannot travel to the executors ({type(error).__name__}: {error}); it must hold no session, "
+            "queue, client or open file: make these inside of it, a queue with RedisMessageQueue.from_spec(spec)"
+        ) from error
 
 
 def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
-def _is_duration(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+def _is_life(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST_LEASE_SECONDS
 
 
 def _default_partitions(spark: SparkSession) -> int:

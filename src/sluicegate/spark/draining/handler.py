@@ -25,6 +25,7 @@ _BY_NAME: dict[str, BatchFormat] = {
     **dict.fromkeys(("pa.Table", "pyarrow.Table", "Table"), "arrow"),
     **dict.fromkeys(("pd.DataFrame", "pandas.DataFrame", "DataFrame"), "pandas"),
 }
+_OTHER_FRAMES = ("numpy", "pandas", "polars", "pyarrow", "pyspark")  # whose other classes no batch is made into
 _HOW = "write process(batch) or process(batch, ctx)"
 
 
@@ -153,10 +154,10 @@ def _annotated_format(signature: inspect.Signature) -> BatchFormat | None:
     if isinstance(annotation, str):
         return _BY_NAME.get(annotation.strip("'\""), "messages" if "Message" in annotation else None)
     package, name = getattr(annotation, "__module__", "").partition(".")[0], getattr(annotation, "__name__", "")
-    if package == "pyarrow" and name != "Table":
+    if f"{package}.{name}" in _BY_NAME:
+        return _BY_NAME[f"{package}.{name}"]
+    if package in _OTHER_FRAMES:
         raise ConfigurationError(
-            f"process wants a pyarrow.{name}; a drain gives a pyarrow.Table, a pandas.DataFrame or a list of messages"
+            f"process wants a {package}.{name}; a drain gives a pyarrow.Table, a pandas.DataFrame or a list of messages"
         )
-    if package in ("pyarrow", "pandas"):
-        return _BY_NAME.get(f"{package}.{name}")
     return "messages" if "sluicegate.message.Message" in str(annotation) else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sluicegate.config import QueueSpec
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.spark._saying import say
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -166,7 +167,7 @@ class Watch:
 
 
 class _Lines:
-    """A line of the log every ten seconds."""
+    """A line every ten seconds."""
 
     def __init__(self) -> None:
         self._next = _LINE_SECONDS
@@ -176,16 +177,11 @@ class _Lines:
             return
         self._next = progress.seconds + _LINE_SECONDS
         left = progress.left_seconds
-        _log.info(
-            "drain %r of queue %r: %d messages acked in %.0f s (%.0f/s), %d ready, %d in flight%s",
-            progress.run_id,
-            progress.queue,
-            progress.acked,
-            progress.seconds,
-            progress.per_second,
-            progress.ready,
-            progress.in_flight,
-            "" if left is None else f", about {left:.0f} s left",
+        say(
+            logging.INFO,
+            f"drain {progress.run_id!r} of queue {progress.queue!r}: {progress.acked} messages acked in "
+            f"{progress.seconds:.0f} s ({progress.per_second:.0f}/s), {progress.ready} ready, {progress.in_flight} in "
+            f"flight{'' if left is None else f', about {left:.0f} s left'}",
         )
 
     def close(self) -> None:

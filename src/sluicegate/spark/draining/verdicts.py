@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from sluicegate import checks
 from sluicegate.core import policies
 from sluicegate.message import Message
 from sluicegate.shared.lease import Verdict
 
-__all__ = ["Given", "Verb", "Word", "to_verdicts"]
+__all__ = ["Given", "Verb", "VerdictError", "Word", "to_verdicts"]
 
 Verb = Literal["ack", "nack", "release", "bury"]
 _VERBS: tuple[str, ...] = get_args(Verb)
 _KNOWN = ", ".join(repr(verb) for verb in _VERBS)
+_log = logging.getLogger("sluicegate")
 _ID_COLUMNS = ("message_id", "id")  # with a declared schema, `id` may be a field of the payload
+
+
+class VerdictError(ValueError):
+    """What a handler returned is no verdict on its messages; the text holds nothing of a payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,9 @@ class Word:
     def __post_init__(self) -> None:
         delay, error, reason = self.delay_seconds, self.error, self.reason
         if delay is not None and (
-            isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < math.inf
+            isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= checks.LONGEST_SECONDS
         ):
-            raise ValueError(f"delay_seconds must be a finite number of 0 or more, not {delay!r}")
+            raise ValueError(f"delay_seconds must be a number of 0 or more (at most 100 years), not {delay!r}")
         if error is not None and not isinstance(error, (str, BaseException)):
             raise TypeError(f"error must be an exception or a str, not a {type(error).__name__}")
         if not isinstance(reason, str):
@@ -85,14 +92,18 @@ class Given:
 
         Args:
             result: None, a verdict for all messages, a verdict (or None) per message by position, or a table or frame
-                with the columns `message_id` (or `id`), `verdict` and optionally `error` and `delay_seconds`. Anything
-                else is no verdict. Messages without one are done.
+                with the columns `message_id` (or `id`), `verdict` and optionally `error` and `delay_seconds`. Messages
+                without one are done.
 
         Raises:
-            ValueError, TypeError: verdicts that cannot be right.
+            VerdictError: verdicts that cannot be right, or something else than verdicts: to take a misspelt word or a
+                mapping for "all is done" would lose messages.
         """
         self._closed = True
-        self._note(list(self._returned(result)))
+        try:
+            self._note(list(self._returned(result)))
+        except (ValueError, TypeError) as error:
+            raise VerdictError(str(error)) from error
         return self.words
 
     def _note(self, pairs: Sequence[tuple[Message, Word]]) -> None:
@@ -121,12 +132,16 @@ class Given:
             self._by_id = {message.id: message for message in self._messages}
         message = self._by_id.get(item)
         if message is None:
-            raise ValueError(f"message {item!r} is not of this batch")
+            # Not shown: beside a declared schema a column `id` is one of the payload.
+            raise ValueError(
+                "a verdict names a message that is not of this batch; with a declared schema their ids are in the "
+                "column 'message_id'"
+            )
         return message
 
     def _returned(self, result: object) -> Iterator[tuple[Message, Word]]:
-        if isinstance(result, str) and result in _VERBS:
-            result = [result] * len(self._messages)
+        if isinstance(result, str):
+            result = [_verb(result)] * len(self._messages)
         columns = _columns_of(result)
         if columns is not None:
             yield from self._from_table(result, columns)
@@ -139,6 +154,11 @@ class Given:
                 verb = _verb(value)
                 if verb is not None:
                     yield message, Word(verb)
+        elif result is not None:
+            raise TypeError(
+                f"process returned a {type(result).__name__}, which is no verdict; return None where all is done, or "
+                f"one of {_KNOWN} for all messages or for each, as a list, a column, or a table with 'message_id'"
+            )
 
     def _from_table(self, table: Any, columns: Sequence[str]) -> Iterator[tuple[Message, Word]]:
         if "verdict" not in columns:
@@ -166,12 +186,17 @@ def to_verdicts(messages: Iterable[Message], words: dict[int, Word], backoff: An
     for word, group in groups.values():
         delay = 0.0
         if word.verb == "nack":
-            delay = (
-                policies.backoff_seconds(backoff, deliveries(group))
-                if word.delay_seconds is None
-                else word.delay_seconds
-            )
+            delay = _pause(backoff, group) if word.delay_seconds is None else word.delay_seconds
         yield Verdict(word.verb, group, delay, word.error, word.reason)
+
+
+def _pause(backoff: Any, messages: Sequence[Message]) -> float:
+    """How long they wait; a backoff that does not work must not keep the verdicts of a whole chunk."""
+    try:
+        return policies.backoff_seconds(backoff, deliveries(messages))
+    except Exception as error:  # noqa: BLE001  (the user's own code, whatever it raises)
+        _log.warning("retry_backoff failed (%s); the default is used", type(error).__name__)
+        return policies.backoff_seconds(policies.DEFAULT_BACKOFF, deliveries(messages))
 
 
 def deliveries(messages: Iterable[Message]) -> int:
@@ -233,7 +258,9 @@ def _refuse_shuffled(column: Any) -> None:
 
 
 def _is_column(what: object) -> bool:
-    return hasattr(what, "to_pylist") or (hasattr(what, "tolist") and hasattr(what, "dtype"))
+    if hasattr(what, "to_pylist"):
+        return True
+    return hasattr(what, "tolist") and hasattr(what, "dtype") and getattr(what, "ndim", 1) > 0  # a number has none
 
 
 def _values(column: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark._access import LeaseView, look
+from sluicegate.spark._access import LeaseView, look, messages_of
 from sluicegate.spark._options import BrowseOptions, queue_of
 from sluicegate.spark.tables.columns import Columns
 
@@ -194,8 +194,8 @@ def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[lis
         seen = look(queue, part.lease_id, wanted[0], wanted[-1])
         if seen.state != "open" or seen.opening != part.opening:
             raise _lost(queue, part, wanted, _fate_of(part, seen), advise)
-        last = seen.messages[-1].slot if seen.messages else wanted[-1]
-        held = {message.slot: message for message in seen.messages}
+        last = seen.slots[-1] if seen.slots else wanted[-1]
+        held = {message.slot: message for message in messages_of(seen)}
         page = wanted[: next((at for at, slot in enumerate(wanted) if slot > last), len(wanted))]
         missing = [slot for slot in page if slot not in held]
         if missing:

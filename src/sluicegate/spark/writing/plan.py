@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +160,7 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
             f"the deduplication key of queue {spec.name!r} is a function, which cannot travel in its spec; give the "
             "option deduplicationKey (a template over the row) or deduplicationKeyColumn"
         )
-    changed |= _overload(options)
+    changed |= _overload(options, changed)
     if options.window_seconds is not None:
         changed["deduplication_window_seconds"] = options.window_seconds
     keyed = chosen or source is not None
@@ -186,13 +186,29 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
     return WritePlan(options, adapted.to_json(), rows)
 
 
-def _overload(options: WriteOptions) -> dict[str, Any]:
-    """What the options change about a full queue."""
+def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options change about a full queue.
+
+    Raises:
+        ConfigurationError: an option that would have no effect.
+    """
     changed: dict[str, Any] = {}
     if options.most_waiting is not None:
         changed["max_pending_length"] = options.most_waiting
     if options.overload is not None:
         changed["pending_overload_policy"] = options.overload
+    after = {**queue, **changed}
+    blocks = after.get("pending_overload_policy") == "block"
+    if blocks and after.get("max_pending_length") is None:
+        raise ConfigurationError(
+            "overload=block needs max_pending_length, by the queue or as the option maxPendingLength: without it a "
+            "queue is never full"
+        )
+    if options.block_seconds is not None and not blocks:
+        raise ConfigurationError(
+            "blockTimeoutSeconds is how long a write waits for room, and this one does not wait; give overload=block, "
+            "or leave it out"
+        )
     if options.block_seconds is not None or options.overload == "block":
         seconds = _BLOCK_SECONDS if options.block_seconds is None else options.block_seconds
         changed["pending_overload_block_timeout_seconds"] = seconds

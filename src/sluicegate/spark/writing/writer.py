@@ -7,7 +7,6 @@ keys of the rows, or markers made of the write's id, the partition and the row, 
 from __future__ import annotations
 
 import logging
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pyspark.taskcontext import TaskContext
 
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark._options import WriteOptions
+from sluicegate.spark._saying import say
 from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.plan import WritePlan, Written, plan_write
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchWriter", "StreamWriter", "make_stream_writer", "make_writer"]
 
-_log = logging.getLogger("sluicegate")
 _ROWS_TO_ARROW = 10_000
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 _StreamBase: Any = getattr(_datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)  # not before PySpark 4.1
@@ -190,7 +189,7 @@ def _commit(plan: WritePlan, write_id: str, messages: Messages) -> None:
         total.published, total.duplicates = promoted.published, promoted.duplicates
         total.repeated = total.repeated or promoted.repeated
     again = "; it was done before, and nothing was published again" if total.repeated else ""
-    _say(
+    say(
         logging.INFO,
         f"write {write_id!r} to queue {plan.queue!r}: {total.rows} rows of {total.tasks} tasks, "
         f"{total.published} published, {total.duplicates} duplicates{again}",
@@ -201,7 +200,7 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
     total = _Total.of(messages)
     where = f"write {write_id!r} to queue {plan.queue!r} failed"
     if not plan.staged:
-        _say(
+        say(
             logging.WARNING,
             f"{where}: {total.published} messages of {total.tasks} finished tasks stay published, and what the others "
             "had published; the same write under the same writeId or the same deduplication keys completes it",
@@ -212,7 +211,7 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
         dropped = staging.abort(sender, write_id, total.stages, again=again)
     finally:
         sender.close()
-    _say(logging.WARNING, f"{where}: {dropped}")
+    say(logging.WARNING, f"{where}: {dropped}")
 
 
 def _write_id_of(messages: Messages, batch_id: int) -> str:
@@ -223,10 +222,3 @@ def _write_id_of(messages: Messages, batch_id: int) -> str:
 def _written(messages: Messages) -> list[Written]:
     """What the tasks did that have ended."""
     return [message.written for message in cast("Sequence[Report | None]", messages) if message is not None]
-
-
-def _say(level: int, line: str) -> None:
-    """Log a line; where nobody has set logging up, as in Spark's own processes, to stderr, which ends in its logs."""
-    _log.log(level, "%s", line)
-    if not _log.hasHandlers() and level < logging.WARNING:
-        sys.stderr.write(f"{line}\n")

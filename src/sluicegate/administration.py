@@ -1,0 +1,162 @@
+# Made from src/sluicegate/asyncio/administration.py by `make format`; edit there.
+"""Looking at a queue and administering it: what takes no lease and publishes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, overload
+
+from sluicegate.config import QueueConfig
+from sluicegate.core import admin, calls, operations
+from sluicegate.core.redriving import RedriveRequest, redrive
+from sluicegate.driving import Driver
+from sluicegate.gateway import Gateway
+from sluicegate.lease import Lease
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.report import Depth, QueueStats, RedriveReport
+from sluicegate.shared.queue import QueueBase, new_id
+
+__all__ = ["QueueAdministration"]
+
+
+class QueueAdministration(QueueBase[Lease]):
+    """The part of `RedisMessageQueue` that counts, shows, moves and deletes what is in the queue.
+
+    Args:
+        name: of the queue.
+        config: its options, checked.
+        gateway: where its calls go.
+    """
+
+    def __init__(self, name: str, config: QueueConfig, gateway: Gateway) -> None:
+        super().__init__(name, config, gateway.retry_budget_seconds)
+        self._gateway = gateway
+        self._driver = Driver(gateway, name, config.on_event, self._stopping)
+
+    # ------------------------------------------------------------------ look
+
+    def depth(self) -> Depth:
+        """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any
+        size.
+        """
+        return Depth.from_counts(self._driver.run(operations.depth(self._keys)))
+
+    @overload
+    def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
+    @overload
+    def peek(self, count: int = 10, *, state: Literal["completed"], offset: int = 0) -> list[CompletedMessage]: ...
+    @overload
+    def peek(self, count: int = 10, *, state: Literal["failed"], offset: int = 0) -> list[FailedAttempt]: ...
+    @overload
+    def peek(
+        self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending", offset: int = 0
+    ) -> list[Message]: ...
+    def peek(
+        self, count: int = 10, *, state: str = "pending", offset: int = 0
+    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt]:
+        """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
+        the newest.
+
+        Args:
+            count: most messages.
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+            offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
+                twice, or miss one, where others claim.
+        """
+        self._check_peek(count, state, offset)
+        values = self._gateway.execute(calls.peek(self._keys, state, count, offset=offset))
+        if state == "dead":
+            return [DeadMessage.from_record(value) for value in values]
+        if state == "completed":
+            return [CompletedMessage.from_record(value) for value in values]
+        if state == "failed":
+            return [FailedAttempt.from_record(value) for value in values]
+        return [Message(value) for value in values]
+
+    def stats(self) -> QueueStats:
+        """Totals of the queue since it exists, kept in Redis: they survive every process."""
+        return self._driver.run(admin.stats(self._keys))
+
+    # ------------------------------------------------------------------ administer
+
+    def redrive(
+        self,
+        *,
+        reason: str | None = None,
+        older_than_seconds: float | None = None,
+        deduplication_key: str | None = None,
+        ids: Iterable[str] | None = None,
+        where: Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        page_size: int = 500,
+    ) -> RedriveReport:
+        """Send dead letters back: pending again, at the tail, with their deliveries reset.
+
+        Letters that are buried after it began stay, so that what dies again is not redriven in a loop. A letter is
+        never blocked by its own deduplication key; while another message holds the key it stays dead and is counted
+        as blocked. What `max_pending_length` leaves no room for stays dead, too.
+
+        Args:
+            reason: only those buried for this reason.
+            older_than_seconds: only those buried at least so long ago, by the server's clock.
+            deduplication_key: only those published under this key.
+            ids: only these messages.
+            where: only those it finds true; what it raises ends the redrive, and its page stays.
+            limit: most letters, None for all.
+            after: `report.after` of an earlier redrive with the same filters, to go on where it stopped.
+            page_size: letters read and moved per call, up to 1,000.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        request = RedriveRequest(
+            reason=reason,
+            older_than_seconds=older_than_seconds,
+            deduplication_key=deduplication_key,
+            ids=self._ids(ids),
+            where=None if where is None else lambda record: where(DeadMessage.from_record(record)),
+            limit=limit,
+            after=after,
+            page_size=page_size,
+        )
+        cap = self._config.max_pending_length or 0
+        return self._driver.run(redrive(self._keys, new_id(), request, most_waiting=cap, tell=self._driver.tells))
+
+    def purge(self, state: str) -> int:
+        """Delete everything that is in a state now, in bounded steps, and free the deduplication keys it holds.
+
+        Args:
+            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+
+        Returns:
+            How many messages or records were deleted. What arrives meanwhile stays.
+        """
+        return self._driver.run(admin.purge(self._keys, new_id(), state, tell=self._driver.tells))
+
+    def cancel(self, ids: Iterable[str]) -> list[str]:
+        """Delete waiting messages (pending, returned or delayed) by id, and free their deduplication keys.
+
+        Reads through the queue in bounded steps, so it costs as much as the queue is long.
+
+        Returns:
+            The ids that were cancelled; one that is in flight, dead or unknown is not among them.
+        """
+        wanted = self._ids(ids) or ()
+        return self._driver.run(admin.cancel(self._keys, new_id(), wanted, tell=self._driver.tells))
+
+    def forget(self, key: str) -> bool:
+        """Free a deduplication key, whoever holds it; returns whether anybody did."""
+        return self._driver.run(admin.forget(self._keys, key, tell=self._driver.tells))
+
+    def pause(self) -> bool:
+        """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
+
+        Returns:
+            Whether the queue was not paused yet.
+        """
+        return self._driver.run(admin.pause(self._keys, tell=self._driver.tells))
+
+    def resume(self) -> bool:
+        """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
+        return self._driver.run(admin.resume(self._keys, tell=self._driver.tells))
