@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +23,10 @@ from tests.conformance.servers import RedisServer, programs
 THOROUGH = int(os.environ.get("SLUICEGATE_TEST_THOROUGH", "0"))
 settings.register_profile("sluicegate", deadline=None, derandomize=THOROUGH == 0, print_blob=True)
 settings.load_profile("sluicegate")
+
+# `nohup make test &` ignores SIGINT, and so would every program that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROGRAMS = programs()
 MakeQueue = Callable[..., RedisMessageQueue]

@@ -6,7 +6,9 @@ import functools
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
+from sluicegate.spark import DrainSummary
 from tests.conformance import state
 from tests.spark.recipes import crash_after_writing, order, recipe
 
@@ -48,6 +51,33 @@ def check_done(queue: RedisMessageQueue, client: redis.Redis) -> None:
     assert state.counters(client, queue.name)["acked"] == COUNT
 
 
+@dataclass(frozen=True)
+class Crashing:
+    """A recipe whose workers crash between their write and the ack, before a queue of orders."""
+
+    ids: list[str]
+    module: ModuleType
+    armed: Path
+    sink: Path
+
+    def run(self, spark: SparkSession, queue: RedisMessageQueue, run_id: str = "nightly") -> DrainSummary:
+        summary: DrainSummary = self.module.main(spark, queue, run_id, self.sink)
+        return summary
+
+
+@pytest.fixture
+def crashing(
+    queue: RedisMessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, bool], Crashing]:
+    def make(name: str, again: bool) -> Crashing:
+        ids = list(queue.publish_many(map(order, range(COUNT))).ids)
+        made = Crashing(ids, recipe(name), tmp_path / "armed", tmp_path / "sink")
+        crash_after_writing(monkeypatch, made.module, made.armed, again=again)
+        return made
+
+    return make
+
+
 @DRAINS
 def test_a_worker_killed_between_write_and_ack_leaves_no_duplicate(
     name: str,
@@ -55,18 +85,15 @@ def test_a_worker_killed_between_write_and_ack_leaves_no_duplicate(
     spark: SparkSession,
     queue: RedisMessageQueue,
     client: redis.Redis,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    crashing: Callable[[str, bool], Crashing],
 ) -> None:
-    ids = queue.publish_many(map(order, range(COUNT))).ids
-    module, armed, sink = recipe(name), tmp_path / "armed", tmp_path / "sink"
-    crash_after_writing(monkeypatch, module, armed)
+    job = crashing(name, False)
 
-    summary = module.main(spark, queue, "nightly", sink)
+    summary = job.run(spark, queue)
 
-    assert not armed.exists()
+    assert not job.armed.exists()
     assert (summary.acked, sum(part.taken_over for part in summary.partitions)) == (COUNT, 1)
-    assert look(sink) == Counter(ids)
+    assert look(job.sink) == Counter(job.ids)
     check_done(queue, client)
 
 
@@ -77,23 +104,19 @@ def test_a_job_that_crashed_for_good_is_run_again_and_leaves_no_duplicate(
     spark: SparkSession,
     queue: RedisMessageQueue,
     client: redis.Redis,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    crashing: Callable[[str, bool], Crashing],
 ) -> None:
-    ids = queue.publish_many(map(order, range(COUNT))).ids
-    module, armed, sink = recipe(name), tmp_path / "armed", tmp_path / "sink"
-    crash_after_writing(monkeypatch, module, armed, again=True)
+    job = crashing(name, True)
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-        module.main(spark, queue, "nightly", sink)
-    written = look(sink)
-    assert set(written.values()) == {1}
+        job.run(spark, queue)
+    assert set(look(job.sink).values()) == {1}
     assert "acked" not in state.counters(client, queue.name)
 
-    armed.unlink()
-    summary = module.main(spark, queue, "nightly", sink)
+    job.armed.unlink()
+    summary = job.run(spark, queue)
 
     assert summary.acked == COUNT
-    assert look(sink) == Counter(ids)
+    assert look(job.sink) == Counter(job.ids)
     check_done(queue, client)
 
 
@@ -101,22 +124,20 @@ def test_what_a_lost_lease_had_written_is_in_two_files_with_one_id(
     spark: SparkSession,
     queue: RedisMessageQueue,
     client: redis.Redis,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    crashing: Callable[[str, bool], Crashing],
 ) -> None:
-    ids = queue.publish_many(map(order, range(COUNT))).ids
-    module, armed, sink = recipe("parquet_by_lease"), tmp_path / "armed", tmp_path / "sink"
+    job = crashing("parquet_by_lease", True)
     # One task: of two, the job's failure would leave the other writing for a moment.
-    monkeypatch.setattr(module, "drain", functools.partial(module.drain, partitions=1))
-    crash_after_writing(monkeypatch, module, armed, again=True)
+    monkeypatch.setattr(job.module, "drain", functools.partial(job.module.drain, partitions=1))
     with pytest.raises(Exception, match="Python worker exited unexpectedly"):
-        module.main(spark, queue, "monday", sink)
-    written = in_files(sink)
-    assert written == Counter(ids[:1000])
+        job.run(spark, queue, "monday")
+    written = in_files(job.sink)
+    assert written == Counter(job.ids[:1000])
     state.expire(client, queue.name)
 
-    armed.unlink()
-    module.main(spark, queue, "tuesday", sink)
+    job.armed.unlink()
+    job.run(spark, queue, "tuesday")
 
-    assert in_files(sink) == Counter(ids) + written
+    assert in_files(job.sink) == Counter(job.ids) + written
     check_done(queue, client)

@@ -18,11 +18,8 @@ from tests.topologies.ways import QueueMaker, Way
 @pytest.fixture(scope="session")
 def topology(request: pytest.FixtureRequest) -> Iterator[Topology]:
     kind, program = request.param
-    made: Topology = kind(program)
-    try:
-        yield made.start()
-    finally:
-        made.remove()
+    with kind(program) as running:
+        yield running
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import tempfile
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import redis
 import redis.asyncio
@@ -50,7 +50,7 @@ class Server(RedisServer):
 
 
 class Topology:
-    """Servers, and clients of theirs. `start` what was made, `remove` it in the end.
+    """Servers, and clients of theirs, in a `with` block; or `start` what was made, and `remove` it in the end.
 
     Attributes:
         name: for test ids.
@@ -67,6 +67,17 @@ class Topology:
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.servers[0].port}/0"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
 
     def start(self) -> Topology:
         self._serve(port=free_port())

@@ -21,12 +21,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "access.md"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[AclServer]:
-    made = AclServer(programs()[0])
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
+    with AclServer(programs()[0]) as running:
+        yield running
 
 
 def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
@@ -80,8 +76,7 @@ def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str,
 def test_fsync_needs_rights_of_its_own(missing: str) -> None:
     server = AclServer(next(program for program in programs() if _knows_waitaof(program)))
     server.options = ("--appendonly", "yes")
-    try:
-        server.start()
+    with server:
         server.allow(*access.RULE, *(right for right in access.FOR_FSYNC if right != missing))
         with server.client() as client:
             queue = RedisMessageQueue("orders", client=client)
@@ -92,8 +87,6 @@ def test_fsync_needs_rights_of_its_own(missing: str) -> None:
                 assert queue.publish("a", durability="fsync") is True
             assert queue.depth().ready == 1
         assert {"+" + name for name in server.refused() - {"client|setinfo"}} == ({missing} if missing else set())
-    finally:
-        server.remove()
 
 
 @pytest.mark.parametrize("command", access.SENT)

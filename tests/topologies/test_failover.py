@@ -29,10 +29,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Topology]:
     made = (
         SentinelServers(program, replicas=2) if request.param == "sentinel" else ClusterServers(program, replicas=True)
     )
-    try:
-        yield made.start()
-    finally:
-        made.remove()
+    with made:
+        yield made
 
 
 @pytest.fixture(params=["sync", "asyncio"])

@@ -30,12 +30,8 @@ FLAVOURS = pytest.mark.parametrize("flavour", ["sync", "asyncio"])
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterServers]:
-    made = ClusterServers(programs()[0])
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
+    with ClusterServers(programs()[0]) as running:
+        yield running
 
 
 @pytest.fixture

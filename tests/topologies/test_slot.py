@@ -25,12 +25,8 @@ SLOT = key_slot(KEY)
 
 @pytest.fixture
 def servers() -> Iterator[ClusterServers]:
-    made = ClusterServers(programs()[0])
-    try:
-        made.start()
-        yield made
-    finally:
-        made.remove()
+    with ClusterServers(programs()[0]) as running:
+        yield running
 
 
 @pytest.fixture(params=["sync", "asyncio"])

@@ -43,11 +43,8 @@ def topology(request: pytest.FixtureRequest) -> Iterator[Servers]:
     made = (
         SentinelServers(programs()[0]) if request.param == "sentinel" else ClusterServers(programs()[0], replicas=True)
     )
-    try:
-        made.start()
+    with made:
         yield made
-    finally:
-        made.remove()
 
 
 @pytest.fixture
