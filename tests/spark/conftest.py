@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _JVM_SECONDS = 60.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
     """One server program is enough here: what differs between them is below the queue, and tested there."""
     running = RedisServer(PROGRAMS[0]).start()

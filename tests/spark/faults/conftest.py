@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sluicegate import RedisMessageQueue
 from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
+from tests.conftest import PROGRAMS, MakeQueue
 from tests.spark.faults.sinks import Sink
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    """One for each test: what a test was cruel to may still be at work when the next one begins."""
+    running = RedisServer(PROGRAMS[0]).start()
+    yield running
+    running.remove()
 
 
 @pytest.fixture

@@ -65,7 +65,9 @@ def publish(queue: RedisMessageQueue, count: int, first: int = 0) -> Truth:
 
 def check_nothing_lost(sink: Sink, truth: Truth) -> None:
     """The sink, without what it has twice, is the truth."""
-    assert dict(sink.rows()) == truth
+    rows = dict(sink.rows())
+    missing, foreign = truth.keys() - rows.keys(), rows.keys() - truth.keys()
+    assert rows == truth, f"of {len(truth)} messages {len(missing)} are not in the sink, and {len(foreign)} others are"
 
 
 def check_acked_once(queue: RedisMessageQueue, client: redis.Redis, truth: Truth) -> None:

@@ -2,7 +2,7 @@
 
 Spark makes two readers from one data source. The first lives as long as the query, in a process beside the driver, and
 plans; the second is pickled once and reads on the executors: it sees nothing of what the first one knows but the
-partitions. Neither is told when the query stops: its process is killed.
+partitions. Neither can count on being told when the query stops: its process is killed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Reader(DataSourceStreamReader):
         return self._consumer.progress()
 
     def stop(self) -> None:
-        """Called when a method raised, and else never."""
+        """Called when a method raised, and when the process is not killed before it finds that the query has ended."""
         self._consumer.stop()
 
     def _offset(self, values: dict[str, Any]) -> Offset:
