@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyspark
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.datasource import (
     CaseInsensitiveDict,
@@ -50,6 +51,7 @@ __all__ = [
 ADMISSION = "admission"  # PySpark 4.2 and later: latestOffset(start, limit), prepareForTriggerAvailableNow
 ZERO_ARGUMENTS = "zero arguments"  # PySpark 4.0 and 4.1: latestOffset()
 Dialect = Literal["admission", "zero arguments"]
+_PLANS_EACH_ACTION = pyspark.__version__.startswith("4.0.")
 INSTALLED: Dialect = "admission" if find_spec("pyspark.sql.streaming.datasource") else "zero arguments"
 Point = Literal["latest", "offsets", "commit", "partitions", "read", "sink", "commits"]
 Trigger = Literal["default", "once", "available now"]
@@ -144,7 +146,9 @@ class Load:
             return _pickler.loads(self._plan[0]).read(_pickler.loads(self._plan[1][index]))
 
     def collect(self) -> pa.Table:
-        """One action: every partition read anew, in order."""
+        """One action: every partition read anew, in order; by PySpark 4.0 after a plan of its own."""
+        if _PLANS_EACH_ACTION:
+            self._plan = None
         assert self.schema is not None
         return _joined([self.read(index) for index in range(len(self.plan()))], self.schema)
 

@@ -160,7 +160,6 @@ def test_what_is_no_message_is_a_row_without_an_id(queue: RedisMessageQueue, cli
 
 
 def test_in_spark_and_in_sql(spark: SparkSession, queue: RedisMessageQueue, server: RedisServer) -> None:
-    spark.dataSource.register(SluicegateDataSource)
     dead = spark.read.format("sluicegate").options(**options(queue), state="dead").load()
     assert [(row.reason, bytes(row.payload)) for row in dead.collect()] == [("hopeless", b'{"n":3}')]
     assert dead.filter("reason = 'other'").count() == 0
