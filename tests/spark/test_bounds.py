@@ -74,14 +74,18 @@ def test_a_delay_that_no_settle_takes_is_a_failure_of_the_handler(queue: RedisMe
     assert (queue.depth().in_flight, queue.depth().delayed) == (0, 4)
 
 
+@pytest.mark.parametrize("raises", [False, True])
 def test_a_backoff_beyond_all_bounds_keeps_no_chunk_from_being_settled(
-    server: RedisServer, make_queue: MakeQueue, client: redis.Redis, caplog: pytest.LogCaptureFixture
+    raises: bool, server: RedisServer, make_queue: MakeQueue, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = make_queue(url=server.url, retry_backoff=tenacity.wait_fixed(1e12))
     queue.publish_many({"n": n} for n in range(4))
 
     def process(batch: list[Message], ctx: DrainContext) -> None:
-        ctx.nack([message for message in batch if message.json()["n"] == 3])
+        bad = [message for message in batch if message.json()["n"] == 3]
+        if bad and raises:
+            raise OSError("cannot work on 3")
+        ctx.nack(bad)
 
     with caplog.at_level(logging.WARNING, "sluicegate"):
         summary = drain_here(queue, process)

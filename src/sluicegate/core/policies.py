@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,9 @@ import tenacity
 from sluicegate import checks
 from sluicegate.core.values import Verb
 
-__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "text_of", "why"]
+__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "pause_seconds", "text_of", "why"]
+
+_log = logging.getLogger("sluicegate")
 
 OnError = Literal["retry", "bury", "discard"]
 
@@ -48,7 +51,16 @@ def after_error(on_error: OnError, retry_backoff: Any, deliveries: int, error: B
         return Failure("bury", reason="handler_error")
     if on_error == "discard":
         return Failure("discard")
-    return Failure("nack", backoff_seconds(retry_backoff, deliveries, error))
+    return Failure("nack", pause_seconds(retry_backoff, deliveries, error))
+
+
+def pause_seconds(wait: Any, deliveries: int, error: BaseException | None = None) -> float:
+    """As `backoff_seconds`, and by the default where the strategy does not work: that must keep no verdict back."""
+    try:
+        return backoff_seconds(wait, deliveries, error)
+    except Exception as broken:  # noqa: BLE001  (the user's own code, whatever it raises)
+        _log.warning("retry_backoff failed (%s); the default is used", type(broken).__name__)
+        return backoff_seconds(DEFAULT_BACKOFF, deliveries)
 
 
 def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = None) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +26,6 @@ from sluicegate.shared.gateway import elapsed_clock
 
 __all__ = ["LeaseBase", "LeaseState", "OnBatchError", "Verdict"]
 
-_log = logging.getLogger("sluicegate")
 OnBatchError = Literal["release", "ack"]
 _VERBS: tuple[str, ...] = get_args(Verb)
 _OPERATIONS = {
@@ -382,9 +380,5 @@ class LeaseBase:
     def _failed(
         self, message: Message | None, deliveries: int, error: Exception, on_error: policies.OnError
     ) -> Verdict:
-        try:
-            failure = policies.after_error(on_error, self._config.backoff, deliveries, error)
-        except Exception as broken:  # noqa: BLE001  (the message is nacked, and the handler's own error told)
-            _log.warning("retry_backoff failed (%s); the default is used", type(broken).__name__)
-            failure = policies.after_error(on_error, policies.DEFAULT_BACKOFF, deliveries)
+        failure = policies.after_error(on_error, self._config.backoff, deliveries, error)
         return Verdict(failure.verb, message, failure.delay_seconds, error, failure.reason)

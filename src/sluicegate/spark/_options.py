@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spec import QueueSpec
@@ -52,7 +53,6 @@ _STATES = ("pending", "returned", "delayed", "dead", "completed", "failed")
 _MOST = 2**31 - 1
 _MOST_PARTITIONS = 10_000
 _MOST_DELIVERIES = 4000
-_LONGEST_SECONDS = 100 * 365 * 86_400
 _LONGEST_CONSUMER = 200  # bytes; it stands in lease ids, keys and every offset
 
 
@@ -322,12 +322,12 @@ class _Given:
             raise ConfigurationError(f"option {name} must be a whole number from 1 to {most}, not {text!r}")
         return int(text)
 
-    def seconds(self, name: str, default: float, *, least: float = 0, most: float = _LONGEST_SECONDS) -> float:
+    def seconds(self, name: str, default: float, *, least: float = 0, most: float = checks.LONGEST_SECONDS) -> float:
         """A number of seconds."""
         found = self.maybe_seconds(name, least=least, most=most)
         return default if found is None else found
 
-    def maybe_seconds(self, name: str, *, least: float = 0, most: float = _LONGEST_SECONDS) -> float | None:
+    def maybe_seconds(self, name: str, *, least: float = 0, most: float = checks.LONGEST_SECONDS) -> float | None:
         """The same; None where it is left out."""
         text = self.maybe_text(name)
         if text is None:

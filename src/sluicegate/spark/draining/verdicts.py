@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ __all__ = ["Given", "Verb", "VerdictError", "Word", "to_verdicts"]
 Verb = Literal["ack", "nack", "release", "bury"]
 _VERBS: tuple[str, ...] = get_args(Verb)
 _KNOWN = ", ".join(repr(verb) for verb in _VERBS)
-_log = logging.getLogger("sluicegate")
 _ID_COLUMNS = ("message_id", "id")  # with a declared schema, `id` may be a field of the payload
 
 
@@ -186,17 +184,9 @@ def to_verdicts(messages: Iterable[Message], words: dict[int, Word], backoff: An
     for word, group in groups.values():
         delay = 0.0
         if word.verb == "nack":
-            delay = _pause(backoff, group) if word.delay_seconds is None else word.delay_seconds
+            own = word.delay_seconds
+            delay = policies.pause_seconds(backoff, deliveries(group)) if own is None else own
         yield Verdict(word.verb, group, delay, word.error, word.reason)
-
-
-def _pause(backoff: Any, messages: Sequence[Message]) -> float:
-    """How long they wait; a backoff that does not work must not keep the verdicts of a whole chunk."""
-    try:
-        return policies.backoff_seconds(backoff, deliveries(messages))
-    except Exception as error:  # noqa: BLE001  (the user's own code, whatever it raises)
-        _log.warning("retry_backoff failed (%s); the default is used", type(error).__name__)
-        return policies.backoff_seconds(policies.DEFAULT_BACKOFF, deliveries(messages))
 
 
 def deliveries(messages: Iterable[Message]) -> int:
