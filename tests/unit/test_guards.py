@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import OrderedDict
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
@@ -142,6 +146,86 @@ def test_depth_of_json_text(as_given: Any) -> None:
 @pytest.mark.parametrize("payload", ["text with [[[[ and {{{{", b"\x00[[[[", "'[[[[["])
 def test_other_text_has_no_depth(payload: Any) -> None:
     assert stored(payload, max_payload_depth=1) == encode_payload(payload)
+
+
+def depth_of(text: bytes) -> int:
+    """The deepest nesting of a text that begins as JSON does, byte by byte."""
+    depth = deepest = 0
+    inside = escaped = False
+    for byte in text:
+        char = chr(byte)
+        if inside:
+            inside, escaped = escaped or char != '"', not escaped and char == "\\"
+        elif char == '"':
+            inside = True
+        else:
+            depth += (char in "[{") - (char in "]}")
+            deepest = max(depth, deepest)
+    return deepest
+
+
+JSON_LIKE = st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b'\\"', b"a", b"\n", b'"[{"', b"1,"])).map(
+    b"".join
+)
+
+
+@given(st.sampled_from([b"[", b"{", b" [["]), JSON_LIKE, st.integers(1, 6))
+@example(b"[", b'"\\', 1)
+@example(b"[", b'"\\"[[[[', 1)
+@example(b"[", b'"unfinished [[[[ \\', 1)
+def test_depth_is_that_of_a_scanner_that_reads_byte_by_byte(start: bytes, text: bytes, most: int) -> None:
+    data = start + text
+    try:
+        Guards(max_payload_depth=most).check_stored(data, data)
+        refused = False
+    except PayloadTooDeepError:
+        refused = True
+    assert refused == (depth_of(data) > most)
+
+
+PREFIXES = ["[[", '["', "[", '["\\']
+UNITS = [
+    "[",
+    "[]",
+    "{",
+    '"',
+    '""',
+    "\\",
+    '\\"',
+    '"\\"',
+    '"\\\\"',
+    '"\\',
+    '["',
+    '[\\"',
+    '"[',
+    '"a',
+    '\\\\"',
+    '"\\"\\"',
+    ']"[',
+    "{[",
+]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_depth_is_found_in_one_pass_over_any_text(unit: str) -> None:
+    # A scan that begins again at each quote takes 15 s and more of processor time for one of these; one pass, 10 ms.
+    spent = time.thread_time()
+    for prefix in PREFIXES:
+        data = (prefix + unit * (64_000 // len(unit))).encode()
+        with contextlib.suppress(PayloadTooDeepError):
+            Guards(max_payload_depth=3).check_stored(data, data)
+    assert time.thread_time() - spent < 3
+
+
+def test_a_path_of_long_names_costs_nothing_until_it_is_shown() -> None:
+    payload = {"n" * 800_000: [*range(60_000), 1e300, [[()]]]}
+    spent = time.thread_time()
+    stored(payload)
+    for options in ({"strict_payload_types": True}, {"max_payload_depth": 2}):
+        with pytest.raises((TypeError, PayloadTooDeepError), match=r"\$\.n{79}…\[60001\]") as caught:
+            stored(payload, **options)
+        assert len(str(caught.value)) < 400, "a name of megabytes is cut"
+    assert time.thread_time() - spent < 2
 
 
 # ---------------------------------------------------------------------- options

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.core.json import MAX_DEPTH
+from sluicegate.core.paths import ROOT, Path, words
 from sluicegate.errors import ConfigurationError, PayloadTooDeepError, PayloadTooLargeError
 
 __all__ = ["NO_GUARDS", "Guards"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+# Possessive, and with an end that may be missing: it matches at every quote and never looks at a byte twice.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?+"?+', re.DOTALL)
 _BRACKET = re.compile(rb"[\[\]{}]")
 _OPENING = (b"{", b"[")
 
@@ -92,14 +94,14 @@ def _is_plain(value: Any, depth: int) -> bool:
 
 
 def _refuse_types(payload: Any) -> None:
-    for path, what in _foreign_types(payload, "$", MAX_DEPTH):
+    for path, what in _foreign_types(payload, ROOT, MAX_DEPTH):
         raise TypeError(
-            f"payload has {what} at {path}, which JSON would not give back as it is; with strict_payload_types only "
-            "dict, list, str, int, float, bool and None are published"
+            f"payload has {what} at {words(path)}, which JSON would not give back as it is; "
+            "with strict_payload_types only dict, list, str, int, float, bool and None are published"
         )
 
 
-def _foreign_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _foreign_types(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
     """The path and a description of each value that is not plain, in their order."""
     kind = type(value)
     if kind in _ATOMS or depth < 0:
@@ -112,14 +114,14 @@ def _foreign_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str
             if type(key) is not str:
                 yield path, f"a key of type {type(key).__name__}"
     for step, item in _children(value):
-        yield from _foreign_types(item, path + step, depth - 1)
+        yield from _foreign_types(item, (path, step), depth - 1)
 
 
-def _children(value: Any) -> Iterator[tuple[str, Any]]:
+def _children(value: Any) -> Iterator[tuple[str | int, Any]]:
     """The values in a dict, list or tuple, each with its step of the path."""
     if isinstance(value, dict):
-        return ((f".{key}", item) for key, item in value.items())
-    return ((f"[{index}]", item) for index, item in enumerate(value))
+        return ((str(key), item) for key, item in value.items())
+    return enumerate(value)
 
 
 def _check_nesting(payload: Any, most: int) -> None:
@@ -134,11 +136,11 @@ def _check_nesting(payload: Any, most: int) -> None:
         ]
         if not level:
             return
-    path = next(_deeper_paths(payload, "$", most))
-    raise _too_deep(f"at {path}", most)
+    path = next(_deeper_paths(payload, ROOT, most))
+    raise _too_deep(f"at {words(path)}", most)
 
 
-def _deeper_paths(value: Any, path: str, depth: int) -> Iterator[str]:
+def _deeper_paths(value: Any, path: Path, depth: int) -> Iterator[Path]:
     """The paths of dicts and lists so many levels down."""
     if not isinstance(value, (dict, list, tuple)):
         return
@@ -146,11 +148,13 @@ def _deeper_paths(value: Any, path: str, depth: int) -> Iterator[str]:
         yield path
         return
     for step, item in _children(value):
-        yield from _deeper_paths(item, path + step, depth - 1)
+        yield from _deeper_paths(item, (path, step), depth - 1)
 
 
 def _check_brackets(data: bytes, most: int) -> None:
-    """Follow the brackets of JSON text outside its strings; text that does not begin as JSON does has no depth."""
+    """Follow the brackets of JSON text outside its strings, in one pass; text that does not begin as JSON does has no
+    depth. A string that does not end reaches to the end of the text, as a decoder sees it.
+    """
     if not data.lstrip().startswith(_OPENING) or data.count(b"{") + data.count(b"[") <= most:
         return
     depth = 0

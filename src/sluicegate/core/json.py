@@ -12,6 +12,8 @@ import enum
 import json as _stdlib
 from typing import Any, NoReturn
 
+from sluicegate.core.paths import ROOT, Path, words
+
 try:
     import orjson
 except ImportError:  # the `fast` extra is absent
@@ -48,11 +50,11 @@ def dumps(value: Any, *, strict: bool = False) -> bytes:
                 return data
         except (TypeError, ValueError):
             pass  # the walk below finds the path and says what is wrong
-    plain = _checked(value, "$", strict, MAX_DEPTH)
+    plain = _checked(value, ROOT, strict, MAX_DEPTH)
     try:
         return _encoder.encode(plain).encode()
     except UnicodeEncodeError:
-        _raise_surrogate(plain, "$")
+        _raise_surrogate(plain, ROOT)
 
 
 def dumps_alike(value: Any) -> bytes:
@@ -137,7 +139,7 @@ def _same_in_both(value: Any, depth: int) -> bool:
     return True
 
 
-def _checked(value: Any, path: str, strict: bool, depth: int) -> Any:
+def _checked(value: Any, path: Path, strict: bool, depth: int) -> Any:
     """The value as plain dicts, lists and atoms, or an error that names the path."""
     if isinstance(value, enum.Enum):
         raise TypeError(_unsupported(value, path))
@@ -148,43 +150,38 @@ def _checked(value: Any, path: str, strict: bool, depth: int) -> Any:
     if isinstance(value, float):
         return _checked_float(float(value), path)
     if depth == 0 and isinstance(value, (dict, list, tuple)):
-        raise ValueError(f"payload is nested deeper than {MAX_DEPTH} levels at {path}")
+        raise ValueError(f"payload is nested deeper than {MAX_DEPTH} levels at {words(path)}")
     if isinstance(value, dict):
-        return {
-            _checked_key(key, path): _checked(item, _child(path, key), strict, depth - 1) for key, item in value.items()
-        }
+        return {_checked_key(key, path): _checked(item, (path, key), strict, depth - 1) for key, item in value.items()}
     if isinstance(value, list) or (isinstance(value, tuple) and not strict):
-        return [_checked(item, f"{path}[{index}]", strict, depth - 1) for index, item in enumerate(value)]
+        return [_checked(item, (path, index), strict, depth - 1) for index, item in enumerate(value)]
     raise TypeError(_unsupported(value, path))
 
 
-def _checked_key(key: Any, path: str) -> str:
+def _checked_key(key: Any, path: Path) -> str:
     if not isinstance(key, str) or isinstance(key, enum.Enum):
-        raise TypeError(f"payload has a key of type {type(key).__name__} at {path}; JSON keys are str")
+        raise TypeError(f"payload has a key of type {type(key).__name__} at {words(path)}; JSON keys are str")
     return str.__str__(key)
 
 
-def _checked_int(value: int, path: str) -> int:
+def _checked_int(value: int, path: Path) -> int:
     if not _INT_MIN <= value <= _INT_MAX:
-        raise ValueError(f"payload has an integer beyond 64 bits at {path}; send it as a str")
+        raise ValueError(f"payload has an integer beyond 64 bits at {words(path)}; send it as a str")
     return value
 
 
-def _checked_float(value: float, path: str) -> float:
+def _checked_float(value: float, path: Path) -> float:
     if value - value != 0.0:
-        raise ValueError(f"payload has {value} at {path}; JSON has no NaN or infinity, send None or a str")
+        raise ValueError(f"payload has {value} at {words(path)}; JSON has no NaN or infinity, send None or a str")
     return value
 
 
-def _child(path: str, key: Any) -> str:
-    return f"{path}.{key}"
+def _unsupported(value: Any, path: Path) -> str:
+    kind = type(value).__name__
+    return f"payload has a {kind} at {words(path)}; JSON carries dict, list, str, int, float, bool and None"
 
 
-def _unsupported(value: Any, path: str) -> str:
-    return f"payload has a {type(value).__name__} at {path}; JSON carries dict, list, str, int, float, bool and None"
-
-
-def _raise_surrogate(value: Any, path: str) -> NoReturn:
+def _raise_surrogate(value: Any, path: Path) -> NoReturn:
     """Find the str that UTF-8 cannot carry, and name its path."""
     stack = [(value, path)]
     while stack:
@@ -193,15 +190,15 @@ def _raise_surrogate(value: Any, path: str) -> NoReturn:
             _refuse_surrogate(item, where)
         elif isinstance(item, dict):
             for key, child in item.items():
-                _refuse_surrogate(key, f"a key of {where}")
-                stack.append((child, _child(where, key)))
+                _refuse_surrogate(key, where, "a key of ")
+                stack.append((child, (where, key)))
         elif isinstance(item, list):
-            stack.extend((child, f"{where}[{index}]") for index, child in enumerate(item))
-    raise ValueError(f"payload holds text that UTF-8 cannot carry at {path}")
+            stack.extend((child, (where, index)) for index, child in enumerate(item))
+    raise ValueError(f"payload holds text that UTF-8 cannot carry at {words(path)}")
 
 
-def _refuse_surrogate(text: str, where: str) -> None:
+def _refuse_surrogate(text: str, where: Path, what: str = "") -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"payload has a lone surrogate at {where}; UTF-8 cannot carry it") from None
+        raise ValueError(f"payload has a lone surrogate at {what}{words(where)}; UTF-8 cannot carry it") from None

@@ -1,0 +1,22 @@
+"""Where in a payload a value lies: built while walking at a constant cost per step, put into words for errors only."""
+
+from __future__ import annotations
+
+__all__ = ["ROOT", "Path", "words"]
+
+Path = tuple["Path", str | int] | tuple[()]
+ROOT: Path = ()
+_LONGEST_NAME = 80  # of one step in words: a name may be megabytes long, and errors carry no payloads
+
+
+def words(path: Path) -> str:
+    """A path in the usual notation, such as `$.lines[2].price`; long names are cut."""
+    steps = []
+    while path:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{_cut(step)}")
+    return "$" + "".join(reversed(steps))
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
