@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from itertools import product
 from typing import Any
 
 import pytest
@@ -29,7 +30,12 @@ PAYLOAD = {"tenant": "acme", "order": {"id": 7, "lines": [1]}, "none": None, "em
         ("{tenant}:{order.id}", "acme:7"),
         ("{tenant}", "acme"),
         ("100% of {{{tenant}}} {order.id}%s", "100% of {acme} 7%s"),
-        ("{tenant}{empty}", "acme"),
+        ("{tenant}{order.id}", "acme:7"),
+        ("{tenant}{empty}", "acme:"),
+        ("{tenant} of {order.id}", "acme of 7"),
+        ("{tenant}no{order.id}", "acmeno7"),
+        ("{tenant}%{order.id}", "acme%:7"),
+        ("{tenant}42{order.id}", "acme42:7"),
     ],
 )
 def test_keys(source: Any, key: str) -> None:
@@ -130,6 +136,70 @@ def test_different_fields_never_make_the_same_key(one: list[str], other: list[st
     function = compile_key_function(["x", "y"])
     keys = [function({"x": values[0], "y": values[1]}) for values in (one, other)]
     assert (keys[0] == keys[1]) == (one == other)
+
+
+TEMPLATES = [
+    "{a}:{b}", "{a}{b}", "{a}-{b}", "{a}/x/{b}/", "x{a}%{b}%", "{a}2{b}5", "{a}%25{b}", "{a}C3{b}", "{a}é{b}",
+    "{a}ab{b}", "{a}::{b}", "{a}: {b}", "{{{a}}}{{{b}}}", "{a}{b}{a}", "{b}:{a}", "{a}_{b}:{a}",
+]  # fmt: skip
+
+
+def texts_over(alphabet: str, length: int) -> list[str]:
+    return ["".join(chars) for size in range(length + 1) for chars in product(alphabet, repeat=size)]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_never_makes_one_key_of_different_values(template: str) -> None:
+    function = compile_key_function(template)
+    alphabet = "".join(sorted({*template, *"%:253A"} - {*"{}ab"}))
+    rows = list(product(texts_over(alphabet, 2), repeat=2))
+    assert len({function({"a": one, "b": other}) for one, other in rows}) == len(rows)
+
+
+@given(st.lists(st.text(st.sampled_from(":%5Axé- {"), max_size=2), min_size=3, max_size=3))
+def test_any_template_of_several_fields_is_injective(literals: list[str]) -> None:
+    one, two, three = (literal.replace("{", "{{") for literal in literals)
+    function = compile_key_function(f"{{a}}{one}{{b}}{two}{{c}}{three}")
+    alphabet = "".join(sorted({*literals[0], *literals[1], ":", "%", "5"}))[:6]
+    rows = list(product(texts_over(alphabet, 1), repeat=3))
+    assert len({function({"a": a, "b": b, "c": c}) for a, b, c in rows}) == len(rows)
+
+
+@given(*[st.text() | st.integers()] * 4, st.sampled_from(TEMPLATES))
+def test_keys_of_a_template_are_alike_for_like_values_only(a: Any, b: Any, c: Any, d: Any, template: str) -> None:
+    function = compile_key_function(template)
+    same = (str(a), str(b)) == (str(c), str(d))
+    assert (function({"a": a, "b": b}) == function({"a": c, "b": d})) == same
+
+
+def test_one_tenant_does_not_suppress_the_messages_of_another() -> None:
+    function = compile_key_function("{tenant}:{order_id}")
+    keys = [function({"tenant": "a", "order_id": "b:1"}), function({"tenant": "a:b", "order_id": "1"})]
+    assert keys == ["a:b%3A1", "a%3Ab:1"]
+
+
+@given(FIELDS, FIELDS)
+def test_fields_joined_by_a_colon_make_the_key_of_their_list(one: str, other: str) -> None:
+    payload = {"x": one, "y": other}
+    assert compile_key_function("{x}:{y}")(payload) == compile_key_function(["x", "y"])(payload)
+
+
+@given(FIELDS.filter(bool))
+def test_the_key_of_a_single_field_is_the_field_as_it_is(value: str) -> None:
+    assert compile_key_function("x")({"x": value}) == compile_key_function("{x}")({"x": value}) == value
+    assert compile_key_function("order-{x}:%")({"x": value}) == f"order-{value}:%"
+
+
+def test_a_number_and_its_digits_are_the_same_key() -> None:
+    for source in ("id", "{id}", ["id"], "{id}:{id}"):
+        function = compile_key_function(source)
+        assert function({"id": 1}) == function({"id": "1"})
+
+
+@pytest.mark.parametrize("source", ["id", "{id}", ["id"], "{id}:{id}", "a.id"])
+def test_an_integer_of_too_many_digits_is_an_error_of_ours(source: Any) -> None:
+    with pytest.raises(ConfigurationError, match="too many digits"):
+        compile_key_function(source)({"id": 10**5000, "a": {"id": 10**5000}})
 
 
 @pytest.mark.parametrize(("source", "portable"), [("a", "a"), (("a", "b"), ["a", "b"]), (len, None), (None, None)])

@@ -1,14 +1,15 @@
 """Deduplication keys: from a payload to the text that makes two messages the same.
 
 A key function is a callable, one field name, a list of fields, or a template such as `"{tenant}:{order_id}"`. Fields
-are
-dotted paths through dicts only: no attributes, no indexes, no format specs.
+are dotted paths through dicts only: no attributes, no indexes, no format specs. A key made of several fields is made
+injectively: what separates them is percent-encoded within them, so different values never make the same key. The int 1
+and the str "1" are the same value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from sluicegate.errors import ConfigurationError
@@ -29,6 +30,7 @@ DeduplicationPolicy = Literal["window", "until_acked"]
 
 _TEXT = frozenset({str, int})
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_ESCAPES = frozenset("%0123456789ABCDEF")  # what encoded characters are written with
 _PATH = re.compile(r"[^.\s{}\[\]!:]+(?:\.[^.\s{}\[\]!:]+)*")
 
 
@@ -36,14 +38,13 @@ def compile_key_function(source: KeySource) -> KeyFunction:
     """Turn what the user gave into a function from a payload to its key.
 
     Args:
-        source: a callable (called once per message per publish), a field name, a list of field names (joined so that
-            different
-            values never make the same key), or a template (a str with `{`).
+        source: a callable (called once per message per publish), a field name, a list of field names, or a template
+            (a str with `{`). Different values of several fields never make the same key.
 
     Raises:
         ConfigurationError: a template or field name that cannot work. The function made raises `ConfigurationError`
-            for a
-            missing, null or empty key and `TypeError` for a key or field that is not text (or an int, for fields).
+            for a missing, null or empty key and `TypeError` for a key or field that is not text (or an int, for
+            fields).
     """
     if callable(source):
         return _from_callable(source)
@@ -89,7 +90,7 @@ def _from_field(field: str) -> KeyFunction:
     what = f"deduplication field {field!r} holds"
 
     def key(payload: Any) -> str:
-        return _checked(str(read(payload)[0]), what)
+        return _checked(_text(read(payload)[0], what), what)
 
     return key
 
@@ -99,7 +100,8 @@ def _from_fields(fields: Sequence[str]) -> KeyFunction:
     what = f"deduplication fields {list(fields)!r} hold"
 
     def key(payload: Any) -> str:
-        return _checked(":".join([str(value).replace("%", "%25").replace(":", "%3A") for value in read(payload)]), what)
+        values = [_text(value, what).replace("%", "%25").replace(":", "%3A") for value in read(payload)]
+        return _checked(":".join(values), what)
 
     return key
 
@@ -111,12 +113,47 @@ def _from_template(template: str) -> KeyFunction:
             f"deduplication template {template!r} has no field; every message would be a duplicate"
         )
     read, what = _reader(paths), f"deduplication template {template!r} made"
-    pattern = "%s".join(literal.replace("%", "%%") for literal in literals)
+    between = [_separated(literal) for literal in literals[1:-1]]
+    encoded = _encoded(mark for _, mark in between)
+    pattern = "%s".join(
+        literal.replace("%", "%%") for literal in (literals[0], *(literal for literal, _ in between), literals[-1])
+    )
 
     def key(payload: Any) -> str:
-        return _checked(pattern % tuple(read(payload)), what)
+        texts = [_text(value, what) for value in read(payload)]
+        for special, code in encoded:
+            texts = [text.replace(special, code) for text in texts]
+        return _checked(pattern % tuple(texts), what)
 
     return key
+
+
+def _separated(literal: str) -> tuple[str, str]:
+    """The text between two fields, and the character of it that no field before it may hold.
+
+    It is the first that is no letter or digit, else the first that escapes are not written with. Where there is none,
+    as between adjacent fields, a `:` is added.
+    """
+    marks = [char for char in literal if char not in _ESCAPES]
+    mark = next((char for char in marks if not char.isalnum()), marks[0] if marks else "")
+    return (literal, mark) if mark else (f"{literal}:", ":")
+
+
+def _encoded(marks: Iterable[str]) -> list[tuple[str, str]]:
+    """What is replaced in each field, in this order, and by what; nothing for a single field."""
+    specials = dict.fromkeys(marks)
+    return [(char, _percent(char)) for char in ("%", *specials)] if specials else []
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))
+
+
+def _text(value: str | int, what: str) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise ConfigurationError(f"{what} an int of too many digits for a key; send it as a str") from None
 
 
 def _reader(paths: Sequence[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
@@ -176,7 +213,7 @@ def _lookup(payload: Any, path: tuple[str, ...]) -> str:
     if kind is str:
         return value  # type: ignore[no-any-return]
     if kind is int:
-        return str(value)
+        return _text(value, f"deduplication field {'.'.join(path)!r} holds")
     raise TypeError(f"deduplication field {'.'.join(path)!r} must be a str or an int, not {kind.__name__}")
 
 
