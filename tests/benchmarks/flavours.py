@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import redis
 import redis.asyncio
@@ -13,14 +13,23 @@ import sluicegate
 import sluicegate.asyncio
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import BATCH, KEY_FIELD, QUEUE, Order, orders
+from tests.benchmarks.part import Found, Settings, Step
 from tests.conformance.servers import RedisServer, programs
 
-__all__ = ["run"]
+__all__ = ["run", "steps"]
 
 _TASKS = 16
 _SINGLES = 20  # one of so many messages travels by itself
 
 Rates = dict[str, float]
+
+
+def steps(settings: Settings) -> Iterator[Step]:
+    def measure() -> Found:
+        figures = run(rounds=settings["rounds"], count=settings["count"])
+        return Found({"asyncio beside sync, one connection each": figures})
+
+    yield "both flavours", measure
 
 
 def run(*, rounds: int, count: int) -> dict[str, Rates]:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sluicegate import RedisMessageQueue
 from tests.benchmarks.measure import used_memory
 from tests.benchmarks.messages import BATCH, KEY_FIELD, PAYLOAD_BYTES, QUEUE, orders
+from tests.benchmarks.part import Found, Settings, Step
 from tests.benchmarks.report import Bar
 from tests.conformance.servers import RedisServer, programs
 
-__all__ = ["bars", "run"]
+__all__ = ["bars", "run", "steps"]
+
+
+def steps(settings: Settings) -> Iterator[Step]:
+    """All sizes at once, since the worst of them decides."""
+
+    def measure() -> Found:
+        sizes = {
+            f"{count:,} with keys of {key_bytes}": run(count, key_bytes, still_seconds=settings["still"])
+            for count in settings["memory"]
+            for key_bytes in settings["keys"]
+        }
+        return Found({"Memory": sizes}, bars(list(sizes.values())))
+
+    yield "memory", measure
 
 
 def run(count: int, key_bytes: int, *, still_seconds: float) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -14,13 +14,13 @@ from sluicegate import Lease, RedisMessageQueue
 from sluicegate.core import scripts
 from tests.benchmarks.measure import counters, evalsha, median, used_memory
 from tests.benchmarks.messages import BATCH, KEY_FIELD, QUEUE, orders
-from tests.benchmarks.report import Bar
+from tests.benchmarks.part import Found, Settings, Step
+from tests.benchmarks.report import Bar, Figures
 from tests.conformance.servers import RedisServer, programs
 from tests.conformance.waiting import wait_until
 
-__all__ = ["bars", "run"]
+__all__ = ["steps"]
 
-Figures = dict[str, dict[str, float]]
 _SAME = 1.25  # what noise may make of equal costs
 _LEASES_OF = 10  # many leases are the harder case: their deadlines are in one sorted set
 _ACKS = 300
@@ -28,46 +28,57 @@ _BEATS = 50
 _HELD = ((10, 1_000), (10_000, 1_000), (100, 1_000_000))
 
 
-def run(*, flights: tuple[int, ...], expired: int, held: int, still_seconds: float, rounds: int) -> dict[str, Figures]:
-    """All of it.
-
-    Args:
-        flights: numbers of messages in flight at which to settle.
-        expired: messages to reap.
-        held: messages of which each is leased by itself, for their memory.
-        still_seconds: for memory to stand still.
-        rounds: of settles and reapings.
-    """
-    return {
-        "Settling, by messages in flight": _settles(flights, rounds),
-        "Reaping": {
-            f"{expired:,} in leases of {size:,}": _reap(expired, size, rounds) for size in (BATCH, _LEASES_OF)
-        },
-        "Heartbeats": {f"{count:,} of {size:,} B": _heartbeat(count, size) for count, size in _HELD},
-        "Leases of one message": {
-            f"{size:,} B": _single_leases(held, size, still_seconds) for size in (200, 1_000)
-        },
-    }  # fmt: skip
+def steps(settings: Settings) -> Iterator[Step]:
+    """Each by itself."""
+    rounds = settings["limit_rounds"]
+    yield "settling", lambda: _found("Settling, by messages in flight", _settles(settings["in_flight"], rounds), _flat)
+    yield "reaping", lambda: _found("Reaping", _reaps(settings["expired"], rounds), _short)
+    yield "heartbeats", lambda: _found("Heartbeats", _heartbeats(), _small)
+    yield "leases of one message", lambda: _found("Leases of one message", _single(settings), _light)
 
 
-def bars(figures: dict[str, Figures]) -> list[Bar]:
-    """Flat, short and small."""
-    settles, reaping, beats, single = figures.values()
+def _found(title: str, figures: Figures, bars: Callable[[Figures], list[Bar]]) -> Found:
+    return Found({title: figures}, bars(figures))
+
+
+def _reaps(expired: int, rounds: int) -> Figures:
+    return {f"{expired:,} in leases of {size:,}": _reap(expired, size, rounds) for size in (BATCH, _LEASES_OF)}
+
+
+def _heartbeats() -> Figures:
+    return {f"{count:,} of {size:,} B": _heartbeat(count, size) for count, size in _HELD}
+
+
+def _single(settings: Settings) -> Figures:
+    return {f"{size:,} B": _single_leases(settings["held"], size, settings["still"]) for size in (200, 1_000)}
+
+
+def _flat(settles: Figures) -> list[Bar]:
     (few, first), *_, (many, last) = settles.items()
-    found = [
+    return [
         _bar(f"{name}: Redis time at {many} / {few} in flight", last[column] / first[column], _SAME, "x",
              f"{first[column]:.0f} and {last[column]:.0f} µs in Redis")
         for name, column in (("ack of one", "ack of one, Redis µs"), ("ack of 1,000", "ack of 1,000, Redis µs"))
     ]  # fmt: skip
-    for label, row in reaping.items():
-        found.append(_bar(f"reaping {label}", row["longest reap ms"], 10, "ms", "longest call, median of rounds"))
-    for label, row in beats.items():
-        found.append(_bar(f"heartbeat of {label}", row["bytes to Redis"], 300, "bytes", f"queue {QUEUE!r}"))
+
+
+def _short(reaping: Figures) -> list[Bar]:
+    return [
+        _bar(f"reaping {label}", row["longest reap ms"], 10, "ms", "longest call, median of rounds")
+        for label, row in reaping.items()
+    ]
+
+
+def _small(beats: Figures) -> list[Bar]:
+    found = [_bar(f"heartbeat of {label}", row["bytes to Redis"], 300, "bytes", f"queue {QUEUE!r}")
+             for label, row in beats.items()]  # fmt: skip
     sent = [row["bytes to Redis"] for row in beats.values()]
-    found.append(_bar("heartbeats: largest - smallest", max(sent) - min(sent), 8, "bytes", "digits in the token"))
+    return [*found, _bar("heartbeats: largest - smallest", max(sent) - min(sent), 8, "bytes", "digits in the token")]
+
+
+def _light(single: Figures) -> list[Bar]:
     held = single["200 B"]
-    found.append(_bar("lease of one message", held["lease bytes"], 700, "bytes", "message of 200 B and its lease"))
-    return found
+    return [_bar("lease of one message", held["lease bytes"], 700, "bytes", "message of 200 B and its lease")]
 
 
 def _bar(name: str, measured: float, limit: float, unit: str, detail: str) -> Bar:
@@ -89,7 +100,7 @@ def _publish(queue: RedisMessageQueue, count: int, payload: Callable[[int], Any]
         queue.publish_many([payload(number) for number in range(first, min(first + BATCH, count))])
 
 
-def _settles(flights: tuple[int, ...], rounds: int) -> Figures:
+def _settles(flights: Sequence[int], rounds: int) -> Figures:
     """Acks of one-message leases and of whole batches, while so many others are in flight."""
     found: Figures = {}
     for flight in flights:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-__all__ = ["Bar", "print_bars", "print_figures"]
+__all__ = ["Bar", "Figures", "last_line", "print_bars", "print_figures"]
+
+Figures = dict[str, dict[str, float]]
+_LONGEST_LINE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +46,33 @@ class Bar:
         return {**asdict(self), "ok": self.ok}
 
 
-def print_bars(console: Console, bars: list[dict[str, Any]]) -> None:
-    """A table of all bars."""
+def print_bars(console: Console, bars: list[dict[str, Any]], failed: Sequence[dict[str, str]] = ()) -> None:
+    """A table of all bars, and of what could not be measured."""
     table = Table("bar", "mode", "measured", "limit", "ok", "how", title="Bars")
     for bar in bars:
         sign = "≥" if bar["at_least"] else "≤"
         mark = "[green]yes[/]" if bar["ok"] else "[bold red]NO[/]"
         measured, limit = f"{bar['measured']:,.2f} {bar['unit']}", f"{sign} {bar['limit']:,g}"
         table.add_row(bar["name"], bar["mode"], measured, limit, mark, bar["detail"])
+    for one in failed:
+        name, why = f"{one['part']}: {one['step']}", f"{one['error']}: {one['line']}"
+        table.add_row(escape(name), "", "not measured", "", "[bold red]FAILED[/]", escape(why), style="red")
     console.print(table)
 
 
-def print_figures(console: Console, title: str, figures: dict[str, dict[str, float]]) -> None:
+def print_figures(console: Console, title: str, figures: Figures) -> None:
     """A table of figures: one row per subject, one column per figure."""
     columns = list(dict.fromkeys(name for row in figures.values() for name in row))
     table = Table("", *columns, title=title)
     for subject, row in figures.items():
         table.add_row(subject, *(_number(row[name]) if name in row else "" for name in columns))
     console.print(table)
+
+
+def last_line(text: str) -> str:
+    """What an error says last, of bounded length."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LONGEST_LINE] if lines else ""
 
 
 def _number(value: float) -> str:

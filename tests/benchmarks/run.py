@@ -1,7 +1,10 @@
 """Measure what the project promises about speed and size, and write build/bench/report.json.
 
-A benchmark, not a test: it exits 0 whatever it finds, unless it could not measure; with `--strict` 1 when a bar is
-missed.
+Each part has a process of its own; the report is written after each. What could not be measured is a red row in the
+table and an item of `failed` in the report, and the others go on.
+
+A benchmark, not a test: it exits 0 whatever it finds; 2 when something could not be measured; with `--strict` 1 when a
+bar is missed.
 
 Usage: python -m tests.benchmarks.run [--quick] [--rounds N] [--count N] [--only PART ...] [--strict] [--output FILE]
 """
@@ -11,146 +14,99 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from tests.benchmarks import flavours, footprint, limits, steadiness, waiting
+from tests.benchmarks.part import write
 from tests.benchmarks.report import print_bars, print_figures
 
-__all__ = ["main"]
+__all__ = ["NOT_MEASURED", "PARTS", "main"]
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_MEASURED = 2  # exit code
 Report = dict[str, Any]
+# The steps of each part, as `part` runs them. Strings, because the worker must decide what may be imported.
+PARTS = {
+    "fast": "tests.benchmarks.worker:fast",
+    "plain": "tests.benchmarks.worker:plain",
+    "memory": "tests.benchmarks.footprint:steps",
+    "steadiness": "tests.benchmarks.steadiness:steps",
+    "asyncio": "tests.benchmarks.flavours:steps",
+    "limits": "tests.benchmarks.limits:steps",
+    "waiting": "tests.benchmarks.waiting:steps",
+    "columns": "tests.benchmarks.spark_columns:steps",
+    "spark": "tests.benchmarks.spark_run:steps",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the parts asked for, print them and write the report."""
     options = _parse(arguments)
     console = Console()
-    report: Report = {"settings": vars(options) | {"cpus": os.cpu_count()}, "bars": [], "figures": {}, "seconds": {}}
-    for name, part in _PARTS.items():
-        if name in options.only:
-            console.print(f"measuring {name} …")
-            start = time.monotonic()
-            part(options, report)
-            report["seconds"][name] = round(time.monotonic() - start, 1)
-    report["ok"] = all(bar["ok"] for bar in report["bars"])
+    settings = vars(options) | {"cpus": os.cpu_count(), "output": str(options.output)}
+    report: Report = {
+        "settings": settings, "bars": [], "figures": {}, "versions": {}, "failed": [], "seconds": {}, "steps": {},
+    }  # fmt: skip
+    report["left"] = [name for name in PARTS if name in options.only]
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    report["settings"]["output"] = str(options.output)
-    options.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    began = time.monotonic()
+    while report["left"]:
+        name = report["left"][0]
+        console.print(f"measuring {name} … ({time.monotonic() - began:.0f} s since the start)")
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="sg-bench-", ignore_cleanup_errors=True) as folder:
+            _add(report, name, _measure(PARTS[name], options, Path(folder)))
+        report["seconds"][name] = round(time.monotonic() - start, 1)
+        del report["left"][0]
+        report["ok"] = not report["failed"] and all(bar["ok"] for bar in report["bars"])
+        write(options.output, report)
     for title, figures in report["figures"].items():
         print_figures(console, title, figures)
-    print_bars(console, report["bars"])
-    console.print(f"report: {os.path.relpath(options.output)}")
-    return 0 if report["ok"] or not options.strict else 1
+    print_bars(console, report["bars"], report["failed"])
+    total = sum(report["seconds"].values())
+    console.print(f"{total:.0f} s; report: {os.path.relpath(options.output)}")
+    return NOT_MEASURED if report["failed"] else int(options.strict and not report["ok"])
 
 
-def _rates(mode: str) -> Callable[[argparse.Namespace, Report], None]:
-    def measure(options: argparse.Namespace, report: Report) -> None:
-        found = _in_process("tests.benchmarks.worker", mode, options.rounds, options.count)
-        report["bars"] += found["bars"]
-        for place, figures in found["rates"].items():
-            report["figures"][f"Rates, {mode}, {place}, batches of 1,000 but for single"] = figures
-        report["figures"][f"Cost per message, {mode}"] = found["anatomy"]
-        report.setdefault("versions", {})[mode] = found["versions"]
-
-    return measure
-
-
-def _memory(options: argparse.Namespace, report: Report) -> None:
-    sizes = {
-        f"{count:,} with keys of {key_bytes}": footprint.run(count, key_bytes, still_seconds=options.still)
-        for count in options.memory
-        for key_bytes in options.keys
-    }
-    report["figures"]["Memory"] = sizes
-    report["bars"] += [bar.to_dict() for bar in footprint.bars(list(sizes.values()))]
-
-
-def _steadiness(options: argparse.Namespace, report: Report) -> None:
-    figures = steadiness.run(tuple(options.sizes), rounds=options.rounds)
-    report["figures"]["Depth and heartbeat"] = figures
-    report["bars"] += [bar.to_dict() for bar in steadiness.bars(figures)]
+def _measure(target: str, options: argparse.Namespace, folder: Path) -> Report:
+    """What a part found, run by a fresh interpreter; when that dies or does not end, what it had found by then."""
+    output = folder / "result.json"
+    settings = json.dumps(vars(options) | {"output": ""})
+    command = [sys.executable, "-m", "tests.benchmarks.part", target, settings, str(output)]
+    # A session of its own, to be ended with all the servers in it; their folders go with this one.
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"TMPDIR": str(folder)}, start_new_session=True)
+    error = ""
+    try:
+        code = process.wait(options.part_seconds)
+        error = f"its process ended with {code}" if code else ""
+    except subprocess.TimeoutExpired:
+        error = f"no end within {options.part_seconds:g} s"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    found: Report = json.loads(output.read_text()) if output.exists() else {"failed": []}
+    if error:
+        step = f"after {list(found.get('seconds', {}))[-1]}" if found.get("seconds") else "start"
+        found["failed"].append({"step": step, "error": "PartEnded", "line": error})
+    return found
 
 
-def _limits(options: argparse.Namespace, report: Report) -> None:
-    figures = limits.run(
-        flights=tuple(options.in_flight),
-        expired=options.expired,
-        held=options.held,
-        still_seconds=options.still,
-        rounds=options.limit_rounds,
-    )
-    report["figures"] |= figures
-    report["bars"] += [bar.to_dict() for bar in limits.bars(figures)]
-
-
-def _waiting(options: argparse.Namespace, report: Report) -> None:
-    figures = waiting.run(wakes=options.wakes, windows=options.windows)
-    report["figures"]["Waiting"] = figures
-    report["bars"] += [bar.to_dict() for bar in waiting.bars(figures)]
-
-
-def _flavours(options: argparse.Namespace, report: Report) -> None:
-    report["figures"]["asyncio beside sync, one connection each"] = flavours.run(
-        rounds=options.rounds, count=options.count
-    )
-
-
-def _spark(options: argparse.Namespace, report: Report) -> None:
-    settings = {
-        "drain": {"rounds": options.spark_rounds, "limit": options.flights or None},
-        "load": {
-            "sizes": options.drains,
-            "lease_sizes": options.leases,
-            "held_seconds": options.handler_seconds,
-            "rounds": options.drain_rounds,
-        },
-        "stream": {"idle_seconds": options.idle, "batches": options.micro_batches},
-        "writer": {"count": options.written, "rounds": options.drain_rounds},
-        "million": {"count": options.million, "rounds": options.drain_rounds},
-    }
-    found = _in_process("tests.benchmarks.spark_run", json.dumps(settings))
-    report["bars"] += found["bars"]
-    report["figures"] |= found["figures"]
-    columns = _in_process("tests.benchmarks.spark_columns", options.rounds)
-    report["bars"] += columns["bars"]
-    report["figures"]["JSON into typed columns"] = columns["figures"]
-
-
-def _columns(options: argparse.Namespace, report: Report) -> None:
-    found = _in_process("tests.benchmarks.spark_columns", options.rounds)
-    report["bars"] += found["bars"]
-    report["figures"]["JSON payloads into typed columns"] = found["figures"]
-
-
-_PARTS: dict[str, Callable[[argparse.Namespace, Report], None]] = {
-    "fast": _rates("fast"),
-    "plain": _rates("plain"),
-    "memory": _memory,
-    "steadiness": _steadiness,
-    "asyncio": _flavours,
-    "limits": _limits,
-    "waiting": _waiting,
-    "columns": _columns,
-    "spark": _spark,
-}
-
-
-def _in_process(module: str, *arguments: object) -> Any:
-    """What a module writes into its last argument, run by a fresh interpreter."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "result.json")
-        command = [sys.executable, "-m", module, *map(str, arguments), str(output)]
-        subprocess.run(command, cwd=ROOT, check=True)
-        return json.loads(output.read_text())
+def _add(report: Report, name: str, found: Report) -> None:
+    report["bars"] += found.get("bars", [])
+    report["figures"] |= found.get("figures", {})
+    report["versions"] |= found.get("versions", {})
+    report["failed"] += [{"part": name} | one for one in found["failed"]]
+    report["steps"][name] = found.get("seconds", {})
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -177,8 +133,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit-rounds", type=int, default=3, help="rounds of settling and of reaping")
     parser.add_argument("--wakes", type=int, default=60, help="wake-ups of a waiting consumer")
     parser.add_argument("--windows", type=int, default=2, help="ten-second windows of an idle consumer")
+    parser.add_argument("--part-seconds", type=float, default=300, help="after which a part is ended as failed")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
-    parser.add_argument("--only", nargs="+", choices=list(_PARTS), default=list(_PARTS), help="parts to run")
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="parts to run")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "report.json")
     options = parser.parse_args(arguments)
@@ -194,4 +151,5 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the process of the part ends, too
     sys.exit(main(sys.argv[1:]))

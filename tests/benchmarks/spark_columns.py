@@ -1,16 +1,11 @@
-"""JSON payloads into typed Arrow columns, beside decoding them row by row into the same columns; no Spark, no Redis.
-
-Usage: python -m tests.benchmarks.spark_columns ROUNDS OUTPUT
-"""
+"""JSON payloads into typed Arrow columns, beside decoding them row by row into the same columns; no Spark, no Redis."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,9 +16,10 @@ from sluicegate.spark.tables.arrow import FIELDS, message_arrays
 from sluicegate.spark.tables.columns import Columns
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import BATCH
+from tests.benchmarks.part import Found, Settings, Step
 from tests.benchmarks.report import Bar
 
-__all__ = ["main"]
+__all__ = ["run", "steps"]
 
 _BATCHES = 20
 _SCHEMA = pa.schema(
@@ -39,7 +35,11 @@ _SCHEMA = pa.schema(
 _ARROW, _JSON, _ORJSON, _OWN = "Columns.table", "json.loads per row", "orjson.loads per row", "message columns alone"
 
 
-def main(rounds: int) -> dict[str, Any]:
+def steps(settings: Settings) -> Iterator[Step]:
+    yield "typed columns", lambda: run(settings["rounds"])
+
+
+def run(rounds: int) -> Found:
     """Measure each way in turn, `rounds` times after one to warm up, by the processor time of this process."""
     messages = [_message(number) for number in range(BATCH)]
     columns = Columns.of(_SCHEMA, message_columns=False)
@@ -62,12 +62,12 @@ def main(rounds: int) -> dict[str, Any]:
     return _result({name: values[1:] for name, values in seconds.items()}, len(messages[0].payload))
 
 
-def _result(seconds: dict[str, list[float]], size: int) -> dict[str, Any]:
+def _result(seconds: dict[str, list[float]], size: int) -> Found:
     ratio = median(row / arrow for row, arrow in zip(seconds[_JSON], seconds[_ARROW], strict=True))
     how = f"median of {len(seconds[_ARROW])} rounds of {_BATCHES * BATCH:,} payloads of {size} B, six columns"
     rates = {name: {"messages/s of one core": _BATCHES * BATCH / median(values)} for name, values in seconds.items()}
     bar = Bar("JSON into Arrow columns / json.loads per row", "fast", ratio, 2, True, "x", how)
-    return {"bars": [bar.to_dict()], "figures": rates}
+    return Found({"JSON payloads into typed columns": rates}, [bar])
 
 
 def _message(number: int) -> Message:
@@ -100,8 +100,3 @@ def _by_row(messages: Sequence[Message], loads: Callable[[bytes], Any]) -> pa.Ta
     return pa.Table.from_arrays(
         [pa.array([row.get(field.name) for row in rows], field.type) for field in _SCHEMA], schema=_SCHEMA
     )
-
-
-if __name__ == "__main__":
-    how_often, output = sys.argv[1:]
-    Path(output).write_text(json.dumps(main(int(how_often))))

@@ -11,8 +11,8 @@ from sluicegate.spark import drain
 from tests.benchmarks.flights import flights
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import BATCH
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import TASKS, Bench, Figures
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import TASKS, Bench
 
 __all__ = ["bars", "run"]
 

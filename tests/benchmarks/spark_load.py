@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from sluicegate.spark import drain
 from tests.benchmarks.measure import evalsha, median
 from tests.benchmarks.messages import orders
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import TASKS, Bench, Figures
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import TASKS, Bench
 
 __all__ = ["bars", "run"]
 

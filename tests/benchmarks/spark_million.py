@@ -13,8 +13,8 @@ from sluicegate import RedisMessageQueue
 from sluicegate.spark import DrainContext, drain
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import KEY_FIELD, PAYLOAD_BYTES, orders
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import TASKS, Bench, Figures
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import TASKS, Bench
 
 __all__ = ["bars", "run"]
 

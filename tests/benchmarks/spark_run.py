@@ -1,26 +1,21 @@
-"""The Spark figures, part after part in one session.
-
-Usage: python -m tests.benchmarks.spark_run SETTINGS OUTPUT     SETTINGS: JSON, see `PARTS`
-"""
+"""The Spark figures, step after step in one session."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from tests.benchmarks import spark_drain, spark_load, spark_million, spark_stream, spark_writer
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import Bench, Figures, bench
+from tests.benchmarks.part import Found, Settings, Step
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import Bench, bench
 
-__all__ = ["PARTS", "main"]
+__all__ = ["steps"]
 
 Measure = Callable[..., dict[str, Figures]]
 Judge = Callable[[dict[str, Figures]], list[Bar]]
-# Each takes its own settings: the keyword arguments of its `run`.
-PARTS: dict[str, tuple[Measure, Judge]] = {
+_STEPS: dict[str, tuple[Measure, Judge]] = {
     "drain": (spark_drain.run, spark_drain.bars),
     "load": (spark_load.run, spark_load.bars),
     "stream": (spark_stream.run, spark_stream.bars),
@@ -29,25 +24,37 @@ PARTS: dict[str, tuple[Measure, Judge]] = {
 }
 
 
-def main(settings: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Run the parts that have settings, in their order; a server emptied between them."""
-    found: dict[str, Any] = {"bars": [], "figures": {}}
+def steps(settings: Settings) -> Iterator[Step]:
+    """In their order; a server emptied between them."""
+    each = _each(settings)
     with bench() as shared:
         _warm(shared)
-        for name, (measure, judge) in PARTS.items():
-            if name in settings:
-                shared.client.flushall()
-                figures = measure(shared, **settings[name])
-                found["figures"] |= figures
-                found["bars"] += [bar.to_dict() for bar in judge(figures)]
-    return found
+        for name, (measure, judge) in _STEPS.items():
+            yield name, partial(_measure, shared, measure, judge, each[name])
+
+
+def _measure(shared: Bench, measure: Measure, judge: Judge, settings: dict[str, Any]) -> Found:
+    shared.client.flushall()
+    figures = measure(shared, **settings)
+    return Found(figures, judge(figures))
+
+
+def _each(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The keyword arguments of each `run`."""
+    return {
+        "drain": {"rounds": settings["spark_rounds"], "limit": settings["flights"] or None},
+        "load": {
+            "sizes": settings["drains"],
+            "lease_sizes": settings["leases"],
+            "held_seconds": settings["handler_seconds"],
+            "rounds": settings["drain_rounds"],
+        },
+        "stream": {"idle_seconds": settings["idle"], "batches": settings["micro_batches"]},
+        "writer": {"count": settings["written"], "rounds": settings["drain_rounds"]},
+        "million": {"count": settings["million"], "rounds": settings["drain_rounds"]},
+    }
 
 
 def _warm(shared: Bench) -> None:
     """The first job of a session starts Python workers, which is not what is measured."""
     assert shared.spark.range(2).mapInArrow(lambda batches: batches, "id long").count() == 2
-
-
-if __name__ == "__main__":
-    asked, output = sys.argv[1:]
-    Path(output).write_text(json.dumps(main(json.loads(asked))))

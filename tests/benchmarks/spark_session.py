@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["TASKS", "Bench", "Figures", "bench"]
+__all__ = ["TASKS", "Bench", "bench"]
 
 TASKS = 2
-Figures = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)

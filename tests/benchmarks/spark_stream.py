@@ -12,8 +12,8 @@ import redis
 from sluicegate.core import scripts
 from sluicegate.spark import options
 from tests.benchmarks.measure import evalsha, median
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import Bench, Figures
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import Bench
 from tests.conformance.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from sluicegate.spark import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import KEY_FIELD, PAYLOAD_BYTES, orders
-from tests.benchmarks.report import Bar
-from tests.benchmarks.spark_session import TASKS, Bench, Figures
+from tests.benchmarks.report import Bar, Figures
+from tests.benchmarks.spark_session import TASKS, Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

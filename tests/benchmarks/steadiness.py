@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -12,16 +12,15 @@ import redis
 from sluicegate import RedisMessageQueue
 from tests.benchmarks.measure import counters, evalsha, median
 from tests.benchmarks.messages import BATCH, QUEUE
-from tests.benchmarks.report import Bar
+from tests.benchmarks.part import Found, Settings, Step
+from tests.benchmarks.report import Bar, Figures
 from tests.conformance.servers import RedisServer, programs
 
-__all__ = ["bars", "run"]
+__all__ = ["bars", "run", "steps"]
 
 _CALLS = 300
 _SAME = 1.25  # what noise may make of equal costs
 _MOST_BYTES = 300
-
-Figures = dict[str, dict[str, float]]
 
 
 @dataclass(slots=True)
@@ -33,6 +32,14 @@ class _Side:
     calls: dict[str, Callable[[], object]]
     script_us: dict[str, list[float]] = field(default_factory=dict)
     wall_us: dict[str, list[float]] = field(default_factory=dict)
+
+
+def steps(settings: Settings) -> Iterator[Step]:
+    def measure() -> Found:
+        figures = run(tuple(settings["sizes"]), rounds=settings["rounds"])
+        return Found({"Depth and heartbeat": figures}, bars(figures))
+
+    yield "depth and heartbeat", measure
 
 
 def run(sizes: tuple[int, int], *, rounds: int) -> Figures:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.benchmarks import run
 from tests.benchmarks.peers import run as peers
 from tests.benchmarks.peers.environments import PEERS
-from tests.benchmarks.report import Bar
 
 BARS = {
     ("publish_many / bare SET NX PX + LPUSH", "fast", 2),
@@ -117,16 +117,69 @@ def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
     assert len(bars) == 7
 
 
-@pytest.mark.parametrize(("measured", "code"), [(2.0, 0), (1.9, 1)])
+@pytest.mark.parametrize(("measured", "code"), [(2, 0), (1, 1)])
 def test_a_missed_bar_fails_a_strict_run_only(
-    measured: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measured: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bar = Bar("speed", "fast", measured, limit=2, at_least=True, unit="x", detail="")
-    monkeypatch.setitem(run._PARTS, "memory", lambda options, report: report["bars"].append(bar.to_dict()))
-    arguments = ["--only", "memory", "--output", str(tmp_path / "report.json")]
+    monkeypatch.setattr(run, "PARTS", {"speed": "tests.benchmarks.ill:measures"})
+    arguments = ["--rounds", str(measured), "--output", str(tmp_path / "report.json")]
 
     assert run.main(arguments) == 0
     assert run.main([*arguments, "--strict"]) == code
+
+
+def test_a_part_that_fails_or_dies_is_a_red_row_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("starts_nothing", "fails", "dies", "measures")
+    monkeypatch.setattr(run, "PARTS", {name: f"tests.benchmarks.ill:{name}" for name in names})
+    monkeypatch.setenv("COLUMNS", "200")
+    output = tmp_path / "report.json"
+
+    code = run.main(["--output", str(output)])
+
+    report = json.loads(output.read_text())
+    assert code == run.NOT_MEASURED
+    assert report["failed"] == [
+        {"part": "starts_nothing", "step": "around start", "error": "OSError", "line": "for this part"},
+        {"part": "fails", "step": "first", "error": "AssertionError", "line": "all leases have [red]run out[/]"},
+        {"part": "dies", "step": "after speed", "error": "PartEnded", "line": "its process ended with -9"},
+    ]
+    assert [bar["name"] for bar in report["bars"]] == ["speed"] * 3  # what the others found by then is kept
+    assert (report["ok"], report["left"], set(report["seconds"])) == (False, [], set(names))
+    shown = capsys.readouterr().out
+    assert "AssertionError: all leases have [red]run out[/]" in shown
+    assert shown.count("FAILED") == len(report["failed"])
+
+
+def test_a_part_that_does_not_end_is_ended_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PARTS", {"hangs": "tests.benchmarks.ill:hangs"})
+    output = tmp_path / "report.json"
+
+    assert run.main(["--part-seconds", "0.5", "--output", str(output)]) == run.NOT_MEASURED
+
+    (failed,) = json.loads(output.read_text())["failed"]
+    assert (failed["part"], failed["error"], failed["line"]) == ("hangs", "PartEnded", "no end within 0.5 s")
+
+
+def test_the_report_is_written_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PARTS", {"one": "tests.benchmarks.ill:measures", "two": "tests.benchmarks.ill:measures"})
+    output = tmp_path / "report.json"
+    measure = run._measure
+
+    def interrupted(*arguments: Any) -> Any:
+        if output.exists():
+            raise KeyboardInterrupt
+        return measure(*arguments)
+
+    monkeypatch.setattr(run, "_measure", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.main(["--output", str(output)])
+
+    report = json.loads(output.read_text())
+    assert (list(report["seconds"]), report["left"]) == (["one"], ["two"])
+    assert [bar["name"] for bar in report["bars"]] == ["speed"]
 
 
 def _holds(bar: dict[str, float]) -> bool:

@@ -18,7 +18,6 @@ BARS = {
     ("micro-batch overhead, empty queue", 50),
     ("DataFrame writer, direct, a key column / publish_many, keys, 200 B", 0.6),
     ("DataFrame writer, direct, automatic keys / publish_many, no keys, 200 B", 0.6),
-    ("JSON into Arrow columns / json.loads per row", 2),
     ("publish, drain to Parquet, ack: 20,000 x 200 B, payload column", 15),
     ("publish, drain to Parquet, ack: 20,000 x 200 B, typed columns", 15),
 }

@@ -5,22 +5,32 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Iterator
 
 import redis
 
 from sluicegate import RedisMessageQueue
 from tests.benchmarks.measure import median
 from tests.benchmarks.messages import QUEUE
-from tests.benchmarks.report import Bar
+from tests.benchmarks.part import Found, Settings, Step
+from tests.benchmarks.report import Bar, Figures
 from tests.conformance.servers import RedisServer, programs
 
-__all__ = ["bars", "run"]
+__all__ = ["bars", "run", "steps"]
 
 _IDLE_SECONDS = 10.0
 _QUIET_SECONDS = 0.3
 
 
-def run(*, wakes: int, windows: int) -> dict[str, dict[str, float]]:
+def steps(settings: Settings) -> Iterator[Step]:
+    def measure() -> Found:
+        figures = run(wakes=settings["wakes"], windows=settings["windows"])
+        return Found({"Waiting": figures}, bars(figures))
+
+    yield "one consumer", measure
+
+
+def run(*, wakes: int, windows: int) -> Figures:
     """Wake a waiting consumer so many times, then count what it sends in windows of ten seconds."""
     server = RedisServer(programs()[0]).start()
     try:
@@ -63,7 +73,7 @@ def run(*, wakes: int, windows: int) -> dict[str, dict[str, float]]:
     }
 
 
-def bars(figures: dict[str, dict[str, float]]) -> list[Bar]:
+def bars(figures: Figures) -> list[Bar]:
     (row,) = figures.values()
     return [
         Bar("idle wake-up p95", "fast", row["wake-up p95 ms"], 10, False, "ms", "from the publish to the payload"),

@@ -1,7 +1,4 @@
-"""One mode of the benchmark in a process of its own, because redis-py chooses its parser when it is imported.
-
-Usage: python -m tests.benchmarks.worker MODE ROUNDS COUNT OUTPUT     MODE: fast or plain
-"""
+"""Rates in one mode; a process measures one mode only, because redis-py chooses its parser when it is imported."""
 
 from __future__ import annotations
 
@@ -9,19 +6,37 @@ import json
 import platform
 import socket
 import sys
+from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, cast
 
-__all__ = ["main"]
+from tests.benchmarks.part import Found, Settings, Step
 
+__all__ = ["fast", "plain"]
+
+Mode = Literal["fast", "plain"]
 _FAST = ("orjson", "hiredis")
 
 
-def main(mode: Literal["fast", "plain"], rounds: int, count: int) -> dict[str, Any]:
-    """Measure rates over a unix socket and over loopback TCP, and take the scripts apart."""
-    if mode == "plain":
-        block(*_FAST)
+def fast(settings: Settings) -> Iterator[Step]:
+    """With orjson and hiredis."""
+    return _steps("fast", settings)
+
+
+def plain(settings: Settings) -> Iterator[Step]:
+    """Without."""
+    block(*_FAST)
+    return _steps("plain", settings)
+
+
+def _steps(mode: Mode, settings: Settings) -> Iterator[Step]:
+    for place, port in (("unix socket", 0), ("loopback TCP", _free_port())):
+        yield place, partial(_measure, mode, place, port, settings["rounds"], settings["count"])
+
+
+def _measure(mode: Mode, place: str, port: int, rounds: int, count: int) -> Found:
+    """Rates at one place, and at the first, what the scripts cost."""
     # Imported only now: what is blocked must be blocked before.
     import redis.utils
 
@@ -30,20 +45,17 @@ def main(mode: Literal["fast", "plain"], rounds: int, count: int) -> dict[str, A
 
     assert redis.utils.HIREDIS_AVAILABLE is (mode == "fast"), "the `fast` extra is what this mode says"
     encode, decode = _json(mode)
-    result: dict[str, Any] = {"bars": [], "rates": {}, "versions": _versions(mode)}
-    for place, port in (("unix socket", 0), ("loopback TCP", _free_port())):
-        server = RedisServer(programs()[0], port=port).start()
-        try:
-            with server.client() as client:
-                result["versions"]["redis-server"] = client.info("server")["redis_version"]
-                found = rates.run(client, rounds=rounds, count=count, encode=encode, decode=decode)
-                result["rates"][place] = found.figures()
-                result["bars"] += [bar.to_dict() for bar in found.bars(mode, place)]
-                if not port:
-                    result["anatomy"] = anatomy.run(client, count=count)
-        finally:
-            server.remove()
-    return result
+    server = RedisServer(programs()[0], port=port).start()
+    try:
+        with server.client() as client:
+            versions = _versions(mode) | {"redis-server": client.info("server")["redis_version"]}
+            found = rates.run(client, rounds=rounds, count=count, encode=encode, decode=decode)
+            figures = {f"Rates, {mode}, {place}, batches of 1,000 but for single": found.figures()}
+            if not port:
+                figures[f"Cost per message, {mode}"] = anatomy.run(client, count=count)
+            return Found(figures, found.bars(mode, place), {mode: versions})
+    finally:
+        server.remove()
 
 
 def block(*names: str) -> None:
@@ -72,8 +84,3 @@ def _json(mode: str) -> tuple[Any, Any]:
 def _versions(mode: str) -> dict[str, str]:
     names = ("redis", *_FAST) if mode == "fast" else ("redis",)
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
-if __name__ == "__main__":
-    chosen, how_many, messages, output = sys.argv[1:]
-    Path(output).write_text(json.dumps(main(cast("Any", chosen), int(how_many), int(messages))))
