@@ -23,7 +23,6 @@ def main() -> None:
         url=os.environ.get("REDIS_URL", "redis://localhost:6379/0"),
         interrupt=interrupt,
         visibility_timeout_seconds=30,
-        heartbeat_interval_seconds=10,
     )
     print("waiting for orders", flush=True)
     while not interrupt.is_interrupted():

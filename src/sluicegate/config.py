@@ -184,14 +184,13 @@ class QueueConfig:
     def _check_heartbeat(self) -> None:
         interval, timeout = self.heartbeat_interval_seconds, self.visibility_timeout_seconds
         checks.callback("on_heartbeat_failure", self.on_heartbeat_failure)
-        if interval is None:
-            if self.on_heartbeat_failure is not None:
-                raise ConfigurationError(
-                    "on_heartbeat_failure needs a heartbeat; set heartbeat_interval_seconds to less than half of "
-                    "visibility_timeout_seconds"
-                )
+        if interval is not None:
+            checks.not_negative("heartbeat_interval_seconds", interval)
+        if self.on_heartbeat_failure is not None and (interval == 0 or timeout is None):
+            off = "heartbeat_interval_seconds=0" if interval == 0 else "visibility_timeout_seconds=None"
+            raise ConfigurationError(f"on_heartbeat_failure needs a heartbeat, and with {off} there is none")
+        if not interval:
             return
-        checks.positive("heartbeat_interval_seconds", interval)
         if timeout is None:
             raise ConfigurationError(
                 f"heartbeat_interval_seconds={interval:g} needs a visibility timeout; visibility_timeout_seconds is "

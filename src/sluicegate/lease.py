@@ -50,7 +50,7 @@ class Lease(LeaseBase):
         chosen: bool,
         asked_at: float,
         on_batch_error: OnBatchError,
-        heartbeat_seconds: float | None,
+        heartbeat: bool,
     ) -> None:
         super().__init__(
             keys,
@@ -66,7 +66,8 @@ class Lease(LeaseBase):
         )
         self.holder = holder()
         self._driver = driver
-        self._heartbeat_seconds = heartbeat_seconds
+        self._heartbeat = heartbeat
+        self._heartbeat_seconds: float | None = None
         self._beats = False
 
     @property
@@ -129,17 +130,22 @@ class Lease(LeaseBase):
             )
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:
-        """Extend in the background, every third of the lease unless told otherwise, until `stop_heartbeat`.
+        """Extend in the background until `stop_heartbeat`.
+
+        Args:
+            interval_seconds: between extensions. None: as the queue's `heartbeat_interval_seconds` says, a third of the
+                lease by default, and nothing when that is 0.
 
         Raises:
             ConfigurationError: an interval that is not less than half of the lease.
         """
         self._check_interval(interval_seconds)
-        if not self.messages:
+        interval = interval_seconds or self._heartbeat_seconds or self._configured_interval()
+        if not self.messages or interval is None:
             return
-        self._heartbeat_seconds = interval_seconds or self._heartbeat_seconds or self._lease_seconds / 3
+        self._heartbeat_seconds = interval
         self._beats = True
-        scheduler().watch(self, self._heartbeat_seconds)
+        scheduler().watch(self, interval)
 
     def stop_heartbeat(self) -> None:
         """No extension begins after this."""
@@ -175,7 +181,7 @@ class Lease(LeaseBase):
             notify(self._config.on_heartbeat_failure)
 
     def __enter__(self) -> Lease:
-        if self._heartbeat_seconds is not None:
+        if self._heartbeat:
             self.start_heartbeat()
         return self
 

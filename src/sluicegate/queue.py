@@ -63,8 +63,8 @@ class RedisMessageQueue(QueueAdministration):
             least.
         visibility_timeout_seconds: life of a lease without a heartbeat; default 300. None, together with
             `max_delivery_count=None`, is at-most-once: messages are acked before their handler starts.
-        heartbeat_interval_seconds: less than half of the visibility timeout; None: off for `process_message`, a
-            third of the lease for `claim` blocks.
+        heartbeat_interval_seconds: less than half of the visibility timeout. None, the default: a third of the
+            lease, wherever messages are worked on; 0: no heartbeat.
         on_heartbeat_failure: called without arguments when a heartbeat stops because its lease could not be extended.
         max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None
             for no cap.
@@ -363,7 +363,7 @@ class RedisMessageQueue(QueueAdministration):
             retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
             remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
                 again.
-            heartbeat: extend in the background while inside the `with` block.
+            heartbeat: extend in the background while inside the `with` block, as `heartbeat_interval_seconds` says.
             on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
             pass_by: a run that does not take again what it noted as given back: such messages are put off for the
                 life of this lease, 30 s at most, uncounted.
@@ -409,7 +409,7 @@ class RedisMessageQueue(QueueAdministration):
             chosen=lease_id is not None,
             asked_at=asked_at if wait_seconds == 0 else elapsed_clock(),
             on_batch_error=on_batch_error,
-            heartbeat_seconds=self._beat_seconds(request.lease_seconds) if heartbeat else None,
+            heartbeat=heartbeat,
         )
         if not lease:
             return lease
@@ -430,6 +430,9 @@ class RedisMessageQueue(QueueAdministration):
         Leaving the block acks it; an exception nacks it with a growing delay, or as `on_error` says, and propagates.
         That the lease was lost is logged and told as an event, never raised. The payload is a str when the client has
         `decode_responses=True` and the payload is UTF-8, else bytes.
+
+        A heartbeat keeps the message for as long as the block takes; `heartbeat_interval_seconds=0` leaves it out, and
+        `max_lease_seconds` bounds it.
         """
         with self._one_message() as lease:
             if not lease:
@@ -459,10 +462,7 @@ class RedisMessageQueue(QueueAdministration):
 
     @contextmanager
     def _one_message(self) -> Iterator[Lease]:
-        lease = self.claim(
-            wait_seconds=self._config.message_wait_interval_seconds,
-            heartbeat=self._config.heartbeat_interval_seconds is not None,
-        )
+        lease = self.claim(wait_seconds=self._config.message_wait_interval_seconds)
         handled = False
         try:
             with lease:

@@ -80,26 +80,71 @@ def test_a_block_beats_every_third_of_the_lease(
 
 
 @pytest.mark.parametrize(
-    ("interval", "lease_seconds", "first"), [(None, 300, 100), (30, 300, 30), (30, 60, 20), (100, 300, 100)]
+    ("interval", "lease_seconds", "first"),
+    [(None, 300, 100), (30, 300, 30), (30, 60, 20), (100, 300, 100), (0, 300, None)],
 )
 def test_the_interval(
-    make_queue: MakeQueue, beats: HeartbeatScheduler, interval: float | None, lease_seconds: float, first: float
+    make_queue: MakeQueue, beats: HeartbeatScheduler, interval: float | None, lease_seconds: float, first: float | None
 ) -> None:
     queue = make_queue(heartbeat_interval_seconds=interval)
     queue.publish("a")
+    expected = None if first is None else pytest.approx(first)
     with queue.claim(lease_seconds=lease_seconds):
-        assert beats.run_once() == pytest.approx(first)
+        assert beats.run_once() == expected
+    queue.publish("b")
+    lease = queue.claim(lease_seconds=lease_seconds, heartbeat=False)
+    lease.start_heartbeat()
+    assert beats.run_once() == expected, "started by hand, without an interval of its own"
+    lease.start_heartbeat(7)
+    assert beats.run_once() == 7, "whoever names an interval gets it"
+    lease.stop_heartbeat()
 
 
-def test_process_message_beats_only_when_told(make_queue: MakeQueue, beats: HeartbeatScheduler) -> None:
-    quiet, beating = make_queue("quiet"), make_queue("beating", heartbeat_interval_seconds=7)
-    quiet.publish("a")
-    beating.publish("a")
-    with quiet.process_message():
-        assert beats.run_once() is None
-    with beating.process_message():
-        assert beats.run_once() == 7
-    assert beats.run_once() is None
+@pytest.mark.parametrize(("interval", "first"), [(None, pytest.approx(100)), (7, 7), (0, None)])
+def test_process_message_has_the_heartbeat_of_a_claim(
+    make_queue: MakeQueue, beats: HeartbeatScheduler, interval: float | None, first: object
+) -> None:
+    queue = make_queue(heartbeat_interval_seconds=interval)
+    queue.publish("a")
+    with queue.process_message():
+        assert beats.run_once() == first
+    assert beats.run_once() is None, "no renewal after the block"
+
+
+@pytest.mark.parametrize(("interval", "watched"), [(None, 1), (7, 1), (0, 0)])
+def test_process_message_callback_has_the_heartbeat_of_a_claim(
+    make_queue: MakeQueue, beats: HeartbeatScheduler, interval: float | None, watched: int
+) -> None:
+    queue = make_queue(heartbeat_interval_seconds=interval)
+    queue.publish("a")
+    agenda, seen = inner(beats)._agenda, list[int]()
+    assert queue.process_message_callback(lambda _: seen.append(len(agenda)))
+    assert (seen, len(agenda)) == ([watched], 0)
+
+
+def test_at_most_once_has_nothing_to_extend(make_queue: MakeQueue, beats: HeartbeatScheduler) -> None:
+    queue = make_queue(visibility_timeout_seconds=None, max_delivery_count=None)
+    queue.publish_many("ab")
+    with queue.process_message():
+        assert len(inner(beats)._agenda) == 0
+    with queue.claim():
+        assert len(inner(beats)._agenda) == 0
+
+
+def test_a_handler_slower_than_its_visibility_timeout_handles_its_message_once(
+    make_queue: MakeQueue, client: redis.Redis, clock: Clock, beats: HeartbeatScheduler
+) -> None:
+    queue, other = (make_queue(visibility_timeout_seconds=60, max_delivery_count=2) for _ in range(2))
+    queue.publish("a")
+    with queue.process_message() as payload:
+        (lease,) = client.zrange(queue.key.leases, 0, -1)
+        for _ in range(6):  # two timeouts pass, at the server and here
+            client.zincrby(queue.key.leases, -20_000, lease)
+            clock.now += 20
+            beats.run_once()
+            assert other.claim().state.value == "empty"
+    assert payload is not None
+    assert (queue.stats().acked, queue.depth().dead) == (1, 0)
 
 
 def test_a_heartbeat_can_be_refused(queue: RedisMessageQueue, beats: HeartbeatScheduler) -> None:

@@ -17,8 +17,9 @@ from sluicegate.spark import DrainContext, PartitionSummary
 from sluicegate.spark.draining import partition, task
 from sluicegate.spark.draining.partition import PartitionDrain
 from tests.conformance import state
+from tests.conformance.servers import RedisServer
 from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
-from tests.spark.test_task import Killed, leave_leases_open
+from tests.spark.test_task import Killed, leave_leases_open, watched
 
 __all__ = ["leave_leases_open"]
 
@@ -90,6 +91,25 @@ def test_a_twin_takes_over_once_the_other_was_silent_for_some_heartbeats(
     assert time.monotonic() - died > 1.5  # 3.5 heartbeats of a quarter of the lease
     assert (summary.acked, summary.taken_over) == (10, 1)
     assert state.counters(client, "orders")["taken_over"] == 1
+
+
+@pytest.mark.parametrize("speculates", [False, True])
+def test_a_queue_without_heartbeats_has_none_in_a_drain_and_a_twin_waits_for_the_whole_lease(
+    make_queue: Callable[..., RedisMessageQueue], server: RedisServer, numbers: Numbers, speculates: bool
+) -> None:
+    numbers(3)
+    seen: list[list[str]] = []
+    plan = plan_for(
+        make_queue(url=server.url, heartbeat_interval_seconds=0),
+        lambda batch: seen.append(watched()),
+        speculates=speculates,
+        lease_seconds=40,
+    )
+    drain = PartitionDrain(plan, 0, 0)
+
+    assert drain.run().acked == 3
+    assert seen == [[]]
+    assert drain._patience == (40 if speculates else 0)
 
 
 def test_a_holder_that_beats_is_never_taken_over(

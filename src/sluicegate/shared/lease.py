@@ -348,6 +348,14 @@ class LeaseBase:
             yield self._event(EventOperation.EXTEND, outcome, len(self.unsettled))
         return extended
 
+    def _configured_interval(self) -> float | None:
+        """Between heartbeats as the queue's options say, a third of the lease at most; None for no heartbeat."""
+        interval = self._config.heartbeat_interval_seconds
+        if interval == 0 or self._config.at_most_once:
+            return None
+        third = self._lease_seconds / 3
+        return third if interval is None else min(interval, third)
+
     def _check_interval(self, interval_seconds: float | None) -> None:
         """Refuse a heartbeat that would come too late to keep the lease."""
         if interval_seconds is None:

@@ -129,10 +129,6 @@ class QueueBase(Generic[L]):
             run=b"" if pass_by is None else self._keys.run(pass_by),
         )
 
-    def _beat_seconds(self, lease_seconds: float) -> float:
-        """Between heartbeats of a lease: as configured, a third of its life at most."""
-        return min(self._config.heartbeat_interval_seconds or lease_seconds, lease_seconds / 3)
-
     def _received(self, payload: bytes, decodes: bool) -> str | bytes:
         if not decodes:
             return payload

@@ -69,8 +69,9 @@ def drain(
     a message and giving it back may leave it to later calls, too.
 
     With `spark.speculation=true` a copy of a task that runs beside the first waits for the chunk that the other holds,
-    until that was silent for 3.5 heartbeats (of 5 s, or a quarter of the lease). The two may share the chunks; each
-    chunk is worked on and counted once, and Spark takes the report of one.
+    until that was silent for 3.5 heartbeats (of 5 s, or a quarter of the lease; for the whole lease where the queue
+    has `heartbeat_interval_seconds=0`). The two may share the chunks; each chunk is worked on and counted once, and
+    Spark takes the report of one.
 
     Args:
         spark: a session, classic or Connect. Executors need this package, `pyarrow`, a way to Redis, and the variable
@@ -80,7 +81,8 @@ def drain(
             what it needs from your own modules must be importable on the executors.
         partitions: tasks, each with its own leases; default as many as Spark makes by itself for a range.
         batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
-        lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it.
+        lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it
+            unless the queue's `heartbeat_interval_seconds` says otherwise.
         run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try, and that
             one driver uses at a time, with the same number of partitions: then a retry takes over what an earlier try
             left open, repeats nothing that it finished (remembered for a day), counts it, and goes on with what came

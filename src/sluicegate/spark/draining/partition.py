@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 
+from sluicegate.config import QueueConfig
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.lease import Lease
@@ -50,8 +51,7 @@ class PartitionDrain:
         self._quota = quota_of(plan.limit, partition, plan.partitions)
         self._started = time.monotonic()
         self._stop_at = _stop_at(plan, self._started)
-        self._beat_seconds = min(plan.lease_seconds / 4, _LONGEST_BEAT_SECONDS) if plan.speculates else None
-        self._patience = _SILENT_BEATS * self._beat_seconds if self._beat_seconds is not None else 0.0
+        self._beat_seconds, self._patience = _twins(plan, self._config)
         self._notes = Notes(self._queue, plan.call_id)
         self._tally = Tally(partition, attempt)
         self._fruitless_calls = 0
@@ -242,6 +242,16 @@ class PartitionDrain:
         self._fruitless_calls += search.failing_calls
         untried = lease.messages[0].delivery_count == 1 + lease.takeovers
         return self._fruitless_calls >= _MOST_FRUITLESS_CALLS or (untried and search.given_up is not None)
+
+
+def _twins(plan: DrainPlan, config: QueueConfig) -> tuple[float | None, float]:
+    """The interval of heartbeats, None for the queue's own, and how long another attempt's lease must be silent."""
+    if not plan.speculates:
+        return None, 0.0
+    if config.heartbeat_interval_seconds == 0:  # silence tells nothing before the lease expires
+        return None, plan.lease_seconds
+    interval = min(plan.lease_seconds / 4, _LONGEST_BEAT_SECONDS)
+    return interval, _SILENT_BEATS * interval
 
 
 def _stop_at(plan: DrainPlan, now: float) -> float | None:
