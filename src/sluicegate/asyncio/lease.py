@@ -105,7 +105,10 @@ class Lease(LeaseBase):
         await self.settle(Verdict("bury", messages, error=error, reason=reason))
 
     async def settle(self, *verdicts: Verdict) -> None:
-        """Give several verdicts in one call: all of them take effect, or the error names the slots that did not.
+        """Give several verdicts at once: all of them take effect, or the error names the slots that did not.
+
+        It is one call to Redis unless it takes back, buries or discards more than 1,000 messages (4 MB). Then it is
+        several, the acks all in the last, and a call that fails leaves the rest for the same verdicts given again.
 
         Raises:
             LeaseLostError: some verdicts came too late.

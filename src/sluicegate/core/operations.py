@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from sluicegate.core import calls, replies, telling
+from sluicegate.core import calls, replies, settling, telling
 from sluicegate.core.call import Operation, Wait
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.publish_operation import publish
-from sluicegate.core.ranges import format_ranges
+from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
 from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
 
@@ -125,9 +125,12 @@ def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, t
     token = request.nonce + b":" + reply.opening
     bound = bound_markers(keys, zip(slots, reply.entries, strict=True))
     release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), bound)
-    settled: replies.Settled = yield calls.settle(keys, terms, release, held_seconds=0)
-    if tell:
-        yield from telling.given_back(keys.name, who, len(reply.entries) - len(settled.lost))
+    sizes = dict(zip(slots, map(len, reply.entries), strict=True))
+    for step in settling.steps(terms, release, sizes.__getitem__):
+        settled: replies.Settled = yield calls.settle(keys, terms, step, held_seconds=0)
+        if tell:
+            count = len(parse_ranges(step.groups[0].slots)) - len(settled.lost)
+            yield from telling.given_back(keys.name, who, count)
 
 
 def settle(
@@ -139,9 +142,11 @@ def settle(
     confirmed_at: float,
     lease_seconds: float,
     lease_id: str,
+    size_of: Callable[[int], int] = lambda slot: 0,
     tell: bool = False,
 ) -> Operation[replies.Settled]:
-    """Settle; a holder that was silent for long asks first whether the lease is still its own.
+    """Settle, in several calls when it is much; a holder that was silent for long asks first whether the lease is
+    still its own.
 
     Raises:
         LeaseLostError: the lease is gone and nothing is left to settle.
@@ -156,10 +161,13 @@ def settle(
                 lost=(1,),
             )
         confirmed_at = asked_at
-    settled: replies.Settled = yield calls.settle(keys, terms, request, held_seconds=clock() - confirmed_at)
-    if tell:
-        yield from telling.dead(keys.name, buried=0, dropped=settled.dropped)
-    return settled
+    answers: list[replies.Settled] = []
+    for step in settling.steps(terms, request, size_of):
+        settled: replies.Settled = yield calls.settle(keys, terms, step, held_seconds=clock() - confirmed_at)
+        answers.append(settled)
+        if tell:
+            yield from telling.dead(keys.name, buried=0, dropped=settled.dropped)
+    return settling.joined(answers)
 
 
 def depth(keys: QueueKeys) -> Operation[replies.Counted]:

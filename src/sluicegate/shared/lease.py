@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from sluicegate import checks
 from sluicegate.config import QueueConfig
-from sluicegate.core import calls, operations, policies, replies
+from sluicegate.core import calls, operations, policies, replies, settling
 from sluicegate.core.call import Operation
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger
@@ -130,6 +130,7 @@ class LeaseBase:
                 self.state = LeaseState.EMPTY
         self._recorded = chosen or len(self.messages) != 1
         self._bound: dict[int, bytes] | None = None
+        self._places: dict[int, Message] | None = None
         self._ledger = Ledger(message.slot for message in self.messages)
 
     @property
@@ -204,7 +205,7 @@ class LeaseBase:
             except (AlreadySettledError, ConfigurationError):
                 self._ledger = before
                 raise
-        return [group for group in groups if group is not None]
+        return settling.merged([group for group in groups if group is not None])
 
     def _group(self, verdict: Verdict) -> VerdictGroup | None:
         if verdict.verb not in _VERBS:
@@ -234,7 +235,14 @@ class LeaseBase:
         slot = message.slot
         if 0 < slot <= len(self.messages) and self.messages[slot - 1] is message:
             return True
-        return any(mine is message for mine in self.messages)
+        if self._places is None:  # an adopted lease that was settled in part
+            self._places = {mine.slot: mine for mine in self.messages}
+        return self._places.get(slot) is message
+
+    def _size_at(self, slot: int) -> int:
+        if self._places is None:
+            self._places = {mine.slot: mine for mine in self.messages}
+        return self._places[slot].size
 
     def _settling(self, groups: Sequence[VerdictGroup]) -> Operation[None]:
         """Send verdicts and note what became of them."""
@@ -270,6 +278,7 @@ class LeaseBase:
                 clock=elapsed_clock,
                 confirmed_at=self._confirmed_at,
                 lease_id=self.id,
+                size_of=self._size_at,
                 tell=self._tells,
             )
         except LeaseLostError as error:

@@ -15,6 +15,15 @@ local function count_slots(ranges)
   return count
 end
 
+local function slots_of(ranges)
+  local slots, count = {}, 0
+  each_slot(ranges, function(slot)
+    count = count + 1
+    slots[count] = slot
+  end)
+  return slots
+end
+
 local function slot_set(ranges)
   local set = {}
   each_slot(ranges, function(slot) set[slot] = true end)

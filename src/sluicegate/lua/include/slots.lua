@@ -23,21 +23,6 @@ local function read_slots(key, first, last, most, most_bytes)
   return slots, entries
 end
 
--- Those of some slots, from the `start`th on, that are still held, with their entries.
-local function read_held(key, asked, start)
-  local slots, entries = {}, {}
-  for first = start, #asked, 1000 do
-    local last = math.min(first + 999, #asked)
-    local found = redis.call('HMGET', key, unpack(asked, first, last))
-    for i = 1, #found do
-      if found[i] then
-        slots[#slots + 1], entries[#entries + 1] = asked[first + i - 1], found[i]
-      end
-    end
-  end
-  return slots, entries
-end
-
 -- The slots still held, as ranges.
 local function held_slots(key, lease)
   if lease.held == lease.size then

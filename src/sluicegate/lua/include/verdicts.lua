@@ -1,30 +1,23 @@
 -- The verdicts of one settle on an open lease. `lease.held` and `lease.acked` follow. `markers`, `completed` and `failed` are nil
--- where there is nothing to free or to record, and then an ack reads no message.
+-- where there is nothing to free or to record, and then an ack reads no message. Linear in slots and groups, however they are mixed:
+-- what is gone already is read once, and only if some verdict does not find its message.
 local function verdicts_of(key, lease, ms, markers, completed, failed)
-  local gone = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
-  local self = {returned = gone[1] or '', buried = gone[2] or '', dead = 0}
+  local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
+  local self = {returned = earlier[1] or '', buried = earlier[2] or '', dead = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
-  local back, buried = {}, {} -- slots that this settle took back, not in `self.returned` and `self.buried` yet: it may have a verdict per message
+  local back, buried, went, known = {}, {}, {}, false -- `went`: slot -> "returned" or "buried", of this settle and, once known, of earlier ones
+  local stamp, stamps = string.format('%.0f', ms) .. '\31', {}
 
-  local function append(list, slots)
-    for i = 1, #slots do
-      list[#list + 1] = slots[i]
+  local function fate(slot)
+    if not known then
+      each_slot(self.returned, function(one) went[one] = 'returned' end)
+      each_slot(self.buried, function(one) went[one] = 'buried' end)
+      known = true
     end
-  end
-
-  local function write_down()
-    table.sort(back)
-    table.sort(buried)
-    self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
-    back, buried = {}, {}
+    return went[slot] or 'acked'
   end
 
   local function note_gone(verb, slots, lost)
-    if #slots == 0 then
-      return
-    end
-    write_down()
-    local fate = fates(self.returned, self.buried, '')
     for i = 1, #slots do
       if not AGREES[verb][fate(slots[i])] then
         lost[#lost + 1] = slots[i]
@@ -34,39 +27,51 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
 
   -- "ms US error type US error text US verb US entry"
   local function record_failure(verb, why, entry)
-    failed.add(string.format('%.0f', ms) .. string.match(why, '\31.*$') .. '\31' .. verb .. '\31' .. entry)
+    failed.add(stamp .. string.match(why, '\31(.*)$') .. '\31' .. verb .. '\31' .. entry)
+  end
+
+  -- "ms US entry", as the entry stands once its delivery is counted as ended; by place, since it is made for each message of a lease.
+  local function completed_record(entry)
+    local counts_before = string.sub(entry, 26, 29)
+    if not stamps[counts_before] then
+      stamps[counts_before] = string.sub(ended(entry, lease.takeovers), 26, 29)
+    end
+    return stamp .. string.sub(entry, 1, 25) .. stamps[counts_before] .. string.sub(entry, 30)
   end
 
   -- What goes on record, and whose markers are freed, before slots are dropped for good.
   local function say_farewell(verb, slots, why)
     local kept = verb == 'ack' and completed or verb == 'discard' and failed
     local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0 -- their records would be trimmed at once
-    local held, entries = read_held(key, slots, math.max(1, beyond + 1))
-    for i = 1, #held do
+    for first = math.max(1, beyond + 1), #slots, 1000 do
+      local found = redis.call('HMGET', key, unpack(slots, first, math.min(first + 999, #slots)))
+      for i = 1, #found do
+        local entry = found[i]
+        if entry and markers then
+          markers.free(slots[first + i - 1], entry)
+        end
+        if entry and kept and verb == 'ack' then
+          kept.add(completed_record(entry))
+        elseif entry and kept then
+          record_failure(verb, why, ended(entry, lease.takeovers))
+        end
+      end
+      if kept then
+        kept.write()
+      end
       if markers then
-        markers.free(held[i], entries[i])
+        markers.write()
       end
-      if kept and verb == 'ack' then
-        kept.add(string.format('%.0f', ms) .. '\31' .. ended(entries[i], lease.takeovers))
-      elseif kept then
-        record_failure(verb, why, ended(entries[i], lease.takeovers))
-      end
-    end
-    if kept then
-      kept.write()
-    end
-    if markers then
-      markers.write()
     end
   end
 
   -- ack and discard
   function self.finish(verb, ranges, lost, why)
-    local asked, dropped, slots = count_slots(ranges), nil, {}
+    local asked, dropped, slots = count_slots(ranges), nil, nil
     local whole = asked == lease.size and lease.held == lease.size
     local noted = markers or verb == 'ack' and completed or verb == 'discard' and failed
     if not whole or noted then
-      each_slot(ranges, function(slot) slots[#slots + 1] = slot end)
+      slots = slots_of(ranges)
     end
     if noted then
       say_farewell(verb, slots, why)
@@ -74,18 +79,19 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     if whole then
       dropped = asked -- the whole lease: its hash is unlinked at once
     else
-      if #back + #buried > 0 or self.returned ~= '' or self.buried ~= '' then
+      dropped = drop_slots(key, slots)
+      if dropped < #slots then
         note_gone(verb, slots, lost)
       end
-      dropped = drop_slots(key, slots)
     end
     lease.held, lease.acked = lease.held - dropped, lease.acked + dropped
     local counter = verb == 'ack' and 'acked' or 'discarded'
     counts[counter] = counts[counter] + dropped
   end
 
-  -- One slot leaves unacked: to the dead, out of reach for a while, or back among the claimable.
-  local function put_back(verb, slot, entry, to)
+  -- One slot leaves unacked: to the dead at once, or to what is put out of reach for a while or back among the claimable. Answers whether
+  -- it died.
+  local function put_back(verb, slot, entry, to, scored)
     local deadly = verb == 'bury'
     if deadly then
       entry = ended(entry, lease.takeovers)
@@ -100,34 +106,33 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       if markers then
         markers.free(slot, entry)
       end
-    elseif to.delay > 0 then
-      redis.call('ZADD', to.delayed, ms + to.delay, entry)
-      if markers then
-        markers.prolong(slot, entry, to.delay)
-      end
-    else
-      redis.call('ZADD', to.returned, sequence_of(entry), entry)
+      return true
     end
-    return deadly
+    scored[#scored + 1] = to.delay > 0 and ms + to.delay or sequence_of(entry)
+    scored[#scored + 1] = entry
+    if to.delay > 0 and markers then
+      markers.prolong(slot, entry, to.delay)
+    end
+    return false
   end
 
-  function self.take_back(verb, ranges, lost, to)
-    local left, dead, missing = {}, {}, {}
-    for first, last in string.gmatch(ranges, '(%d+)%-?(%d*)') do
-      first, last = tonumber(first), tonumber(last) or tonumber(first)
-      local slots, entries = read_slots(key, first, last, last - first + 1, math.huge)
-      local at = 1
-      for slot = first, last do
-        if slots[at] == slot then
-          local where = put_back(verb, slot, entries[at], to) and dead or left
-          where[#where + 1] = slot
-          at = at + 1
-        else
-          missing[#missing + 1] = slot
-        end
+  -- So many slots at most are asked for as one command carries; answers how many came back alive.
+  local function take_some(verb, slots, first, last, lost, to)
+    local found, left, dead, missing, scored = redis.call('HMGET', key, unpack(slots, first, last)), {}, {}, {}, {}
+    for i = 1, #found do
+      local slot = slots[first + i - 1]
+      if not found[i] or went[slot] then
+        missing[#missing + 1] = slot
+      elseif put_back(verb, slot, found[i], to, scored) then
+        dead[#dead + 1], buried[#buried + 1], went[slot] = slot, slot, 'buried'
+      else
+        left[#left + 1], back[#back + 1], went[slot] = slot, slot, 'returned'
       end
     end
     note_gone(verb, missing, lost)
+    if #scored > 0 then
+      redis.call('ZADD', to.delay > 0 and to.delayed or to.returned, unpack(scored))
+    end
     if failed then
       failed.write()
     end
@@ -136,17 +141,24 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     end
     drop_slots(key, left)
     drop_slots(key, dead)
-    append(back, left)
-    append(buried, dead)
-    lease.held, self.dead = lease.held - #left - #dead, self.dead + #dead
-    local counter = verb == 'release' and 'released' or 'nacked'
-    counts[counter], counts.buried = counts[counter] + #left, counts.buried + #dead
+    lease.held, self.dead, counts.buried = lease.held - #left - #dead, self.dead + #dead, counts.buried + #dead
     return #left
   end
 
+  -- nack, release and bury
+  function self.take_back(verb, ranges, lost, to)
+    local slots, count = slots_of(ranges), 0
+    for first = 1, #slots, 1000 do
+      count = count + take_some(verb, slots, first, math.min(first + 999, #slots), lost, to)
+    end
+    local counter = verb == 'release' and 'released' or 'nacked'
+    counts[counter] = counts[counter] + count
+    return count
+  end
+
+  -- Once, after the last verdict.
   function self.count(counters)
     local gone = 0
-    write_down()
     for name, count in pairs(counts) do
       if count > 0 then
         redis.call('HINCRBY', counters, name, count)
@@ -156,10 +168,19 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     if gone > 0 then
       redis.call('HINCRBY', counters, 'in_flight', -gone)
     end
+    table.sort(back)
+    table.sort(buried)
+    self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
   end
 
   function self.keep()
-    redis.call('HSET', key, 'm', pack_lease(lease), 'returned', self.returned, 'buried', self.buried)
+    redis.call('HSET', key, 'm', pack_lease(lease))
+    if #back > 0 then
+      redis.call('HSET', key, 'returned', self.returned)
+    end
+    if #buried > 0 then
+      redis.call('HSET', key, 'buried', self.buried)
+    end
   end
 
   return self
