@@ -9,8 +9,7 @@ import asyncio
 import os
 from uuid import uuid4
 
-from sluicegate import QueueBackpressureError, QueueEvent
-from sluicegate.asyncio import RedisMessageQueue
+from sluicegate.asyncio import QueueBackpressureError, QueueEvent, RedisMessageQueue
 
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 NAME = f"example-full-{uuid4().hex[:6]}"

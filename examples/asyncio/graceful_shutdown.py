@@ -10,8 +10,7 @@ import asyncio
 import os
 import sys
 
-from sluicegate import GracefulInterruptHandler
-from sluicegate.asyncio import RedisMessageQueue
+from sluicegate.asyncio import GracefulInterruptHandler, RedisMessageQueue
 
 
 async def main(seconds_per_order: float = 0.1) -> None:

@@ -13,8 +13,7 @@ from uuid import uuid4
 
 from prometheus_client import REGISTRY, Counter, generate_latest
 
-from sluicegate import QueueEvent
-from sluicegate.asyncio import RedisMessageQueue
+from sluicegate.asyncio import QueueEvent, RedisMessageQueue
 
 log = logging.getLogger("orders")
 messages = Counter("queue_messages", "Messages by what happened to them", ["queue", "operation", "outcome", "error"])

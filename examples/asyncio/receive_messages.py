@@ -9,8 +9,7 @@ import asyncio
 import json
 import os
 
-from sluicegate import GracefulInterruptHandler
-from sluicegate.asyncio import RedisMessageQueue
+from sluicegate.asyncio import GracefulInterruptHandler, RedisMessageQueue
 
 TASKS = 4
 

@@ -10,8 +10,7 @@ import os
 import sys
 from uuid import uuid4
 
-from sluicegate import GracefulInterruptHandler
-from sluicegate.asyncio import RedisMessageQueue
+from sluicegate.asyncio import GracefulInterruptHandler, RedisMessageQueue
 
 
 async def main(how_many: int = sys.maxsize, seconds_between: float = 0.5) -> None:

@@ -1,7 +1,95 @@
-"""The same queue for asyncio: the names of `sluicegate`, with coroutines where those block."""
+"""The same queue for asyncio: every name of `sluicegate`, with coroutines where those block.
+
+`RedisMessageQueue`, `Lease` and `RedisGateway` are asyncio's own; all other names are those of `sluicegate`, so that a
+program needs one of the two modules only.
+"""
 
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.config import QueueSpec
+from sluicegate.core.durability import Durability, replicated
+from sluicegate.core.ledger import LeaseCounts
+from sluicegate.errors import (
+    AlreadySettledError,
+    CleanupFailedError,
+    ConfigurationError,
+    DrainFailedError,
+    DurabilityAccessError,
+    EmbeddedServerError,
+    EmbeddedServerNotFoundError,
+    GatewayContractError,
+    LeaseLostError,
+    LuaScriptError,
+    MalformedStoredMessageError,
+    NotDurableError,
+    PayloadTooDeepError,
+    PayloadTooLargeError,
+    PublishUnknownError,
+    QueueBackpressureError,
+    QueueDrainedError,
+    RedisAccessError,
+    RedisMemoryError,
+    RedisMessageQueueError,
+    RedisUnavailableError,
+    RetryBudgetExhaustedError,
+    WrongKeyTypeError,
+)
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.interrupts import (
+    BaseGracefulInterruptHandler,
+    EventDrivenInterruptHandler,
+    GracefulInterruptHandler,
+)
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.shared.lease import LeaseState, Verdict
 
-__all__ = ["Lease", "RedisGateway", "RedisMessageQueue"]
+__all__ = [
+    "AlreadySettledError",
+    "BaseGracefulInterruptHandler",
+    "CleanupFailedError",
+    "CompletedMessage",
+    "ConfigurationError",
+    "DeadMessage",
+    "Depth",
+    "DrainFailedError",
+    "Durability",
+    "DurabilityAccessError",
+    "EmbeddedServerError",
+    "EmbeddedServerNotFoundError",
+    "EventDrivenInterruptHandler",
+    "EventOperation",
+    "EventOutcome",
+    "FailedAttempt",
+    "GatewayContractError",
+    "GracefulInterruptHandler",
+    "Lease",
+    "LeaseCounts",
+    "LeaseLostError",
+    "LeaseState",
+    "LuaScriptError",
+    "MalformedStoredMessageError",
+    "Message",
+    "NotDurableError",
+    "PayloadTooDeepError",
+    "PayloadTooLargeError",
+    "PublishReport",
+    "PublishUnknownError",
+    "QueueBackpressureError",
+    "QueueDrainedError",
+    "QueueEvent",
+    "QueueSpec",
+    "QueueStats",
+    "RedisAccessError",
+    "RedisGateway",
+    "RedisMemoryError",
+    "RedisMessageQueue",
+    "RedisMessageQueueError",
+    "RedisUnavailableError",
+    "RedriveReport",
+    "RetryBudgetExhaustedError",
+    "Verdict",
+    "WrongKeyTypeError",
+    "replicated",
+]
