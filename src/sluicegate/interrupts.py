@@ -6,9 +6,11 @@ import asyncio
 import functools
 import os
 import signal
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
@@ -28,19 +30,25 @@ class BaseGracefulInterruptHandler(ABC):
 class GracefulInterruptHandler(BaseGracefulInterruptHandler):
     """Stops at the first signal, so that the work in hand can be finished; the second signal has its default effect.
 
-    The signals are this object's until `reset`, for the whole process. All it does when one arrives is to set a flag.
-    As a context manager it resets itself at the end.
+    The signals are this object's until `reset`, for the whole process. All it does when one arrives is to set a flag
+    and to say so. As a context manager it resets itself at the end.
 
     Args:
+        verbose: write "Received signal: ..." to stderr at the first one, so that whoever pressed Ctrl+C sees that it
+            was noticed.
         signals: which; default SIGINT, SIGTERM and SIGHUP.
 
     Raises:
-        ValueError: a signal is not at Python's default any more (another library or another of these handlers has it,
-            or it is ignored, as `nohup` does), it cannot be caught, or this is not the main thread. Then nothing is
-            changed. The handler of `asyncio.run` for SIGINT counts as the default.
+        TypeError: `verbose` is no bool.
+        ValueError: a signal has an owner (another library or another of these handlers), it is ignored, as `nohup`
+            does, it cannot be caught, or this is not the main thread. Then nothing is changed. For SIGINT, SIG_DFL
+            and the handlers that Python and `asyncio.run` install are no owners.
     """
 
-    def __init__(self, signals: Iterable[int] = _DEFAULT_SIGNALS) -> None:
+    def __init__(self, verbose: bool = True, signals: Iterable[int] = _DEFAULT_SIGNALS) -> None:
+        if not isinstance(verbose, bool):
+            raise TypeError(f"verbose must be True or False, not {verbose!r}; signals are given by name: signals=[...]")
+        self._verbose = verbose
         self._interrupted = False
         self._before: dict[int, Any] = {}
         chosen = list(dict.fromkeys(signals))
@@ -78,6 +86,10 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if not self._interrupted:
             self._interrupted = True
+            if self._verbose:
+                with suppress(Exception):  # stderr may be gone, or just being written to by what was interrupted
+                    sys.stderr.write(f"Received signal: {signal.strsignal(number)}\n")
+                    sys.stderr.flush()
             return
         disposition = self._before.get(number, signal.SIG_DFL)
         if callable(disposition):
@@ -123,14 +135,14 @@ class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
 
 
 def _default_of(number: int) -> Any:
-    """The present disposition of a signal, which has to be Python's default."""
+    """The present disposition of a signal, which has to be the system's default or Python's."""
     try:
         found = signal.getsignal(number)
     except (ValueError, TypeError):
         raise ValueError(f"{number!r} is not a signal of this system; use those of the signal module") from None
-    if found is (signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL):
+    if found is signal.SIG_DFL:
         return found
-    if number == signal.SIGINT and _is_runners(found):
+    if number == signal.SIGINT and (found is signal.default_int_handler or _is_runners(found)):
         return found
     if isinstance(getattr(found, "__self__", None), GracefulInterruptHandler):
         raise ValueError(
@@ -139,7 +151,7 @@ def _default_of(number: int) -> Any:
         )
     what = "is ignored (nohup and background jobs of a shell do that)" if found is signal.SIG_IGN else "has a handler"
     raise ValueError(
-        f"{_name(number)} {what} already and is not at Python's default; leave it out of signals, or let its owner "
+        f"{_name(number)} {what} already and is not at its default; leave it out of signals, or let its owner "
         "set an event and use an EventDrivenInterruptHandler"
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -124,7 +126,9 @@ def test_one_signal_lets_the_work_in_hand_be_finished(workers: list[Worker]) -> 
 
 
 def test_a_signal_that_nohup_ignores_is_refused_and_told(workers: list[Worker]) -> None:
-    only_hangup = WORKER.replace("Handler()", "Handler([signal.SIGHUP])").replace("import sys", "import signal, sys")
+    only_hangup = WORKER.replace("Handler()", "Handler(signals=[signal.SIGHUP])").replace(
+        "import sys", "import signal, sys"
+    )
     workers.append(worker := Worker(only_hangup, "nohup"))
     assert worker.process.wait(timeout=30) == 1
     assert worker.process.stderr is not None
@@ -206,14 +210,14 @@ def mine() -> Iterator[None]:
 
 @pytest.mark.usefixtures("mine")
 def test_reset_gives_the_signal_back_and_keeps_the_answer() -> None:
-    with GracefulInterruptHandler([MINE, MINE]) as interrupt:
+    with GracefulInterruptHandler(signals=[MINE, MINE]) as interrupt:
         assert not interrupt.is_interrupted()
         signal.raise_signal(MINE)
         assert interrupt.is_interrupted()
     assert signal.getsignal(MINE) is signal.SIG_DFL
     interrupt.reset()
     assert interrupt.is_interrupted()
-    GracefulInterruptHandler([MINE]).reset()
+    GracefulInterruptHandler(signals=[MINE]).reset()
 
 
 @pytest.mark.usefixtures("mine")
@@ -222,27 +226,63 @@ def test_a_signal_with_an_owner_is_refused_and_nothing_is_changed() -> None:
 
     signal.signal(MINE, owner)
     with pytest.raises(ValueError, match="SIGUSR1 has a handler already"):
-        GracefulInterruptHandler([signal.SIGUSR2, MINE])
+        GracefulInterruptHandler(signals=[signal.SIGUSR2, MINE])
     assert signal.getsignal(MINE) is owner
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
 
 
 @pytest.mark.usefixtures("mine")
 def test_a_signal_of_another_handler_is_refused_until_it_is_reset() -> None:
-    first = GracefulInterruptHandler([MINE])
+    first = GracefulInterruptHandler(signals=[MINE])
     with pytest.raises(ValueError, match="SIGUSR1 belongs to another GracefulInterruptHandler"):
-        GracefulInterruptHandler([MINE])
+        GracefulInterruptHandler(signals=[MINE])
     first.reset()
-    with GracefulInterruptHandler([MINE]) as second:
+    with GracefulInterruptHandler(signals=[MINE]) as second:
         signal.raise_signal(MINE)
         assert (first.is_interrupted(), second.is_interrupted()) == (False, True)
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize(("arguments", "said"), [((), True), ((True,), True), ((False,), False)])
+def test_the_first_signal_is_said_on_stderr_unless_told_otherwise(
+    capfd: pytest.CaptureFixture[str], arguments: tuple[bool, ...], said: bool
+) -> None:
+    with GracefulInterruptHandler(*arguments, signals=[MINE]):
+        signal.raise_signal(MINE)
+    assert capfd.readouterr() == ("", f"Received signal: {signal.strsignal(MINE)}\n" if said else "")
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_stderr_that_cannot_be_written_to_keeps_no_signal_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stderr in (closed, None):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with GracefulInterruptHandler(signals=[MINE]) as interrupt:
+            signal.raise_signal(MINE)
+            assert interrupt.is_interrupted()
+
+
+def test_verbose_is_yes_or_no() -> None:
+    with pytest.raises(TypeError, match=re.escape("verbose must be True or False, not 1; signals are given by name")):
+        GracefulInterruptHandler(1)  # type: ignore[arg-type]
+
+
+def test_an_interrupt_that_ends_the_process_without_a_traceback_has_no_owner(workers: list[Worker]) -> None:
+    worker = Worker("import signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n" + WORKER)
+    workers.append(worker)
+    assert worker.read() == "ready"
+    worker.process.send_signal(signal.SIGINT)
+    worker.until_interrupted()
+    worker.process.send_signal(signal.SIGINT)
+    assert worker.end() == ("", -signal.SIGINT)
 
 
 @pytest.mark.usefixtures("mine")
 def test_a_signal_taken_over_by_somebody_stays_theirs_after_reset() -> None:
     def owner(*_: Any) -> None: ...
 
-    interrupt = GracefulInterruptHandler([MINE])
+    interrupt = GracefulInterruptHandler(signals=[MINE])
     signal.signal(MINE, owner)
     interrupt.reset()
     assert signal.getsignal(MINE) is owner
@@ -259,21 +299,21 @@ def test_a_signal_taken_over_by_somebody_stays_theirs_after_reset() -> None:
 )
 def test_what_is_no_signal_to_catch_is_refused_and_nothing_is_changed(signals: list[int], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        GracefulInterruptHandler(signals)
+        GracefulInterruptHandler(signals=signals)
     assert signal.getsignal(MINE) is signal.SIG_DFL
 
 
 @pytest.mark.usefixtures("mine")
 def test_only_the_main_thread_makes_one() -> None:
     with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="in the main thread only"):
-        pool.submit(GracefulInterruptHandler, [MINE]).result()
+        pool.submit(GracefulInterruptHandler, signals=[MINE]).result()
     assert signal.getsignal(MINE) is signal.SIG_DFL
 
 
 @pytest.mark.usefixtures("mine")
 def test_a_handler_interrupts_even_while_a_lock_is_held() -> None:
     lock = threading.Lock()
-    with GracefulInterruptHandler([MINE]) as interrupt, lock:
+    with GracefulInterruptHandler(signals=[MINE]) as interrupt, lock:
         os.kill(os.getpid(), MINE)
         assert interrupt.is_interrupted()
 
