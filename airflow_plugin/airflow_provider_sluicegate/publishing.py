@@ -13,7 +13,7 @@ import redis
 from sluicegate import PublishReport, RedisMessageQueue
 from sluicegate.core.deduplication import KeySource, compile_key_function
 from sluicegate.core.publishing import encode_payload
-from sluicegate.errors import PublishUnknownError, RedisMessageQueueError
+from sluicegate.errors import PayloadTooLargeError, PublishUnknownError, RedisMessageQueueError
 
 __all__ = ["Log", "PublishStoppedError", "Publisher", "Reader"]
 
@@ -43,7 +43,8 @@ class PublishStoppedError(RedisMessageQueueError):
 @dataclass(slots=True)
 class Reader:
     """
-    Reads numbered messages, transforms them, and remembers the batch in hand, so that an error can say where it is.
+    Reads numbered messages, transforms them, and remembers where those of the batch in hand stand, so that an error can
+    say where it is.
 
     :param source: numbers and messages.
     :param place: from a number to words such as ``orders.csv, line 7``.
@@ -57,10 +58,17 @@ class Reader:
     remembered: int
     dropped: int = 0
     failure: str | None = None
-    recent: deque[tuple[int, Any]] = field(init=False)
+    passed_on: int = 0
+    last: Any = None
+    _numbers: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.recent = deque(maxlen=self.remembered)
+        self._numbers = deque(maxlen=self.remembered + 1)  # a batch that its bytes end is one message behind
+
+    def place_of(self, position: int) -> str | None:
+        """Where the message stands that was passed on as number ``position``, from 0; None when it is too long ago."""
+        back = self.passed_on - position
+        return self.place(self._numbers[-back]) if 0 < back <= len(self._numbers) else None
 
     def __iter__(self) -> Iterator[Any]:
         number = 0
@@ -70,7 +78,9 @@ class Reader:
                 if payload is None:
                     self.dropped += 1
                     continue
-                self.recent.append((number, payload))
+                self._numbers.append(number)
+                self.passed_on += 1
+                self.last = payload
                 yield payload
         except Exception as error:
             if self.failure is None:
@@ -162,7 +172,7 @@ class Publisher:
         }
 
     def _stopped(self, error: Exception) -> PublishStoppedError:
-        parts = [self.reader.failure or self._culprit() or _told(error)]
+        parts = [self.reader.failure or self._culprit(error) or _told(error)]
         if self.batches:
             parts.append(
                 f"the {self.batches} batches before it stay published: {self.published} messages, and "
@@ -183,21 +193,26 @@ class Publisher:
             "; ".join(parts), published=self.published, duplicates=self.duplicates, batches=self.batches
         )
 
-    def _culprit(self) -> str | None:
-        """The message of the batch in hand that cannot be published, and why; None when each of them can."""
+    def _culprit(self, error: Exception) -> str | None:
+        """The message that cannot be published, and why; None when it is not about one."""
+        reader, last = self.reader, self.reader.passed_on - 1  # each is checked before the next is read
+        if isinstance(error, PayloadTooLargeError) and error.position is not None:
+            place = reader.place_of(error.position)
+            return f"{place}: {error}" if place else None
+        place = reader.place_of(last)
+        if place is None:
+            return None
+        try:
+            encode_payload(reader.last)
+        except (TypeError, ValueError) as refusal:
+            return f"{place}: {refusal}"
         source = self.deduplication_key
-        key = compile_key_function(source) if source is not None else None
-        for number, payload in self.reader.recent:
-            place = self.reader.place(number)
-            try:
-                encode_payload(payload)
-            except (TypeError, ValueError) as error:
-                return f"{place}: {error}"
-            try:
-                if key is not None:
-                    key(payload)
-            except Exception as error:  # noqa: BLE001, a function of the user raises what it likes
-                return f"{place}: {type(error).__name__ if callable(source) else error}"
+        if source is None:
+            return None
+        try:
+            compile_key_function(source)(reader.last)
+        except Exception as refusal:  # noqa: BLE001, a function of the user raises what it likes
+            return f"{place}: {type(refusal).__name__ if callable(source) else refusal}"
         return None
 
 

@@ -14,6 +14,7 @@ from sluicegate.gateway import Gateway
 from sluicegate.lease import Lease
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.report import Depth, QueueStats, RedriveReport
+from sluicegate.runtime import AWAITS
 from sluicegate.shared.queue import QueueBase, new_id
 
 __all__ = ["QueueAdministration"]
@@ -29,7 +30,7 @@ class QueueAdministration(QueueBase[Lease]):
     """
 
     def __init__(self, name: str, config: QueueConfig, gateway: Gateway) -> None:
-        super().__init__(name, config, gateway.retry_budget_seconds)
+        super().__init__(name, config, gateway.retry_budget_seconds, awaits=AWAITS)
         self._gateway = gateway
         self._driver = Driver(gateway, name, config.on_event, self._stopping)
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["LONGEST_SECONDS", "callback", "cap", "count", "flag", "not_negative", "one_of", "positive", "whole"]
+__all__ = [
+    "LONGEST_SECONDS",
+    "callback",
+    "cap",
+    "count",
+    "flag",
+    "is_async",
+    "not_negative",
+    "one_of",
+    "positive",
+    "synchronous",
+    "whole",
+]
 
 LONGEST_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
 _LARGEST = 2**53  # an int that Lua still counts exactly
@@ -61,6 +75,25 @@ def callback(name: str, value: Any) -> None:
     """None, or something to call."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name} must be None or a callable, not {value!r}")
+
+
+def synchronous(name: str, value: Any) -> None:
+    """No async callable: those who call it have no loop."""
+    if is_async(value):
+        raise ConfigurationError(
+            f"{name} is async, and nobody awaits it in sluicegate.RedisMessageQueue; give a plain callable, or use "
+            "sluicegate.asyncio.RedisMessageQueue"
+        )
+
+
+def is_async(function: object) -> bool:
+    """Whether a callable is known to return something to be awaited: an async function, a partial of one, or an object
+    whose `__call__` is one.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
 
 def _is_int(value: object) -> bool:

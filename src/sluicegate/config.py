@@ -113,6 +113,15 @@ class QueueConfig:
         """The limits for payloads."""
         return Guards(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
 
+    def refuse_async(self) -> None:
+        """Refuse callbacks that somebody would have to await.
+
+        Raises:
+            ConfigurationError: names the option.
+        """
+        for name in ("get_deduplication_key", "on_heartbeat_failure", "on_event"):
+            checks.synchronous(name, getattr(self, name))
+
     def portable(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON can carry it.
 

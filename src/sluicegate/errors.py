@@ -88,17 +88,20 @@ class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
 
 
 class PayloadTooLargeError(RedisMessageQueueError, ValueError):
-    """A payload takes more than `max_payload_bytes`; nothing was sent.
+    """A payload takes more than `max_payload_bytes`, or a message more than the server accepts; nothing of its call was
+    stored.
 
     Attributes:
-        size: of the payload as it would be stored, in bytes.
-        limit: what is allowed.
+        size: in bytes: of the payload as it would be stored, or of the message as it was sent.
+        limit: what is allowed; 0 when the server does not tell.
+        position: of the message among those that the caller publishes, from 0; None where it is not known.
     """
 
-    def __init__(self, message: str, *, size: int, limit: int) -> None:
+    def __init__(self, message: str, *, size: int, limit: int, position: int | None = None) -> None:
         super().__init__(message)
         self.size = size
         self.limit = limit
+        self.position = position
 
 
 class PayloadTooDeepError(RedisMessageQueueError, ValueError):

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["finished", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "finished", "holder", "is_lost", "notify", "pause"]
 
 _SLICE_SECONDS = 0.05
+AWAITS = False  # whether callbacks of the user may be async
 _log = logging.getLogger("sluicegate")
 _numbers = itertools.count(1)
 _thread = threading.local()

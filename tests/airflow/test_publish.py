@@ -177,9 +177,20 @@ def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> 
             yield order
 
     assert publish(queue, messages=produce, batch_size=50, deduplication_key="id")["batches"] == 20
-    assert most_alive <= 2 * 50
+    assert most_alive <= 3, "what is encoded already is not kept as it was read"
     # A batch is in Redis before the first message of the next one is asked for.
     assert max(behind) == 49
+
+
+def test_a_payload_beyond_the_limit_is_named_by_its_place(queue: RedisMessageQueue) -> None:
+    with pytest.raises(PublishStoppedError, match=r"message 5: payload takes 99 bytes .*; the 3 batches before"):
+        publish(
+            queue,
+            messages=["a", "drop", "b", "c", "x" * 99, "d"],
+            transform=lambda text: None if text == "drop" else text,
+            batch_size=1,
+            queue_options={"max_payload_bytes": 50},
+        )
 
 
 def test_an_iterator_that_was_read_is_not_taken_for_all_of_it_by_a_retry(queue: RedisMessageQueue) -> None:

@@ -14,6 +14,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import MOST_PER_CALL, Publishing
 from sluicegate.errors import PublishUnknownError, QueueBackpressureError, RetryBudgetExhaustedError
 from sluicegate.report import PublishReport
+from tests.batches import one_call
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
 from tests.conformance.driving import Drive
@@ -204,7 +205,7 @@ class Clock:
 
 
 def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
-    batch = publishing(core, 2, "raise").batch(b"b", ["x", "y", "z"])
+    batch = one_call(publishing(core, 2, "raise"), b"b", ["x", "y", "z"])
     drive = Drive(core.client)
     with pytest.raises(QueueBackpressureError) as caught:
         drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
@@ -217,7 +218,7 @@ def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
     assert drive.events[0].error is error
     core.do(core.publish("first", "a", "b"))
     with pytest.raises(QueueBackpressureError, match=r"2 waiting messages, 2 at most; .*raise max_pending_length"):
-        Drive(core.client)(operations.publish(core.keys, publishing(core, 2).batch(b"c", ["x"]), clock=Clock()))
+        Drive(core.client)(operations.publish(core.keys, one_call(publishing(core, 2), b"c", ["x"]), clock=Clock()))
 
 
 def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
@@ -230,7 +231,7 @@ def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
             core.opened("l", "n", 1)
 
     drive = Drive(core.client, pause)
-    batch = publishing(core, 2).batch(b"b", ["x"])
+    batch = one_call(publishing(core, 2), b"b", ["x"])
     operation = operations.publish(core.keys, batch, clock=clock, block_seconds=1.0, tell=True)
     assert drive(operation) == replies.Published(1, {})
     assert drive.pauses == [0.01, 0.02, 0.04]
@@ -247,7 +248,7 @@ def test_a_blocked_publish_gives_up_when_its_time_is_over(core: Core) -> None:
         clock.now += drive.pauses[-1]
 
     drive = Drive(core.client, pause)
-    batch = publishing(core, 2).batch(b"b", ["x"])
+    batch = one_call(publishing(core, 2), b"b", ["x"])
     with pytest.raises(QueueBackpressureError):
         drive(operations.publish(core.keys, batch, clock=clock, block_seconds=1.0))
     assert clock.now == pytest.approx(101.0)
@@ -259,7 +260,7 @@ def test_a_blocked_publish_gives_up_when_its_time_is_over(core: Core) -> None:
 def test_a_blocked_publish_ends_at_once_when_the_queue_stops(core: Core) -> None:
     core.do(core.publish("first", *"ab"))
     drive = Drive(core.client, lambda: True)
-    batch = publishing(core, 2).batch(b"b", ["x"])
+    batch = one_call(publishing(core, 2), b"b", ["x"])
     with pytest.raises(QueueBackpressureError, match="is being stopped here"):
         drive(operations.publish(core.keys, batch, clock=Clock(), block_seconds=60))
     assert (len(drive.pauses), len(drive.calls)) == (1, 1)
@@ -280,7 +281,7 @@ def test_an_outage_does_not_make_a_blocked_publish_wait_longer(core: Core) -> No
         raise RetryBudgetExhaustedError("away")
 
     drive = Drive(core.client, pause, execute)
-    batch = publishing(core, 2).batch(b"b", ["x"])
+    batch = one_call(publishing(core, 2), b"b", ["x"])
     with pytest.raises(PublishUnknownError) as caught:
         drive(operations.publish(core.keys, batch, clock=clock, block_seconds=1.0))
     assert clock.now == pytest.approx(101.0), "the retries of the last call end with the block"
@@ -300,7 +301,7 @@ def test_every_attempt_of_a_blocked_publish_tells_its_age(core: Core) -> None:
     with pytest.raises(QueueBackpressureError):
         drive(
             operations.publish(
-                core.keys, publishing(core, 2).batch(b"b", ["x"]), clock=clock, block_seconds=0.03, tell=False
+                core.keys, one_call(publishing(core, 2), b"b", ["x"]), clock=clock, block_seconds=0.03, tell=False
             )
         )
     assert [call.args[1] for call in drive.calls] == [pytest.approx(at, abs=1) for at in (0, 10, 30)]
@@ -310,17 +311,17 @@ def test_every_attempt_of_a_blocked_publish_tells_its_age(core: Core) -> None:
 def test_events_tell_every_outcome_of_a_call(core: Core) -> None:
     publishing = Publishing(core.keys, str, 3600, 120, most_waiting=3)
     drive = Drive(core.client)
-    drive(operations.publish(core.keys, publishing.batch(b"a", ["x"], delay_seconds=7), clock=Clock(), tell=True))
+    drive(operations.publish(core.keys, one_call(publishing, b"a", ["x"], delay_seconds=7), clock=Clock(), tell=True))
     assert [(event.message_id, event.seconds, event.queue) for event in drive.events] == [("a-0", 7.0, "orders")]
     drive.events.clear()
-    batch = publishing.batch(b"b", ["x", "u", "u", "v", "w"], partial=True)
+    batch = one_call(publishing, b"b", ["x", "u", "u", "v", "w"], partial=True)
     published = drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
     assert drive.told == [("success", 2), ("duplicate", 2), ("refused", 1)]
     report = PublishReport.of(published, batch.message_ids())
     assert (report.accepted, report.duplicates, report.refused, report.refused_positions) == (2, 2, 1, [4])
     drive.events.clear()
     dropping = Publishing(core.keys, None, 3600, 120, most_waiting=3, overload="drop_oldest")
-    drive(operations.publish(core.keys, dropping.batch(b"c", ["x"]), clock=Clock(), tell=True))
+    drive(operations.publish(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), tell=True))
     assert drive.told == [("success", 1), ("dropped", 1)]
 
 
@@ -329,7 +330,7 @@ def test_a_failure_is_told_too(core: Core) -> None:
         raise RetryBudgetExhaustedError("away")
 
     drive = Drive(core.client, execute=execute)
-    batch = publishing(core, 0).batch(b"b", ["x", "y"])
+    batch = one_call(publishing(core, 0), b"b", ["x", "y"])
     with pytest.raises(PublishUnknownError) as caught:
         drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
     assert drive.told == [("failure", 2)]
@@ -352,6 +353,6 @@ def test_reports_of_several_calls_follow_on_each_other() -> None:
 
 def test_a_partial_publish_of_a_queue_has_a_receipt_and_a_whole_one_has_none(core: Core) -> None:
     keyed = Publishing(core.keys, str, 3600, 120, most_waiting=3)
-    assert keyed.batch(b"b", ["x"]).receipt_seconds == 0
-    assert keyed.batch(b"b", ["x"], partial=True).receipt_seconds == 600
-    assert keyed.batch(b"b", ["x"], partial=True).oldest_seconds < 600
+    assert one_call(keyed, b"b", ["x"]).receipt_seconds == 0
+    assert one_call(keyed, b"b", ["x"], partial=True).receipt_seconds == 600
+    assert one_call(keyed, b"b", ["x"], partial=True).oldest_seconds < 600

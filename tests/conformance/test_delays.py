@@ -12,6 +12,7 @@ from sluicegate.core import replies
 from sluicegate.core.entry import read_prefix
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
+from tests.batches import one_call
 from tests.conformance import state
 from tests.conformance.core import Core, ids, verdict
 from tests.conformance.waiting import wait_until
@@ -147,4 +148,4 @@ def test_due_at_is_an_instant_whatever_its_zone(core: Core, client: redis.Redis)
     due = datetime(2100, 1, 1, 12, 0, 0, 1500, tzinfo=UTC)
     elsewhere = due.astimezone(datetime.now().astimezone().tzinfo) + timedelta(0)
     for due_at in (due, elsewhere):
-        assert publishing.batch(b"b", ["x"], due_at=due_at).due_ms == 4_102_488_000_002, "rounded up, never early"
+        assert one_call(publishing, b"b", ["x"], due_at=due_at).due_ms == 4_102_488_000_002, "rounded up, never early"

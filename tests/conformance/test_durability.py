@@ -17,6 +17,7 @@ from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
 from sluicegate.errors import NotDurableError
 from sluicegate.shared.gateway import elapsed_clock
+from tests.batches import one_call
 from tests.conformance.driving import Drive
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
@@ -65,7 +66,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 def batch(durability: Durability | str, name: bytes = b"b", *payloads: str, keyed: bool = False) -> Batch:
     publishing = Publishing(KEYS, str if keyed else None, 3600, 120)
-    return publishing.batch(name, list(payloads) or ["x", "y"], durability=durability)
+    return one_call(publishing, name, list(payloads) or ["x", "y"], durability=durability)
 
 
 def test_memory_sends_nothing_more(client: redis.Redis) -> None:
@@ -123,7 +124,7 @@ def test_duplicates_are_confirmed_with_their_owner(pair: Pair) -> None:
 
 def test_a_refused_publish_needs_no_confirmation(client: redis.Redis) -> None:
     full = Publishing(KEYS, None, 3600, 120, most_waiting=1, overload="raise")
-    sent = full.batch(b"b", ["x", "y"], durability=replicated(1, timeout_seconds=SOON))
+    sent = one_call(full, b"b", ["x", "y"], durability=replicated(1, timeout_seconds=SOON))
     with pytest.raises(Exception, match="nothing was stored"):
         Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))
 

@@ -288,11 +288,14 @@ def test_a_callback_that_raises_alters_nothing(
     assert {where: len(messages) for where, messages in found.items() if messages} == {"delayed": 1}
 
 
-def test_an_async_callback_of_a_sync_queue_is_warned_about(make_queue: MakeQueue, flavour: Flavour) -> None:
+def test_an_awaitable_from_a_callback_of_a_sync_queue_is_warned_about(make_queue: MakeQueue, flavour: Flavour) -> None:
     ran = []
 
-    async def on_event(event: QueueEvent) -> None:
+    async def note(event: QueueEvent) -> None:
         ran.append(event.operation)
+
+    def on_event(event: QueueEvent) -> Any:
+        return note(event)
 
     queue = make_queue(on_event=on_event)
     with warnings.catch_warnings(record=True) as caught:

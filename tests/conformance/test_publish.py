@@ -70,6 +70,31 @@ def test_calls_hold_a_thousand_messages(make_queue: MakeQueue, client: redis.Red
         assert [message.json()["id"] for message in lease.messages] == [-1, *range(2100)]
 
 
+def test_calls_end_at_eight_megabytes(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue()
+    queue.publish("first")
+    client.config_resetstat()
+    sizes = [3_000_000, 3_000_000, 3_000_000, 9_000_000, 10, 20, 8_400_000, 30]
+    report = queue.publish_many(b"x" * size for size in sizes)
+    assert (report.accepted, len(report.ids)) == (8, 8)
+    assert [id_.rsplit("-", 1)[1] for id_ in report.ids] == ["0", "1", "0", "0", "0", "1", "0", "0"]
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 6
+    with queue.claim(9) as lease:
+        assert [len(message.payload) for message in lease.messages] == [5, *sizes]
+
+
+def test_reports_per_call_end_at_eight_megabytes_too(queue: RedisMessageQueue) -> None:
+    reports = queue.publish_chunks([b"x" * 5_000_000] * 3 + [b"y"], batch_size=3)
+    assert [report.accepted for report in reports] == [1, 1, 2]
+
+
+def test_positions_count_on_over_calls_that_their_bytes_ended(make_queue: MakeQueue) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    payloads = [{"id": number % 4, "x": "x" * 3_000_000} for number in range(6)]
+    report = queue.publish_many(payloads)
+    assert report.duplicate_of == [None] * 4 + report.ids[:2]
+
+
 def test_a_report_per_call_reads_its_source_as_needed(queue: RedisMessageQueue) -> None:
     read: list[int] = []
 
@@ -104,7 +129,7 @@ def test_a_key_refuses_until_its_window_ends(make_queue: MakeQueue, client: redi
 def test_a_marker_holds_the_id_of_its_message(make_queue: MakeQueue, client: redis.Redis) -> None:
     queue = make_queue(get_deduplication_key="{tenant}:{order}")
     report = queue.publish_many([{"tenant": "a:b", "order": 1}])
-    assert client.get(QueueKeys("orders").dedup(b"a%3Ab%3A1")) == report.ids[0].encode()
+    assert client.get(QueueKeys("orders").dedup(b"a%253Ab%3A1")) == report.ids[0].encode()
 
 
 def test_a_queue_without_keys_takes_everything(queue: RedisMessageQueue) -> None:
@@ -119,6 +144,15 @@ def test_one_bad_message_stops_its_call_whole(make_queue: MakeQueue) -> None:
         queue.publish_many([{"id": number} for number in range(1000)] + [{}])
     assert "1000 messages before" in caught.value.__notes__[0]
     assert queue.depth().published_total == 1000
+
+
+@pytest.mark.parametrize("payload", [42, None, 3.5, True, object()])
+def test_a_payload_of_another_type_is_refused_before_its_key_is_asked_for(make_queue: MakeQueue, payload: Any) -> None:
+    asked = []
+    queue = make_queue(get_deduplication_key=lambda found: str(asked.append(found)))
+    with pytest.raises(TypeError, match="publish a dict, a list, a str or bytes"):
+        queue.publish(payload)
+    assert asked == []
 
 
 def test_headers_are_checked(queue: RedisMessageQueue) -> None:

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from sluicegate import QueueBackpressureError, RedisMessageQueue
-from sluicegate.core import batch_calls
+from sluicegate.core import batch_calls, publishing
 from sluicegate.core.entry import client_part
 from sluicegate.core.keys import QueueKeys
 from sluicegate.spark.writing import staging as _staging
@@ -75,6 +75,34 @@ def test_rows_are_published_in_their_order_and_their_stages_dropped(
     assert sorted(published(queue)) == list(range(60))
     assert [number for number in published(queue) if number < 45] == list(range(45))
     assert list(client.scan_iter("*:stage:*")) == []
+
+
+@pytest.mark.parametrize("dies_at", [None, 3, 5, 7])
+def test_large_rows_among_small_ones_make_steps_of_their_own(
+    queue: RedisMessageQueue, sender: Sender, monkeypatch: pytest.MonkeyPatch, dies_at: int | None
+) -> None:
+    monkeypatch.setattr(publishing, "MOST_BYTES_PER_CALL", 100)
+    writer = StageWriter(sender, "w", 0, 10)
+    payloads = [f"{number:02}" if number % 5 else f"{number:02}" + "x" * 80 for number in range(20)]
+    writer.append(parts(*payloads))
+    stage = writer.stage()
+    assert stage is not None
+    if dies_at is not None:
+        with monkeypatch.context() as patched:
+            crash_at(sender, patched, dies_at)
+            with pytest.raises(Crash):
+                _staging.commit(sender, "w", [stage])
+    sizes = []
+    send = sender.batch
+
+    def batch(sent: list[bytes], *args: Any, **options: Any) -> Any:
+        sizes.append(sum(map(len, sent)))
+        return send(sent, *args, **options)
+
+    monkeypatch.setattr(sender, "batch", batch)
+    _staging.commit(sender, "w", [stage])
+    assert max(sizes) <= 100
+    assert [message.payload.decode() for message in queue.peek(100)] == payloads
 
 
 def test_a_commit_that_is_repeated_publishes_nothing(queue: RedisMessageQueue, sender: Sender) -> None:

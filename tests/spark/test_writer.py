@@ -15,9 +15,9 @@ from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.datasource import DataSourceStreamWriter
 
 from sluicegate import ConfigurationError, QueueBackpressureError, RedisMessageQueue
+from sluicegate.core import publishing
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.datasource import SluicegateDataSource
-from sluicegate.spark.writing import plan as _write_plan
 from sluicegate.spark.writing import writer as _writer
 from sluicegate.spark.writing.plan import plan_write
 from tests.conformance import state
@@ -322,7 +322,7 @@ def test_limits_of_the_queue_hold_for_rows(server: RedisServer, make_queue: Make
 
 
 def test_a_large_slice_goes_in_several_calls(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_write_plan, "_MOST_BYTES", 100)
+    monkeypatch.setattr(publishing, "MOST_BYTES_PER_CALL", 100)
     calls: dict[bytes, int] = {}  # by batch: a call may be sent and then executed
 
     def count(call: Any) -> None:

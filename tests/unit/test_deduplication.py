@@ -14,6 +14,7 @@ from sluicegate.core.deduplication import compile_key_function, portable_key_sou
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.errors import ConfigurationError
+from tests.batches import one_call
 
 PAYLOAD = {"tenant": "acme", "order": {"id": 7, "lines": [1]}, "none": None, "empty": "", "flag": True, "rate": 1.5}
 
@@ -120,7 +121,7 @@ def test_an_awaitable_is_refused_and_closed() -> None:
         made.append(key(payload))
         return made[-1]
 
-    with pytest.raises(TypeError, match="returned a coroutine"):
+    with pytest.raises(TypeError, match=r"returned an awaitable \(coroutine\).*sluicegate.asyncio"):
         compile_key_function(function)({})
     assert made[0].cr_frame is None, "closed, so that nothing warns that it was never awaited"
 
@@ -215,7 +216,7 @@ def test_the_key_function_is_called_once_per_message() -> None:
         return str(payload["id"])
 
     publishing = Publishing(QueueKeys("q"), compile_key_function(key), 3600, 120)
-    batch = publishing.batch(b"batch", [{"id": 1}, {"id": 2}])
+    batch = one_call(publishing, b"batch", [{"id": 1}, {"id": 2}])
     assert seen == [{"id": 1}, {"id": 2}]
     assert batch.markers == [b"sluicegate:{q}:dedup:1", b"sluicegate:{q}:dedup:2"]
 
@@ -235,5 +236,5 @@ def test_a_receipt_is_kept_where_markers_may_not_outlive_the_retries(
     keyed: bool, window: float, retry: float, receipt: float, oldest: float
 ) -> None:
     function = compile_key_function("id") if keyed else None
-    batch = Publishing(QueueKeys("q"), function, window, retry).batch(b"batch", [{"id": 1}])
+    batch = one_call(Publishing(QueueKeys("q"), function, window, retry), b"batch", [{"id": 1}])
     assert (batch.receipt_seconds, batch.oldest_seconds) == (receipt, oldest)

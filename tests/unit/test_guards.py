@@ -17,6 +17,7 @@ from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing, encode_payload
 from sluicegate.errors import ConfigurationError, PayloadTooDeepError, PayloadTooLargeError, RedisMessageQueueError
+from tests.batches import one_call
 
 
 class Text(str):
@@ -34,7 +35,7 @@ class Custom:
 def stored(payload: Any, **options: Any) -> bytes:
     """The payload as a queue with these guards would store it."""
     publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(**options))
-    (part,) = publishing.batch(b"b", [payload]).parts
+    (part,) = one_call(publishing, b"b", [payload]).parts
     return part.rsplit(b"\x1f", 1)[1]
 
 
@@ -252,4 +253,4 @@ def test_the_errors_are_ours_and_value_errors() -> None:
 def test_one_bad_payload_stops_its_batch() -> None:
     publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(max_payload_bytes=5))
     with pytest.raises(PayloadTooLargeError):
-        publishing.batch(b"b", ["short", "too long"])
+        one_call(publishing, b"b", ["short", "too long"])

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluicegate import errors
 from sluicegate.core import admin_calls, calls, replies
+from sluicegate.core.deduplication import compile_key_function
+from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import Publishing, chunks, encode_payload
-from sluicegate.core.values import VerdictGroup
+from sluicegate.core.publishing import MOST_BYTES_PER_CALL, Publishing, cut, encode_payload
+from sluicegate.core.values import Batch, VerdictGroup
+from sluicegate.errors import PayloadTooLargeError
+from tests.batches import one_call
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -45,18 +53,82 @@ def test_text_that_utf8_cannot_carry() -> None:
         encode_payload("\ud800")
 
 
-def test_chunks_read_as_they_are_needed() -> None:
-    read = []
+class Source:
+    """Payloads of some sizes, read one by one."""
 
-    def source() -> Any:
-        for number in range(5):
-            read.append(number)
-            yield number
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+        self.read = 0
 
-    made = chunks(source(), 2)
-    assert next(made) == [0, 1]
-    assert read == [0, 1]
-    assert list(made) == [[2, 3], [4]]
+    def __iter__(self) -> Iterator[bytes]:
+        for size in self.sizes:
+            self.read += 1
+            yield b"x" * size
+
+
+def cut_into_calls(source: Iterable[Any], **options: Any) -> Iterator[Batch]:
+    publishing = Publishing(QueueKeys("orders"), None, 3600, 120)
+    for batch in publishing.batches(source, new_id=lambda: b"b" * 16, **options):
+        assert isinstance(batch, Batch)
+        yield batch
+
+
+def test_calls_are_read_as_they_are_asked_for() -> None:
+    source = Source(*[1] * 5)
+    made = cut_into_calls(source, most=2)
+    assert len(next(made).parts) == 2
+    assert source.read == 2
+    assert [(batch.first, len(batch.parts)) for batch in made] == [(2, 2), (4, 1)]
+
+
+MB = 1024 * 1024
+
+
+def test_a_call_ends_at_eight_megabytes_and_no_more_than_one_message_is_read_beyond_it() -> None:
+    source = Source(*[3 * MB] * 6)
+    made = cut_into_calls(source)
+    for calls_made in (1, 2, 3):
+        batch = next(made)
+        assert (batch.first, len(batch.parts)) == (2 * calls_made - 2, 2)
+        assert source.read <= 2 * calls_made + 1
+        assert sum(map(len, batch.parts)) <= MOST_BYTES_PER_CALL
+
+
+def test_a_message_larger_than_a_call_goes_alone() -> None:
+    sizes = [10, 20 * MB, 10, 10, 8 * MB, 9 * MB, 10]
+    made = list(cut_into_calls(Source(*sizes)))
+    assert [(batch.first, len(batch.parts)) for batch in made] == [(0, 1), (1, 1), (2, 2), (4, 1), (5, 1), (6, 1)]
+
+
+@given(st.lists(st.integers(0, 4 * MB) | st.integers(0, 20 * MB) | st.integers(0, 9), max_size=40), st.integers(1, 9))
+def test_ranges_by_size_are_whole_in_order_and_as_long_as_they_may_be(sizes: list[int], most: int) -> None:
+    ranges = list(cut(sizes, most))
+    assert [at for first, end in ranges for at in range(first, end)] == list(range(len(sizes)))
+    for first, end in ranges:
+        fits = end - first <= most and sum(sizes[first:end]) <= MOST_BYTES_PER_CALL
+        assert fits or end - first == 1
+        if end < len(sizes):
+            assert end - first == most or sum(sizes[first : end + 1]) > MOST_BYTES_PER_CALL
+
+
+def test_a_payload_that_cannot_be_stored_never_reaches_the_key_function() -> None:
+    asked: list[Any] = []
+    publishing = Publishing(
+        QueueKeys("orders"), compile_key_function(lambda payload: str(asked.append(payload))), 3600, 120
+    )
+    for payload in (42, None, 3.5, True, object(), {"a": {1}}, {"a": float("nan")}, "\ud800"):
+        with pytest.raises((TypeError, ValueError), match="payload"):
+            next(publishing.batches([payload], new_id=lambda: b"b"))
+    assert asked == []
+
+
+def test_a_payload_beyond_the_limit_is_told_with_its_position() -> None:
+    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(max_payload_bytes=3))
+    made = publishing.batches(["abc"] * 5 + ["abcd"], new_id=lambda: b"b", most=2)
+    assert len(list(islice(made, 2))) == 2
+    with pytest.raises(PayloadTooLargeError) as caught:
+        next(made)
+    assert (caught.value.position, caught.value.size, caught.value.limit) == (5, 4, 3)
 
 
 def test_every_exception_ends_in_error_and_has_one_parent() -> None:
@@ -69,7 +141,7 @@ def test_every_exception_ends_in_error_and_has_one_parent() -> None:
 
 def test_payloads_stay_out_of_reprs() -> None:
     keys = QueueKeys("orders")
-    batch = Publishing(keys, lambda _: "hush", 3600, 120).batch(b"b" * 16, ["hush"], {"trace": "hush"})
+    batch = one_call(Publishing(keys, lambda _: "hush", 3600, 120), b"b" * 16, ["hush"], {"trace": "hush"})
     shown = [
         batch,
         calls.publish(keys, batch, age_seconds=0),

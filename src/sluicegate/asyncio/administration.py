@@ -8,6 +8,7 @@ from typing import Literal, overload
 from sluicegate.asyncio.driving import Driver
 from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.lease import Lease
+from sluicegate.asyncio.runtime import AWAITS
 from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, operations
 from sluicegate.core.redriving import RedriveRequest, redrive
@@ -28,7 +29,7 @@ class QueueAdministration(QueueBase[Lease]):
     """
 
     def __init__(self, name: str, config: QueueConfig, gateway: Gateway) -> None:
-        super().__init__(name, config, gateway.retry_budget_seconds)
+        super().__init__(name, config, gateway.retry_budget_seconds, awaits=AWAITS)
         self._gateway = gateway
         self._driver = Driver(gateway, name, config.on_event, self._stopping)
 

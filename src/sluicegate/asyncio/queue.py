@@ -16,9 +16,9 @@ from sluicegate.asyncio.runtime import finished, holder, is_lost, pause
 from sluicegate.config import OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff, refuse_foreign_options
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
-from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
+from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, PendingKey
 from sluicegate.core.durability import Durability
-from sluicegate.core.publishing import MOST_PER_CALL, chunks
+from sluicegate.core.publishing import MOST_PER_CALL, Batches
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
     CleanupFailedError,
@@ -55,7 +55,8 @@ class RedisMessageQueue(QueueAdministration):
         deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an
             error.
         get_deduplication_key: a callable from payload to key, a field name, a list of fields, or a template such as
-            `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry.
+            `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry. What a callable of the
+            asyncio queue returns may be awaitable; the keys of a call are awaited one after the other.
         deduplication_policy: `window`: a key refuses further messages for a time from the publish; `until_acked`: for
             as long as its message is waiting or in flight.
         deduplication_window_seconds: that time; default one hour. For `until_acked` a safety bound, seven days at
@@ -219,7 +220,9 @@ class RedisMessageQueue(QueueAdministration):
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
         with self._publishing_by(holder()):
-            batch = self._batch([payload], headers, delay_seconds, due_at, durability)
+            ahead = self._batches([payload], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
+            batch = await self._next(ahead)
+            assert batch is not None
             return (await self._send(batch)).accepted == 1
 
     async def publish_many(
@@ -232,7 +235,9 @@ class RedisMessageQueue(QueueAdministration):
         durability: Durability | str = "memory",
         partial: bool = False,
     ) -> PublishReport:
-        """Publish messages in calls of at most 1,000, reading `payloads` as they are needed.
+        """Publish messages in calls of at most 1,000 and 8 MB, reading `payloads` as they are needed.
+
+        A single message of more than 8 MB goes in a call of its own.
 
         Each call takes effect whole or not at all; the next is prepared while Redis works on one, and sent once it has
         succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
@@ -248,13 +253,12 @@ class RedisMessageQueue(QueueAdministration):
                 others in `refused_positions`, instead of refusing the call whole.
         """
         report = PublishReport()
-        batches = (
-            self._batch(chunk, headers, delay_seconds, due_at, durability, partial)
-            for chunk in chunks(payloads, self._publishing.most_per_call)
+        ahead = self._batches(
+            payloads, headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability, partial=partial
         )
         try:
             with self._publishing_by(holder()):
-                async for done in self._publish_ahead(batches):
+                async for done in self._publish_ahead(ahead):
                     report.add(done)
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
@@ -270,9 +274,11 @@ class RedisMessageQueue(QueueAdministration):
     ) -> AsyncIterator[PublishReport]:
         """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
         checks.count("batch_size", batch_size, MOST_PER_CALL)
-        for chunk in chunks(payloads, min(batch_size, self._publishing.most_per_call)):
+        ahead = self._batches(payloads, headers, most=batch_size)
+        while (batch := await self._next(ahead)) is not None:
             with self._publishing_by(holder()):
-                report = await self._send(self._batch(chunk, headers))
+                self._refuse_closed()
+                report = await self._send(batch)
             yield report
 
     async def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
@@ -290,13 +296,21 @@ class RedisMessageQueue(QueueAdministration):
         with self._publishing_by(holder()):
             return await self._send(unknown.batch, unknown.born)
 
-    async def _publish_ahead(self, batches: Iterable[Batch]) -> AsyncIterator[PublishReport]:
+    async def _next(self, ahead: Batches) -> Batch | None:
+        """Read and encode the messages of the next call; keys that are awaitable are awaited one after the other."""
+        self._refuse_closed()
+        made = next(ahead, None)
+        while isinstance(made, PendingKey):  # asyncio only
+            made = ahead.send(await made.awaitable)  # asyncio only
+        assert not isinstance(made, PendingKey)
+        return made
+
+    async def _publish_ahead(self, ahead: Batches) -> AsyncIterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
-        ahead = iter(batches)
         finish: Callable[[], Awaitable[PublishReport]] | None = None
         while True:
             try:
-                batch = next(ahead, None)
+                batch = await self._next(ahead)
             except BaseException:
                 if finish is not None:  # what was sent before the input failed stays published, and is told
                     yield await finish()

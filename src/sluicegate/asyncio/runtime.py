@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["finished", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "finished", "holder", "is_lost", "notify", "pause"]
 
 T = TypeVar("T")
 _SLICE_SECONDS = 0.05
+AWAITS = True  # whether callbacks of the user may be async
 _log = logging.getLogger("sluicegate")
 _numbers = itertools.count(1)
 _tasks: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()

@@ -8,9 +8,11 @@ and the str "1" are the same value.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 from sluicegate.errors import ConfigurationError
 
@@ -18,28 +20,49 @@ __all__ = [
     "DeduplicationPolicy",
     "KeyFunction",
     "KeySource",
+    "PendingKey",
     "compile_key_function",
     "key_fields",
     "portable_key_source",
 ]
 
-KeyFunction = Callable[[Any], str]
-KeySource = Callable[[Any], str] | str | Sequence[str]
+KeySource = Callable[[Any], str] | Callable[[Any], Awaitable[str]] | str | Sequence[str]
 DeduplicationPolicy = Literal["window", "until_acked"]
 """How long a key refuses further messages: for a time from the publish, or until its message has ended."""
 
+_RETURNED = "get_deduplication_key returned"
 _TEXT = frozenset({str, int})
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _ESCAPES = frozenset("%0123456789ABCDEF")  # what encoded characters are written with
 _PATH = re.compile(r"[^.\s{}\[\]!:]+(?:\.[^.\s{}\[\]!:]+)*")
 
 
-def compile_key_function(source: KeySource) -> KeyFunction:
+@dataclass(frozen=True, slots=True)
+class PendingKey:
+    """A key that an async function has yet to give; whoever publishes awaits it."""
+
+    awaitable: Awaitable[Any]
+
+    @staticmethod
+    def checked(key: Any) -> str:
+        """The key, once it was awaited."""
+        return _checked(key, _RETURNED)
+
+
+KeyFunction = Callable[[Any], str | PendingKey]
+
+
+@overload
+def compile_key_function(source: KeySource, *, awaits: Literal[False] = False) -> Callable[[Any], str]: ...
+@overload
+def compile_key_function(source: KeySource, *, awaits: bool) -> KeyFunction: ...
+def compile_key_function(source: KeySource, *, awaits: bool = False) -> KeyFunction:
     """Turn what the user gave into a function from a payload to its key.
 
     Args:
         source: a callable (called once per message per publish), a field name, a list of field names, or a template
             (a str with `{`). Different values of several fields never make the same key.
+        awaits: whether a callable may be async; its keys are then a `PendingKey`.
 
     Raises:
         ConfigurationError: a template or field name that cannot work. The function made raises `ConfigurationError`
@@ -47,7 +70,7 @@ def compile_key_function(source: KeySource) -> KeyFunction:
             fields).
     """
     if callable(source):
-        return _from_callable(source)
+        return _from_callable(source, awaits)
     if isinstance(source, str):
         return _from_template(source) if "{" in source or "}" in source else _from_field(source)
     if isinstance(source, Sequence) and source and all(isinstance(field, str) for field in source):
@@ -78,9 +101,12 @@ def portable_key_source(source: KeySource | None) -> str | list[str] | None:
     return source if isinstance(source, str) else list(source)
 
 
-def _from_callable(function: Callable[[Any], str]) -> KeyFunction:
-    def key(payload: Any) -> str:
-        return _checked(function(payload), "get_deduplication_key returned")
+def _from_callable(function: Callable[[Any], Any], awaits: bool) -> KeyFunction:
+    def key(payload: Any) -> str | PendingKey:
+        made = function(payload)
+        if awaits and inspect.isawaitable(made):
+            return PendingKey(made)
+        return _checked(made, _RETURNED)
 
     return key
 
@@ -221,7 +247,12 @@ def _checked(key: Any, what: str) -> str:
     if key is None or key == "":
         raise ConfigurationError(f"{what} {key!r}; a deduplication key must be a non-empty str")
     if not isinstance(key, str):
-        if hasattr(key, "close") and hasattr(key, "__await__"):
-            key.close()
+        if inspect.isawaitable(key):
+            if inspect.iscoroutine(key):
+                key.close()
+            raise TypeError(
+                f"{what} an awaitable ({type(key).__name__}), which nobody awaits here; give a plain function, or use "
+                "sluicegate.asyncio.RedisMessageQueue"
+            )
         raise TypeError(f"{what} a {type(key).__name__}; a deduplication key must be a str")
     return key

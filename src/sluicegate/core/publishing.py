@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from sluicegate.core import json
-from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction
+from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
 from sluicegate.core.durability import MEMORY, Durability, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
 from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.schedule import NOW, Schedule, parse_schedule
 from sluicegate.core.values import Batch, Overload
+from sluicegate.errors import PayloadTooLargeError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MOST_PER_CALL", "Publishing", "chunks", "encode_payload"]
+__all__ = ["MOST_BYTES_PER_CALL", "MOST_PER_CALL", "Batches", "Publishing", "cut", "encode_payload"]
 
 MOST_PER_CALL = 1000
+MOST_BYTES_PER_CALL = 8 * 1024 * 1024
+"""Encoded messages that one call carries; a single larger one goes alone. They keep Redis busy for about 0.1 s."""
+
+Batches = Generator[Batch | PendingKey, Any, None]
 _SHORTEST_RECEIPT_SECONDS = 600.0
 _SHORTEST_BOUND_SECONDS = 7 * 86400.0  # of a marker that is freed as its message ends
 _SAFE_SHARE = 0.9  # of a marker's or receipt's life: a repeat sent within it arrives within it
@@ -52,11 +56,16 @@ def encode_payload(payload: Any) -> bytes:
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
-def chunks(payloads: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """The payloads in lists of at most `size`, read as they are needed."""
-    iterator = iter(payloads)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+def cut(sizes: Sequence[int], most: int = MOST_PER_CALL) -> Iterator[tuple[int, int]]:
+    """Ranges of messages, by their encoded sizes, that fit into a call each; one that is too large goes alone."""
+    first, held = 0, 0
+    for at, size in enumerate(sizes):
+        if at > first and (at - first == most or held + size > MOST_BYTES_PER_CALL):
+            yield first, at
+            first, held = at, 0
+        held += size
+    if sizes:
+        yield first, len(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +97,29 @@ class Publishing:
         """Messages that one call may carry; what drops the oldest to make room must fit by itself."""
         return min(MOST_PER_CALL, self.most_waiting or MOST_PER_CALL) if self._drops else MOST_PER_CALL
 
-    def batch(
+    def batches(
         self,
-        batch_id: bytes,
-        payloads: list[Any],
+        payloads: Iterable[Any],
         headers: Mapping[str, str] | None = None,
         *,
+        new_id: Callable[[], bytes],
+        most: int = MOST_PER_CALL,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
         durability: Durability | str = MEMORY,
         partial: bool = False,
-    ) -> Batch:
-        """One call's worth of messages. The key function is called once per message.
+    ) -> Batches:
+        """Messages, as many at a time as one call may carry: `most`, and `MOST_BYTES_PER_CALL` but for one that is
+        larger by itself. They are read and encoded as the calls are asked for.
+
+        Payloads are checked and encoded before their key function is called, once per message. A `PendingKey` is
+        awaited by whoever iterates, and sent back.
 
         Args:
-            batch_id: sixteen characters nobody else makes.
-            payloads: at most `most_per_call`.
+            payloads: of any number.
             headers: the same for all.
+            new_id: makes sixteen characters nobody else makes, for each call.
+            most: messages in a call.
             delay_seconds: from the time at which the server stores them until they fall due.
             due_at: when they fall due, instead.
             durability: what the publish waits for.
@@ -114,11 +129,44 @@ class Publishing:
             TypeError, ValueError: a payload, key or header that cannot be stored.
             ConfigurationError: an argument that cannot work.
         """
-        schedule = parse_schedule(delay_seconds, due_at)
-        parts, markers = self._messages(payloads, headers)
-        return self.batch_of_parts(
-            batch_id, parts, markers, schedule=schedule, durability=parse_durability(durability), partial=partial
-        )
+        schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
+        middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
+        most = min(most, self.most_per_call)
+        encode = self._guarded if self.guards else encode_payload
+        key_function, dedup = self.key_function, self.keys.dedup
+        parts, markers, held, first = list[bytes](), list[bytes](), 0, 0
+
+        def batch() -> Batch:
+            return self.batch_of_parts(
+                new_id(), parts, markers, schedule=schedule, durability=confirmed, partial=partial, first=first
+            )
+
+        for payload in payloads:
+            try:
+                part = middle + encode(payload)
+            except PayloadTooLargeError as error:
+                error.position = first + len(parts)
+                raise
+            marker = b""
+            if key_function is not None:
+                key = key_function(payload)
+                if isinstance(key, PendingKey):
+                    key = key.checked((yield key))
+                name = encode_deduplication_key(key)
+                part, marker = name + part, dedup(name)
+            part = SEPARATOR + part
+            if parts and held + len(part) > MOST_BYTES_PER_CALL:
+                yield batch()
+                first, held, parts, markers = first + len(parts), 0, [], []
+            parts.append(part)
+            held += len(part)
+            if marker:
+                markers.append(marker)
+            if len(parts) == most:
+                yield batch()
+                first, held, parts, markers = first + len(parts), 0, [], []
+        if parts:
+            yield batch()
 
     def batch_of_parts(
         self,
@@ -130,6 +178,7 @@ class Publishing:
         durability: Durability = MEMORY,
         partial: bool = False,
         receipt_seconds: float = 0,
+        first: int = 0,
     ) -> Batch:
         """One call's worth of messages that are encoded and have their markers already.
 
@@ -139,8 +188,9 @@ class Publishing:
             markers: of each, or none at all.
             schedule: when they fall due.
             durability: what the publish waits for.
-            partial: as in `batch`.
+            partial: as in `batches`.
             receipt_seconds: keep the outcomes so long at least, for who asks again under the same `batch_id`.
+            first: position of the first of them among all that the caller publishes.
         """
         overload: Overload = "raise"
         if self.most_waiting:
@@ -164,26 +214,12 @@ class Publishing:
             most_waiting=self.most_waiting,
             overload=overload,
             durability=durability,
+            first=first,
         )
 
     @property
     def _drops(self) -> bool:
         return self.overload == "drop_oldest"
-
-    def _messages(self, payloads: list[Any], headers: Mapping[str, str] | None) -> tuple[list[bytes], list[bytes]]:
-        """The client's part of each entry, and its marker where there is deduplication."""
-        middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
-        encode = self._guarded if self.guards else encode_payload
-        key_function = self.key_function
-        if key_function is None:
-            return [SEPARATOR + middle + encode(payload) for payload in payloads], []
-        parts, markers = [], []
-        dedup = self.keys.dedup
-        for payload in payloads:
-            key = encode_deduplication_key(key_function(payload))
-            parts.append(SEPARATOR + key + middle + encode(payload))
-            markers.append(dedup(key))
-        return parts, markers
 
     def _guarded(self, payload: Any) -> bytes:
         self.guards.check_payload(payload)

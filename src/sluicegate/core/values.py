@@ -51,6 +51,7 @@ class Batch:
         most_waiting: messages that may wait in the queue, these included; 0 for any number.
         overload: what happens beyond that: the batch is refused whole, or in part, or the oldest messages are dropped.
         durability: what the publish waits for.
+        first: position of the first message among all that its caller publishes.
     """
 
     id: bytes
@@ -65,6 +66,7 @@ class Batch:
     most_waiting: int = 0
     overload: Overload = "raise"
     durability: Durability = MEMORY
+    first: int = 0
 
     def message_ids(self) -> list[str]:
         """The ids of the messages by position."""

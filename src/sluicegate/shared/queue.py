@@ -7,7 +7,6 @@ import weakref
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
@@ -15,11 +14,10 @@ from sluicegate import checks
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.connection import Address
 from sluicegate.core.deduplication import compile_key_function
-from sluicegate.core.durability import Durability
 from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import Publishing
-from sluicegate.core.values import Batch, ClaimRequest
+from sluicegate.core.publishing import Batches, Publishing
+from sluicegate.core.values import ClaimRequest
 from sluicegate.errors import ConfigurationError, GatewayContractError, QueueDrainedError
 from sluicegate.shared.lease import LeaseBase, OnBatchError
 
@@ -36,7 +34,9 @@ _PEEKABLE = ("pending", "returned", "delayed", "dead", "completed", "failed")
 class QueueBase(Generic[L]):
     """Names, options and requests of one queue object, and the leases that it holds."""
 
-    def __init__(self, name: str, config: QueueConfig, retry_seconds: float) -> None:
+    def __init__(self, name: str, config: QueueConfig, retry_seconds: float, *, awaits: bool) -> None:
+        if not awaits:
+            config.refuse_async()
         self.name = name
         self._keys = QueueKeys(name)
         self._config = config
@@ -44,7 +44,7 @@ class QueueBase(Generic[L]):
         source = config.get_deduplication_key
         self._publishing = Publishing(
             self._keys,
-            compile_key_function(source) if source is not None else None,
+            compile_key_function(source, awaits=awaits) if source is not None else None,
             config.deduplication_window_seconds,
             retry_seconds,
             policy=config.deduplication_policy,
@@ -71,15 +71,8 @@ class QueueBase(Generic[L]):
         interrupt = self._config.interrupt
         return self._drained or (interrupt is not None and interrupt.is_interrupted())
 
-    def _batch(
-        self,
-        payloads: list[Any],
-        headers: Mapping[str, str] | None,
-        delay_seconds: float = 0,
-        due_at: datetime | None = None,
-        durability: Durability | str = "memory",
-        partial: bool = False,
-    ) -> Batch:
+    def _refuse_closed(self) -> None:
+        """Before anything is published."""
         if self._drained:
             raise QueueDrainedError(f"queue {self.name!r} was drained here; make a new object to publish")
         if not self._publishes:
@@ -87,15 +80,10 @@ class QueueBase(Generic[L]):
                 f"queue {self.name!r} came from a spec, and its deduplication key is a callable, which cannot "
                 f"travel; use a template"
             )
-        return self._publishing.batch(
-            new_id(),
-            payloads,
-            headers,
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            partial=partial,
-        )
+
+    def _batches(self, payloads: Iterable[Any], headers: Mapping[str, str] | None, **options: Any) -> Batches:
+        """One call's worth of messages after the other; the options are those of `Publishing.batches`."""
+        return self._publishing.batches(payloads, headers, new_id=new_id, **options)
 
     def _claim_request(
         self,

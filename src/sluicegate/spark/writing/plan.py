@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import QueueSpec
+from sluicegate.core.publishing import cut
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._options import WriteOptions
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WritePlan", "Written", "plan_write"]
 
-_MOST_BYTES = 8 * 1024 * 1024  # of one call, about
 _BLOCK_SECONDS = 60.0
 
 
@@ -132,7 +132,7 @@ class WritePlan:
                 rows = self.rows.rows(batch.slice(start, size))
                 sender.check(rows.payloads)
                 parts, keys = rows.parts(), rows.keys
-                for first, last in _by_bytes(parts):
+                for first, last in cut([len(part) for part in parts]):
                     yield parts[first:last], None if keys is None else keys[first:last]
 
     def _most(self, sender: Sender) -> int:
@@ -213,22 +213,6 @@ def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]
         seconds = _BLOCK_SECONDS if options.block_seconds is None else options.block_seconds
         changed["pending_overload_block_timeout_seconds"] = seconds
     return changed
-
-
-# ---------------------------------------------------------------------- rows
-
-
-def _by_bytes(parts: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """Ranges of parts that fit into a call each; one that is too large goes alone."""
-    first, held = 0, 0
-    if sum(map(len, parts)) > _MOST_BYTES:
-        for at, part in enumerate(parts):
-            if held and held + len(part) > _MOST_BYTES:
-                yield first, at
-                first, held = at, 0
-            held += len(part)
-    if parts:
-        yield first, len(parts)
 
 
 def _what_was_done(done: Written, staged: bool) -> str:

@@ -64,7 +64,7 @@ class Sender:
         """Publish one call after the other, the next prepared meanwhile; raises as `publish_many`."""
         queue = self._queue
         with queue._publishing_by(holder()):
-            yield from queue._publish_ahead(batches)
+            yield from queue._publish_ahead(batch for batch in batches)
 
     def run(self, call: Call[T]) -> T:
         """Execute a prepared call."""

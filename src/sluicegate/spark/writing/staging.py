@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sluicegate.core import batch_calls
 from sluicegate.core.entry import SEPARATOR
+from sluicegate.core.publishing import cut
 from sluicegate.core.values import Batch
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.spark.writing.naming import digest_of
@@ -188,8 +189,11 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
             )
         keys = [part.split(SEPARATOR, 2)[1] for part in parts]
         markers = [sender.keys.dedup(key) for key in keys] if keys[0] else []
-        batch_id = digest_of(stage.name, str(first))[:16].replace(b"-", b".")
-        yield sender.batch(parts, markers, batch_id=batch_id, receipt_seconds=_RECEIPT_SECONDS)
+        for start, end in cut([len(part) for part in parts]):  # a step goes by the size of an average row
+            batch_id = digest_of(stage.name, str(first + start))[:16].replace(b"-", b".")
+            yield sender.batch(
+                parts[start:end], markers[start:end], batch_id=batch_id, receipt_seconds=_RECEIPT_SECONDS
+            )
 
 
 def _hand_over(

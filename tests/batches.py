@@ -1,0 +1,24 @@
+"""Batches for tests below the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sluicegate.core.publishing import Publishing
+from sluicegate.core.values import Batch
+
+__all__ = ["one_call"]
+
+
+def one_call(
+    publishing: Publishing,
+    batch_id: bytes,
+    payloads: Iterable[Any],
+    headers: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Batch:
+    """The messages as a single call under a known id; fails when they do not fit into one."""
+    (batch,) = publishing.batches(payloads, headers, new_id=lambda: batch_id, **options)
+    assert isinstance(batch, Batch)
+    return batch
