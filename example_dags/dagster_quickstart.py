@@ -1,7 +1,8 @@
 """Dagster: publish orders; once 1,000 are ready, or one has waited for five minutes, drain them into JSON lines.
 
-REDIS_URL=embedded:///var/tmp/orders dagster asset materialize --select published -f example_dags/dagster_quickstart.py
-REDIS_URL=embedded:///var/tmp/orders dagster-daemon run -f example_dags/dagster_quickstart.py     # opens the gate
+export REDIS_URL=embedded://$PWD/build/orders
+dagster asset materialize --select published -f example_dags/dagster_quickstart.py
+dagster-daemon run -f example_dags/dagster_quickstart.py     # opens the gate
 
 With the package dagster-webserver, `dagster dev -f …` does both in a browser.
 """

@@ -31,6 +31,7 @@ from sluicegate.errors import (
     RedisMessageQueueError,
     RedisUnavailableError,
     RetryBudgetExhaustedError,
+    UnsafeFolderError,
     WrongKeyTypeError,
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -90,6 +91,7 @@ __all__ = [
     "RedisUnavailableError",
     "RedriveReport",
     "RetryBudgetExhaustedError",
+    "UnsafeFolderError",
     "Verdict",
     "WrongKeyTypeError",
     "replicated",

@@ -40,6 +40,7 @@ __all__ = [
     "RedisMessageQueueError",
     "RedisUnavailableError",
     "RetryBudgetExhaustedError",
+    "UnsafeFolderError",
     "WrongKeyTypeError",
 ]
 
@@ -245,6 +246,10 @@ class EmbeddedServerError(RedisMessageQueueError):
 
 class EmbeddedServerNotFoundError(EmbeddedServerError):
     """No Redis server program was found on this machine."""
+
+
+class UnsafeFolderError(EmbeddedServerError, ConfigurationError):
+    """Another user owns the folder of an embedded server, can write to it, or can replace it; nothing was started."""
 
 
 def _rebuild(kind: type[RedisMessageQueueError], args: tuple[Any, ...], attributes: dict[str, Any]) -> object:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate.embedded import keeper
-from sluicegate.embedded.folder import read_record
+from sluicegate.embedded.folder import ServerRecord, open_data_folder, read_record
 
 DEADLINE_SECONDS = 20.0
 
@@ -78,8 +78,13 @@ def runs(pid: int) -> bool:
     return False
 
 
+def record_of(folder: Path) -> ServerRecord | None:
+    with open_data_folder(folder, make=False) as opened:
+        return read_record(opened)
+
+
 def keeper_pid(folder: Path) -> int:
-    record = read_record(folder)
+    record = record_of(folder)
     assert record is not None
     return int(Path(record.socket_path).with_name(keeper.KEEPER_LOCK).read_text())
 

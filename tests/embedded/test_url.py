@@ -28,7 +28,7 @@ def test_a_url_names_folder_and_options(url: str, options: EmbeddedOptions) -> N
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("embedded://", "three slashes and an absolute path, such as embedded:///var/tmp/orders"),
+        ("embedded://", "three slashes and an absolute path, such as embedded:///path/to/orders"),
         ("embedded:///", "names no absolute folder"),
         ("embedded://data/q", "names no absolute folder"),
         ("embedded:data/q", "names no absolute folder"),

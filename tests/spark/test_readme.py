@@ -1,4 +1,4 @@
-"""The README's drain, run as it stands but for the folder that it writes to."""
+"""The README's drain, run as it stands."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_the_readmes_drain_writes_every_message_once(spark: SparkSession, tmp_path: Path) -> None:
-    folder = tmp_path / "orders"
-    code = snippet("spark").replace("/tmp/sluicegate-orders", str(folder))
+def test_the_readmes_drain_writes_every_message_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "build" / "orders"
+    code = snippet("spark")
     names: dict[str, Any] = {"__name__": "readme"}
     queue = RedisMessageQueue("orders", url=f"embedded://{folder}")
     try:

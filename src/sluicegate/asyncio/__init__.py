@@ -33,6 +33,7 @@ from sluicegate.errors import (
     RedisMessageQueueError,
     RedisUnavailableError,
     RetryBudgetExhaustedError,
+    UnsafeFolderError,
     WrongKeyTypeError,
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -89,6 +90,7 @@ __all__ = [
     "RedisUnavailableError",
     "RedriveReport",
     "RetryBudgetExhaustedError",
+    "UnsafeFolderError",
     "Verdict",
     "WrongKeyTypeError",
     "replicated",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis.asyncio
 
 from sluicegate.embedded.client import ServerLocator, parse_url
+from sluicegate.errors import EmbeddedServerError
 
 __all__ = ["AsyncEmbeddedConnection", "connect"]
 
@@ -19,6 +22,14 @@ class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
         super().__init__(**options)
         self._locator = locator
 
+    async def connect(self) -> None:
+        with _named_errors():
+            await super().connect()  # type: ignore[no-untyped-call]
+
+    async def connect_check_health(self, *args: Any, **options: Any) -> None:
+        with _named_errors():
+            await super().connect_check_health(*args, **options)
+
     async def _connect(self) -> None:
         # Starting a server takes a while, and the event loop has other things to do.
         self.path = await asyncio.to_thread(self._locator.socket_path)
@@ -27,6 +38,17 @@ class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
         except (FileNotFoundError, ConnectionRefusedError):
             self.path = await asyncio.to_thread(self._locator.rejoin)
             await super()._connect()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Raise an error of ours as itself. redis-py makes a ConnectionError of it, which a caller would retry."""
+    try:
+        yield
+    except redis.ConnectionError as error:
+        if isinstance(error.__cause__, EmbeddedServerError):
+            raise error.__cause__ from None
+        raise
 
 
 def connect(url: str, **redis_options: Any) -> redis.asyncio.Redis:

@@ -10,14 +10,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
 
-from sluicegate.embedded import folder as on_disk
+from sluicegate.embedded import safety
 from sluicegate.embedded.server import Fsync, check_options, ensure_server
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["EmbeddedConnection", "EmbeddedOptions", "ServerLocator", "connect", "parse_url"]
 
 SCHEME = "embedded"
-_HOW_TO_WRITE = "write it with three slashes and an absolute path, such as embedded:///var/tmp/orders"
+_HOW_TO_WRITE = "write it with three slashes and an absolute path, such as embedded:///path/to/orders"
 # They name another server, or connect in the constructor.
 _REFUSED_OPTIONS = ("connection_pool", "host", "port", "single_connection_client", "ssl", "unix_socket_path")
 
@@ -93,7 +93,7 @@ class ServerLocator:
         """Return the socket of the server joined last, or join one; blocks until it answers."""
         joined = self._joined
         # Once the server is gone, its directory may be anybody's.
-        if joined is not None and on_disk.is_private(Path(joined).parent):
+        if joined is not None and safety.is_private(Path(joined).parent):
             return joined
         return self.rejoin()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import tempfile
 import time
@@ -12,23 +13,48 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluicegate.embedded import keeper
-from sluicegate.errors import EmbeddedServerError
+from sluicegate.embedded import keeper, safety
+from sluicegate.errors import EmbeddedServerError, UnsafeFolderError
 
 __all__ = [
+    "DataFolder",
     "ServerRecord",
+    "check_files",
     "exclusive",
     "is_locked",
-    "is_private",
+    "is_new_layout",
+    "log_size",
     "log_tail",
     "make_socket_path",
-    "prepare",
+    "open_data_folder",
     "read_record",
 ]
 
 # sockaddr_un holds 108 bytes on Linux and 104 on macOS, with the final NUL.
 SOCKET_PATH_BYTES = 103
 _LOG_LINES = 8
+# Redis keeps its append-only file in this folder since 7.0; an older server does not look there.
+_NEW_LAYOUT = "appendonlydir"
+# What the server opens by name in its folder, beside what it keeps in the folder of the new layout.
+_OPENED_BY_SERVER = re.compile(r"appendonly|temp-|dump")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """An open data folder. Its files are opened relative to what was judged, not by the path that led there."""
+
+    path: Path
+    descriptor: int
+
+    def __enter__(self) -> DataFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file of this user's in it, see `keeper.open_own`."""
+        return keeper.open_own(name, flags, self.descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +66,43 @@ class ServerRecord:
     socket_path: str
 
 
-def prepare(folder: Path) -> None:
-    """Make the data folder when it is missing and check that it can be written.
+def open_data_folder(path: Path, *, make: bool = True) -> DataFolder:
+    """Open the data folder, made when missing, after checking that it is this user's alone and can be written.
 
     Raises:
-        EmbeddedServerError: it cannot be made or written.
+        UnsafeFolderError: another user owns it, can write to it, or can replace it.
+        FileNotFoundError: it is not there, and `make` is False.
+        EmbeddedServerError: it cannot be opened, made or written.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        where, descriptor = safety.open_folder(path, make=make)
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise EmbeddedServerError(f"the data folder {folder} cannot be made: {error.strerror}.") from error
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise EmbeddedServerError(f"the data folder {path} cannot be opened or made: {error.strerror}.") from error
+    by_this_user = os.access in os.supports_effective_ids
+    if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=by_this_user):
+        os.close(descriptor)
         raise EmbeddedServerError(
-            f"the data folder {folder} cannot be written by user {os.geteuid()}; "
+            f"the data folder {path} cannot be written by user {os.geteuid()}; "
             "choose another folder or change its permissions."
         )
+    return DataFolder(where, descriptor)
 
 
 @contextmanager
-def exclusive(folder: Path, deadline: float) -> Iterator[None]:
+def exclusive(folder: DataFolder, deadline: float) -> Iterator[None]:
     """Hold start.lock: only its holder starts, stops or repairs the folder's server."""
-    path = folder / keeper.START_LOCK
+    path = folder.path / keeper.START_LOCK
     try:
-        lock = keeper.open_lock(path)
+        lock = keeper.open_lock(keeper.START_LOCK, folder.descriptor)
     except OSError as error:
         raise _unusable_lock(path, error) from error
     try:
         if not _taken(lock, path, deadline):
             raise EmbeddedServerError(
-                f"another process has been starting or stopping the server of {folder} for too long; "
-                f"see {folder / keeper.LOG}."
+                f"another process has been starting or stopping the server of {folder.path} for too long; "
+                f"see {folder.path / keeper.LOG}."
             )
         try:
             yield
@@ -89,18 +122,29 @@ def _taken(lock: int, path: Path, deadline: float) -> bool:
 
 def _unusable_lock(path: Path, error: OSError) -> EmbeddedServerError:
     if isinstance(error, PermissionError):
-        advice = "a folder serves one user, so choose one of your own"
-    else:
-        advice = "the folder must be on a file system with room and with file locks"
+        return _foreign(path, error)
+    advice = "the folder must be on a file system with room and with file locks"
     return EmbeddedServerError(f"{path} cannot be opened and locked: {error.strerror}; {advice}.")
 
 
-def is_locked(path: Path) -> bool:
-    """Whether another process holds the lock file. Only for holders of start.lock: asking takes it for a moment."""
+def _foreign(path: Path, error: PermissionError) -> UnsafeFolderError:
+    return UnsafeFolderError(
+        f"{path} cannot be used: {error.strerror}; remove it, or use another folder: one serves only its owner."
+    )
+
+
+def is_locked(path: str | Path, folder: DataFolder | None = None) -> bool:
+    """Whether another process holds the lock file. Only for holders of start.lock: asking takes it for a moment.
+
+    Raises:
+        UnsafeFolderError: it is no file of this user's.
+    """
     try:
-        lock = os.open(path, os.O_RDWR)
+        lock = keeper.open_own(path, os.O_RDWR, None if folder is None else folder.descriptor)
     except FileNotFoundError:
         return False
+    except PermissionError as error:
+        raise _unusable_lock(Path(path) if folder is None else folder.path / path, error) from error
     try:
         if not keeper.try_lock(lock):
             return True
@@ -110,47 +154,91 @@ def is_locked(path: Path) -> bool:
         os.close(lock)
 
 
-def read_record(folder: Path) -> ServerRecord | None:
+def read_record(folder: DataFolder) -> ServerRecord | None:
     """Read where the server of a folder is; None when there is no readable record."""
     try:
-        pid, version, socket_path = os.fsdecode((folder / keeper.SERVER_LOCK).read_bytes()).splitlines()
+        with os.fdopen(folder.open(keeper.SERVER_LOCK, os.O_RDONLY), "rb") as file:
+            pid, version, socket_path = os.fsdecode(file.read()).splitlines()
         return ServerRecord(int(pid), version, socket_path)
     except (OSError, ValueError):
         return None
 
 
-def is_private(directory: Path) -> bool:
-    """Whether a directory (no link to one) is this user's alone, so that nobody else can have put a socket there."""
+def check_files(folder: DataFolder) -> None:
+    """Check the files that the server will open, since it follows links; take other users' rights to its data away.
+
+    Raises:
+        UnsafeFolderError: one of them is a link, a FIFO, or another user's.
+    """
     try:
-        facts = directory.lstat()
+        os.close(folder.open(keeper.LOG, os.O_WRONLY | os.O_APPEND))
+    except PermissionError as error:
+        raise _foreign(folder.path / keeper.LOG, error) from error
     except OSError:
+        pass  # missing, or the server says what is wrong with it
+    for name in filter(_OPENED_BY_SERVER.match, os.listdir(folder.descriptor)):
+        _check_file(folder.path, name, folder.descriptor)
+    try:
+        inner = os.open(_NEW_LAYOUT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder.descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        for name in os.listdir(inner):
+            _check_file(folder.path / _NEW_LAYOUT, name, inner)
+    finally:
+        os.close(inner)
+
+
+def _check_file(where: Path, name: str, folder: int) -> None:
+    facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    directory = stat.S_ISDIR(facts.st_mode)
+    if facts.st_uid != os.geteuid() or not (directory or stat.S_ISREG(facts.st_mode)):
+        raise UnsafeFolderError(
+            f"{where / name} is a link, a special file or another user's, and the server would write through it; "
+            "remove it, or use another folder."
+        )
+    if facts.st_mode & 0o077:
+        os.chmod(name, stat.S_IMODE(facts.st_mode) & 0o700, dir_fd=folder)
+
+
+def is_new_layout(folder: DataFolder) -> bool:
+    """Whether Redis 7 or newer wrote the data."""
+    try:
+        return stat.S_ISDIR(os.stat(_NEW_LAYOUT, dir_fd=folder.descriptor, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
         return False
-    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o077
 
 
 def make_socket_path() -> Path:
     """Make a fresh private directory for one server and return the path for its socket, short enough to bind.
 
     A fresh directory per start cannot be made beforehand by another user, and no two servers can share a socket,
-    whatever happens to the data folder meanwhile.
+    whatever happens to the data folder meanwhile. It is made in the directory for temporary files, or in /tmp where
+    that is too long a path or others can replace what is in it.
 
     Raises:
-        EmbeddedServerError: the directory for temporary files cannot be used.
+        UnsafeFolderError: others can replace what is in both directories.
+        EmbeddedServerError: they cannot be used.
     """
-    try:
-        path = Path(tempfile.mkdtemp(prefix="sluicegate-")) / keeper.SOCKET
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            path.parent.rmdir()
-            path = Path(tempfile.mkdtemp(prefix="sluicegate-", dir="/tmp")) / keeper.SOCKET
-    except OSError as error:
-        raise EmbeddedServerError(f"no private directory for the server's socket can be made: {error}.") from error
-    return path
+    problem: Exception | None = None
+    for parent in ("", "/tmp"):  # noqa: S108 - judged before use
+        try:
+            directory = safety.trusted_way(Path(parent or tempfile.gettempdir()))
+            path = Path(tempfile.mkdtemp(prefix="sluicegate-", dir=directory)) / keeper.SOCKET
+        except (OSError, UnsafeFolderError) as error:
+            problem = error
+            continue
+        if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+            return path
+        path.parent.rmdir()
+    kind = UnsafeFolderError if isinstance(problem, UnsafeFolderError) else EmbeddedServerError
+    raise kind(f"no private directory for the server's socket can be made: {problem}; set TMPDIR.") from problem
 
 
-def log_tail(folder: Path, since: int = 0) -> str:
+def log_tail(folder: DataFolder, since: int = 0) -> str:
     """Return the last lines of the server's log, of those written after byte `since`."""
     try:
-        with (folder / keeper.LOG).open("rb") as log:
+        with os.fdopen(folder.open(keeper.LOG, os.O_RDONLY), "rb") as log:
             log.seek(since)
             lines = log.read().decode(errors="replace").splitlines()
     except OSError as error:
@@ -158,9 +246,9 @@ def log_tail(folder: Path, since: int = 0) -> str:
     return "\n".join(lines[-_LOG_LINES:]) or "(the log is empty)"
 
 
-def log_size(folder: Path) -> int:
+def log_size(folder: DataFolder) -> int:
     """Return the size of the server's log in bytes."""
     try:
-        return (folder / keeper.LOG).stat().st_size
+        return os.stat(keeper.LOG, dir_fd=folder.descriptor, follow_symlinks=False).st_size
     except OSError:
         return 0

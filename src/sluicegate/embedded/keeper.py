@@ -1,9 +1,9 @@
 """The watcher of one embedded server: starts it, counts its users, and stops it after an idle time.
 
-Run as a program of its own (`python -I -S keeper.py FOLDER SOCKET IDLE_SECONDS [PROGRAM VERSION FSYNC]`), so it
-imports nothing but a few modules of the standard library. With PROGRAM it starts the server first and stays its
-parent; without, it watches a server whose watcher was killed. It says what went wrong on stderr, which it closes
-once the server process exists.
+Run as a program of its own (`python -I -S keeper.py FOLDER SOCKET IDLE_SECONDS [PROGRAM VERSION FSYNC]`, where FOLDER
+is the number of an inherited descriptor), so it imports nothing but a few modules of the standard library. With
+PROGRAM it starts the server first and stays its parent; without, it watches a server whose watcher was killed. It says
+what went wrong on stderr, which it closes once the server process exists.
 
 What it leaves to be found:
 - FOLDER/server.lock is locked by the server process itself for as long as it lives, however it ends, so a lock
@@ -14,11 +14,13 @@ What it leaves to be found:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 
@@ -28,7 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-__all__ = ["KEEPER_LOCK", "LOG", "SERVER_LOCK", "SHUT_SOCKET", "START_LOCK", "Keeper", "Link", "main", "try_lock"]
+__all__ = [
+    "KEEPER_LOCK",
+    "LOG",
+    "SERVER_LOCK",
+    "SHUT_SOCKET",
+    "START_LOCK",
+    "Keeper",
+    "Link",
+    "main",
+    "open_own",
+    "try_lock",
+]
 
 START_LOCK = "start.lock"
 SERVER_LOCK = "server.lock"
@@ -62,9 +75,30 @@ def try_lock(descriptor: int, seconds: float = 0.0) -> bool:
             return True
 
 
-def open_lock(path: str | os.PathLike[str]) -> int:
+def open_own(path: str | os.PathLike[str], flags: int, folder: int | None = None) -> int:
+    """Open a regular file of this user that has no other name; it is made, for this user alone, if `flags` say so.
+
+    Raises:
+        OSError: it is a link, a FIFO, or another user's; or it cannot be opened.
+    """
+    refused = f"it is not a regular file of user {os.geteuid()} with a single name"
+    try:
+        # O_NONBLOCK: opening a FIFO would wait for its other end.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise PermissionError(errno.EPERM, refused, os.fspath(path)) from None
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid() and facts.st_nlink <= 1:
+        return descriptor
+    os.close(descriptor)
+    raise PermissionError(errno.EPERM, refused, os.fspath(path))
+
+
+def open_lock(path: str | os.PathLike[str], folder: int | None = None) -> int:
     """Open a lock file, made when missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    return open_own(path, os.O_RDWR | os.O_CREAT, folder)
 
 
 class Link:
@@ -317,7 +351,7 @@ def _server_arguments(fsync: str, socket_path: str) -> list[str]:
 def _redirect_output() -> None:
     """Let go of the starter's terminal or pipes; whatever is still printed goes to the folder's log."""
     sys.stderr.flush()
-    log = os.open(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    log = open_own(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(log, 1)
@@ -331,11 +365,15 @@ def main(arguments: list[str]) -> None:
     folder, socket_path, idle_seconds, *start = arguments
     if os.fork():
         os._exit(0)
+    # The server makes its files readable by all, but for this.
+    os.umask(0o077)
     # A starter may have ignored or blocked these; Redis needs them for its own children and for a clean stop.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
-        os.chdir(folder)
+        # Not by name: the starter has judged what it opened, and the folder may be moved meanwhile.
+        os.fchdir(int(folder))
+        os.close(int(folder))
         keeper_lock = open_lock(os.path.join(os.path.dirname(socket_path), KEEPER_LOCK))
         fcntl.flock(keeper_lock, fcntl.LOCK_EX)
         os.pwrite(keeper_lock, str(os.getpid()).encode(), 0)

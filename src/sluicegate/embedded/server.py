@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sluicegate.embedded import folder as on_disk
-from sluicegate.embedded import keeper
+from sluicegate.embedded import keeper, safety
 from sluicegate.embedded.binary import ServerBinary, locate_server
 from sluicegate.errors import ConfigurationError, EmbeddedServerError
 
@@ -23,8 +23,6 @@ Fsync = Literal["everysec", "always"]
 
 _POLL_SECONDS = 0.005
 _LONGEST_POLL_SECONDS = 0.05
-# Redis keeps its append-only file in this folder since 7.0; an older server does not look there.
-_NEW_LAYOUT = "appendonlydir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def ensure_server(
     nobody has been connected for `idle_seconds`; a call also replaces a watcher that was killed.
 
     Args:
-        folder: where the data is kept, made when missing; of any length and spelling.
+        folder: where the data is kept, made when missing, and closed to other users; of any length and spelling.
         fsync: "everysec" may lose the last second or two when the machine fails, "always" nothing that was
             acknowledged. A joiner's "always" makes the running server stricter; "everysec" never relaxes it.
         idle_seconds: counts when this call starts the server or its watcher.
@@ -72,22 +70,22 @@ def ensure_server(
         start_timeout_seconds: how long to wait for an answer.
 
     Raises:
+        UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
         EmbeddedServerNotFoundError: no server program was found.
         EmbeddedServerError: the folder cannot be used, or the server did not start; carries its last log lines.
         ConfigurationError: an option that cannot work.
     """
     check_options(fsync, idle_seconds)
-    folder = Path(os.path.realpath(folder))
     deadline = time.monotonic() + start_timeout_seconds
-    on_disk.prepare(folder)
-    with on_disk.exclusive(folder, deadline):
-        record = _join_or_start(folder, fsync, idle_seconds, server, deadline)
-        socket_path = Path(record.socket_path)
-        if not on_disk.is_locked(socket_path.with_name(keeper.KEEPER_LOCK)):
-            _run_keeper(folder, socket_path, idle_seconds)
-    if fsync == "always":
-        _set_always(record, folder)
-    return EmbeddedServer(socket_path, folder, record.pid, record.version)
+    with on_disk.open_data_folder(folder) as opened:
+        with on_disk.exclusive(opened, deadline):
+            record = _join_or_start(opened, fsync, idle_seconds, server, deadline)
+            socket_path = Path(record.socket_path)
+            if not on_disk.is_locked(socket_path.with_name(keeper.KEEPER_LOCK)):
+                _run_keeper(opened, socket_path, idle_seconds)
+        if fsync == "always":
+            _set_always(record, opened)
+        return EmbeddedServer(socket_path, opened.path, record.pid, record.version)
 
 
 def stop_server(folder: Path, *, timeout_seconds: float = 10.0) -> bool:
@@ -96,27 +94,36 @@ def stop_server(folder: Path, *, timeout_seconds: float = 10.0) -> bool:
     Users that are connected lose their connections; their next command starts the server again.
 
     Raises:
+        UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
         EmbeddedServerError: it did not end in time.
     """
-    folder = Path(os.path.realpath(folder))
-    if not (folder / keeper.SERVER_LOCK).exists():
-        return False
     deadline = time.monotonic() + timeout_seconds
+    try:
+        opened = on_disk.open_data_folder(folder, make=False)
+    except FileNotFoundError:
+        return False
+    with opened:
+        return _stop(opened, deadline)
+
+
+def _stop(folder: on_disk.DataFolder, deadline: float) -> bool:
+    if keeper.SERVER_LOCK not in os.listdir(folder.descriptor):
+        return False
     with on_disk.exclusive(folder, deadline):
-        if not on_disk.is_locked(folder / keeper.SERVER_LOCK):
+        if not on_disk.is_locked(keeper.SERVER_LOCK, folder):
             return False
-        while on_disk.is_locked(folder / keeper.SERVER_LOCK):
+        while on_disk.is_locked(keeper.SERVER_LOCK, folder):
             record = _reachable_record(folder)
             if record is not None:
                 _ask(record, "SHUTDOWN", deadline)
             if time.monotonic() >= deadline:
-                raise EmbeddedServerError(f"the server of {folder} did not stop; see {folder / keeper.LOG}.")
+                raise EmbeddedServerError(f"the server of {folder.path} did not stop; see {folder.path / keeper.LOG}.")
             time.sleep(_POLL_SECONDS)
     return True
 
 
 def _join_or_start(
-    folder: Path, fsync: Fsync, idle_seconds: float, server: Path | None, deadline: float
+    folder: on_disk.DataFolder, fsync: Fsync, idle_seconds: float, server: Path | None, deadline: float
 ) -> on_disk.ServerRecord:
     """Return the record of a server that answers; the caller holds start.lock."""
     started: ServerBinary | None = None
@@ -124,7 +131,7 @@ def _join_or_start(
     reply: bytes | None = None
     pause = _POLL_SECONDS
     while True:
-        if not on_disk.is_locked(folder / keeper.SERVER_LOCK):
+        if not on_disk.is_locked(keeper.SERVER_LOCK, folder):
             if started is not None:
                 raise _failed_start(started, folder, log_start)
             started = locate_server(server)
@@ -141,12 +148,13 @@ def _join_or_start(
         pause = min(2 * pause, _LONGEST_POLL_SECONDS)
 
 
-def _start(binary: ServerBinary, folder: Path, fsync: Fsync, idle_seconds: float) -> None:
-    if binary.release < (7, 0) and (folder / _NEW_LAYOUT).is_dir():
+def _start(binary: ServerBinary, folder: on_disk.DataFolder, fsync: Fsync, idle_seconds: float) -> None:
+    if binary.release < (7, 0) and on_disk.is_new_layout(folder):
         raise EmbeddedServerError(
-            f"the data in {folder} was written by Redis 7 or newer, which {binary} cannot read; "
+            f"the data in {folder.path} was written by Redis 7 or newer, which {binary} cannot read; "
             "use a newer server or another folder."
         )
+    on_disk.check_files(folder)
     socket_path = on_disk.make_socket_path()
     try:
         _run_keeper(folder, socket_path, idle_seconds, str(binary.path), binary.version, fsync)
@@ -157,27 +165,37 @@ def _start(binary: ServerBinary, folder: Path, fsync: Fsync, idle_seconds: float
         raise
 
 
-def _run_keeper(folder: Path, socket_path: Path, idle_seconds: float, *start: str) -> None:
+def _run_keeper(folder: on_disk.DataFolder, socket_path: Path, idle_seconds: float, *start: str) -> None:
     """Start the watcher, and with `start` (program, version, fsync) the server; return once both processes exist."""
     # as_file: the package may be imported from a zip file, as Spark's --py-files does.
     with as_file(files("sluicegate.embedded") / "keeper.py") as script:
-        command = [sys.executable, "-I", "-S", str(script), str(folder), str(socket_path), str(idle_seconds), *start]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(script),
+            str(folder.descriptor),
+            str(socket_path),
+            str(idle_seconds),
+            *start,
+        ]
         try:
             launched = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
+                pass_fds=(folder.descriptor,),
                 # Ctrl-C in the starter's terminal must reach neither the watcher nor the server.
                 start_new_session=True,
                 timeout=30,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise EmbeddedServerError(f"the watcher of {folder} cannot be started: {error}.") from error
+            raise EmbeddedServerError(f"the watcher of {folder.path} cannot be started: {error}.") from error
     if launched.returncode or launched.stderr:
         reason = launched.stderr.decode(errors="replace").strip()
-        raise EmbeddedServerError(f"the server of {folder} cannot be started: {reason or launched.returncode}")
+        raise EmbeddedServerError(f"the server of {folder.path} cannot be started: {reason or launched.returncode}")
 
 
 def _ask(record: on_disk.ServerRecord, command: str, deadline: float) -> bytes | None:
@@ -194,20 +212,20 @@ def _ask(record: on_disk.ServerRecord, command: str, deadline: float) -> bytes |
         link.close()
 
 
-def _set_always(record: on_disk.ServerRecord, folder: Path) -> None:
+def _set_always(record: on_disk.ServerRecord, folder: on_disk.DataFolder) -> None:
     if (reply := _ask(record, "CONFIG SET appendfsync always", time.monotonic() + 5)) != b"+OK":
-        raise EmbeddedServerError(f"the server of {folder} did not accept fsync=always: {reply!r}.")
+        raise EmbeddedServerError(f"the server of {folder.path} did not accept fsync=always: {reply!r}.")
 
 
-def _reachable_record(folder: Path) -> on_disk.ServerRecord | None:
+def _reachable_record(folder: on_disk.DataFolder) -> on_disk.ServerRecord | None:
     """Read where the server is, check that the place is safe, and repair it when a watcher was killed half-way."""
     record = on_disk.read_record(folder)
     if record is None:
         return None
     directory = Path(record.socket_path).parent
-    if directory.exists() and not on_disk.is_private(directory):
+    if directory.exists() and not safety.is_private(directory):
         raise EmbeddedServerError(
-            f"{directory}, where the socket of {folder} is said to be, is not private to user {os.geteuid()} "
+            f"{directory}, where the socket of {folder.path} is said to be, is not private to user {os.geteuid()} "
             "(owner and mode 0700); the folder is served for another user, or was tampered with."
         )
     # A watcher takes the socket away before it stops an idle server.
@@ -217,20 +235,22 @@ def _reachable_record(folder: Path) -> on_disk.ServerRecord | None:
     return record
 
 
-def _failed_start(binary: ServerBinary, folder: Path, log_start: int) -> EmbeddedServerError:
+def _failed_start(binary: ServerBinary, folder: on_disk.DataFolder, log_start: int) -> EmbeddedServerError:
     return EmbeddedServerError(
-        f"{binary} did not start on {folder}; the last lines of {folder / keeper.LOG}:\n"
+        f"{binary} did not start on {folder.path}; the last lines of {folder.path / keeper.LOG}:\n"
         f"{on_disk.log_tail(folder, log_start)}"
     )
 
 
-def _no_answer(record: on_disk.ServerRecord | None, reply: bytes | None, folder: Path) -> EmbeddedServerError:
+def _no_answer(
+    record: on_disk.ServerRecord | None, reply: bytes | None, folder: on_disk.DataFolder
+) -> EmbeddedServerError:
     process = f"process {record.pid}" if record else "a process"
     if reply is not None:
         problem = f"answers {reply.decode(errors='replace')!r}; call again later or raise start_timeout_seconds"
     else:
         problem = "does not answer on its socket; it may be stopped, or run in another container or on another host"
     return EmbeddedServerError(
-        f"the server of {folder} ({process}) {problem}. The last lines of {folder / keeper.LOG}:\n"
+        f"the server of {folder.path} ({process}) {problem}. The last lines of {folder.path / keeper.LOG}:\n"
         f"{on_disk.log_tail(folder)}"
     )
