@@ -38,6 +38,7 @@ __all__ = [
     "RedisAccessError",
     "RedisMemoryError",
     "RedisMessageQueueError",
+    "RedisRefusedError",
     "RedisUnavailableError",
     "RetryBudgetExhaustedError",
     "UnsafeFolderError",
@@ -61,11 +62,22 @@ class GatewayContractError(RedisMessageQueueError, TypeError):
 
 
 class RedisUnavailableError(RedisMessageQueueError, RedisError):
-    """Redis could not be reached; names the server, never the password."""
+    """Redis could not be reached or used; names the server, never the password.
+
+    Nothing was sent that could have taken effect, unless a subclass says otherwise.
+    """
 
 
 class RedisAccessError(RedisMessageQueueError, RedisError):
     """Redis was reached, but refused the credentials, or its rules forbid this user a command or key."""
+
+
+class RedisRefusedError(RedisUnavailableError, ResponseError):
+    """Redis answered for the whole retry budget that it takes no writes now, and said why; nothing was changed.
+
+    It could not save its data (`MISCONF`), is a replica, is loading, is busy, lacks replicas, a cluster's slots or the
+    rest of a quota. The same call may succeed later.
+    """
 
 
 class RetryBudgetExhaustedError(RedisUnavailableError):

@@ -4,16 +4,22 @@ gateway.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from redis import exceptions as redis_errors
+from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
+from redis.sentinel import MasterNotFoundError
 
 from sluicegate.core.call import Call
 from sluicegate.errors import (
     LuaScriptError,
     RedisAccessError,
     RedisMemoryError,
+    RedisMessageQueueError,
+    RedisRefusedError,
     RedisUnavailableError,
+    RetryBudgetExhaustedError,
     WrongKeyTypeError,
 )
 
@@ -21,13 +27,23 @@ __all__ = [
     "EXPECTED_TYPES",
     "Redirect",
     "access_refused",
+    "answered",
+    "cannot_connect",
+    "exhausted",
     "expected_type",
+    "is_exhausted",
     "is_readonly",
+    "is_refusal",
     "is_transient",
     "is_wrong_type",
     "mistyped",
+    "presentable",
     "redirection",
     "refusal",
+    "refused",
+    "refused_in_doubt",
+    "script_error",
+    "unasked_sentinels",
     "unavailable",
     "wrong_type",
 ]
@@ -44,11 +60,34 @@ _TRANSIENT = (
     ConnectionError,
     TimeoutError,
 )
+_NO_PRIMARY = (MasterNotFoundError, AsyncMasterNotFoundError)
+_UNASKED = re.compile(r" - (?:\w+:)?\w+Error\b")
 _FINAL = (redis_errors.AuthenticationError, redis_errors.AuthorizationError, redis_errors.NoPermissionError)
 _TRANSIENT_CODES = (
     *("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "NOREPLICAS", "UNBLOCKED"),
-    *("MOVED ", "ASK "),
+    *("MISCONF", "DENIED", "MOVED ", "ASK "),
 )
+# Checked before a script's first write and not again, and wrapped by Redis 6.2: "Error running script … -MISCONF …".
+_WRAPPED = re.compile(r"(?:^|\s)-(?:READONLY|NOREPLICAS|MISCONF|MASTERDOWN) ")
+# A hosted service's, such as "ERR max daily request limit exceeded"; what is too large stays so.
+_QUOTA = re.compile(r"(?:ERR )?(?:max (?!.*\bsize\b).*\bexceeded|.*\bquota\b)", re.IGNORECASE)
+_REMEDIES = {
+    "MISCONF": "give the server room on its disk, and see INFO persistence there",
+    "READONLY": "it is a replica: check that the address leads to the primary",
+    "NOREPLICAS": "bring its replicas back, or lower min-replicas-to-write",
+    "LOADING": "it is still reading its data; give it more time",
+    "BUSY": "a script runs for long there; see SLOWLOG GET, and SCRIPT KILL",
+    "MASTERDOWN": "it is a replica without its primary: check that the address leads to the primary",
+    "CLUSTERDOWN": "bring back the nodes that have the cluster's missing slots",
+    "DENIED": "give the server a password, or bind it to the addresses that may use it",
+}
+_CLASSES = {
+    redis_errors.ReadOnlyError: "READONLY",
+    redis_errors.TryAgainError: "TRYAGAIN",
+    redis_errors.BusyLoadingError: "LOADING",
+    redis_errors.MasterDownError: "MASTERDOWN",  # a ClusterDownError too
+    redis_errors.ClusterDownError: "CLUSTERDOWN",
+}
 
 EXPECTED_TYPES = {
     "pending": "list",
@@ -92,12 +131,44 @@ class Redirect:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed a moment later."""
-    if isinstance(_root(error), _FINAL):
+    if isinstance(error, RedisMessageQueueError):  # some of ours are redis-py's as well
         return False
+    root = _root(error)
+    if root is not error:
+        return is_transient(root)
     text = str(error)
-    if isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES):
-        return True
-    return is_readonly(error) or "-NOREPLICAS " in text  # both refused before the first write, wrapped by Redis 6.2
+    if isinstance(error, _FINAL) or "Cluster mode is not enabled" in text:
+        return False
+    return isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES) or _refuses_writes(text)
+
+
+def answered(error: BaseException) -> bool:
+    """Whether a server's own words are behind an error: somebody is there."""
+    root = _root(error)
+    return isinstance(root, (redis_errors.ResponseError, redis_errors.BusyLoadingError)) or (
+        "max number of clients" in str(root)
+    )
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a server answered that it did not even begin, and may do so later: nothing was changed."""
+    return answered(error) and is_transient(error)
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether the pool had no connection to give: nothing was sent."""
+    return isinstance(error, redis_errors.MaxConnectionsError) or (
+        isinstance(error, redis_errors.ConnectionError)
+        and str(error).startswith(("Too many connections", "No connection available"))
+    )
+
+
+def cannot_connect(error: BaseException) -> bool:
+    """Whether nobody was there to connect to: refused, no such host or socket, no answer within the connect timeout,
+    or one whose certificate does not fit.
+    """
+    root = _root(error)
+    return isinstance(root, ConnectionRefusedError) or "connecting to" in str(root)
 
 
 def is_readonly(error: object) -> bool:
@@ -131,6 +202,30 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
     )
 
 
+def exhausted(server: str, error: BaseException) -> RedisUnavailableError:
+    """The error for a pool whose connections are all in use."""
+    return RedisUnavailableError(
+        f"no connection to Redis at {server} came free ({type(error).__name__}: {_first_line(error)}); nothing was "
+        "sent. Give the client more max_connections, or let fewer threads or tasks use it at once"
+    )
+
+
+def refused(server: str, name: str, error: BaseException) -> RedisRefusedError:
+    """The error for a server that did not begin with a script, and said why."""
+    said, code = _said(error)
+    return RedisRefusedError(
+        f"Redis at {server} refused the call {name!r} ({said}) and nothing was changed; "
+        f"{_REMEDIES.get(code, 'try again when that has passed')}"
+    )
+
+
+def refused_in_doubt(server: str, name: str, error: BaseException) -> RetryBudgetExhaustedError:
+    """The error for such a server when an attempt before may have taken effect."""
+    return RetryBudgetExhaustedError(
+        f"Redis at {server} refused the call {name!r} ({_said(error)[0]}) after an attempt whose outcome is unknown"
+    )
+
+
 def access_refused(server: str, error: BaseException) -> RedisAccessError | None:
     """The error for refused credentials or rights, None when it is about something else."""
     error = _root(error)
@@ -154,8 +249,13 @@ def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception 
 
 def script_error(call: Call[object], error: BaseException) -> LuaScriptError | None:
     """The error for a script that Redis began and could not end, None when it is about something else."""
-    if not isinstance(error, redis_errors.ResponseError) or "script" not in str(error):
+    text = str(error)
+    if not isinstance(error, redis_errors.ResponseError) or "script" not in text:
         return None
+    if "Script killed by user" in text:  # which Redis allows until the first write only
+        return LuaScriptError(
+            f"script {call.script.name} was stopped by SCRIPT KILL ({_first_line(error)}); nothing was changed"
+        )
     return LuaScriptError(
         f"script {call.script.name} failed ({_first_line(error)}); the commands before the failing one took effect. "
         "Look for a command that this server refuses or renames"
@@ -191,13 +291,51 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
     return role, EXPECTED_TYPES[role]
 
 
+def unasked_sentinels(error: BaseException) -> int:
+    """How many Sentinels could not be asked for the primary; the text of redis-py's error lists them."""
+    return len(_UNASKED.findall(str(error))) if isinstance(error, _NO_PRIMARY) else 0
+
+
+def presentable(error: Exception) -> Exception:
+    """An error as it may be seen: redis-py 5 and 6 put the options of a Sentinel's client, its password among them,
+    into the text of one.
+    """
+    if not isinstance(error, _NO_PRIMARY):
+        return error
+    return type(error)(f"{_first_line(error)} ({unasked_sentinels(error)} Sentinels could not be asked)")
+
+
 def _root(error: BaseException) -> BaseException:
-    """What a cluster client that found no node was told by the last one."""
-    if isinstance(error, redis_errors.RedisClusterException) and error.__cause__ is not None:
-        return error.__cause__
+    """What a cluster client that found no node was told by the last one: it calls whatever a node answers
+    "Cluster mode is not enabled".
+    """
+    while isinstance(error, redis_errors.RedisClusterException):
+        below = error.__cause__ or error.__context__
+        if below is None:
+            break
+        error = below
     return error
 
 
+def _said(error: BaseException) -> tuple[str, str]:
+    """What a server answered, with the code in front that redis-py cuts off, and that code."""
+    root = _root(error)
+    text = _first_line(root)
+    code = next((code for kind, code in _CLASSES.items() if isinstance(root, kind)), "") or next(
+        (code for code in _REMEDIES if text.startswith(code) or f"-{code} " in text), ""
+    )
+    return (text if code in text else f"{code} {text}"), code
+
+
+def _refuses_writes(text: str) -> bool:
+    """Whether a reply is a refusal of a first write, or of everything, that has no class of redis-py's."""
+    # A quota that ends in the middle of a script is told with the name of the script.
+    return _WRAPPED.search(text) is not None or ("script" not in text and _QUOTA.match(text) is not None)
+
+
 def _first_line(error: BaseException) -> str:
-    text = str(error).splitlines()
-    return text[0].rstrip(". ") if text else type(error).__name__
+    text = str(error)
+    if isinstance(error, _NO_PRIMARY):
+        text = text.partition(" : ")[0]
+    lines = text.splitlines()
+    return lines[0].rstrip(". ") if lines else type(error).__name__

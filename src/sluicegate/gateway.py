@@ -29,6 +29,7 @@ from sluicegate.shared.gateway import (
     TROUBLE,
     WAIT_MARGIN_SECONDS,
     Command,
+    Course,
     GatewayBase,
     RetryNote,
     Stage,
@@ -102,8 +103,10 @@ class Gateway(Protocol):
             on_retry: told before each pause between attempts.
 
         Raises:
-            RedisUnavailableError: the server was never reached; nothing was sent that could have taken effect.
-            RetryBudgetExhaustedError: it was, and stayed away for the whole budget, or for the one attempt.
+            RedisUnavailableError: nobody answers there, or no connection came free for the whole budget; nothing was
+                sent that could have taken effect.
+            RedisRefusedError: the server answered for the whole budget that it does not do it now; nothing was changed.
+            RetryBudgetExhaustedError: it was reached, and stayed away for the whole budget, or for the one attempt.
             RedisMemoryError, WrongKeyTypeError: Redis refused the call; nothing was changed.
             RedisAccessError: Redis refused the credentials or the user's rights.
             ConfigurationError: the server does not know the command in `then`; nothing was sent.
@@ -126,8 +129,9 @@ class Gateway(Protocol):
 class RedisGateway(GatewayBase):
     """Executes prepared calls over one `redis.Redis` or `redis.RedisCluster`.
 
-    A gateway that has never reached its server fails at once, within the client's connect timeout; one that has rides
-    out an outage for up to `retry_budget_seconds`, during which a Sentinel or a cluster may name another primary. It
+    A gateway that was never answered fails at once, within the client's connect timeout, where nobody can be connected
+    to: neither the server, nor any Sentinel, nor any node. Everything else that may pass it rides out for up to
+    `retry_budget_seconds`, during which a Sentinel or a cluster may name another primary. It
     retries by itself, on plain connections: whatever the client would retry is not retried below it. Threads share no
     lock around I/O, and a forked child makes its own connections.
 
@@ -187,22 +191,25 @@ class RedisGateway(GatewayBase):
 
     def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
         """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
+        return self._execute(call, Course(), retry, on_retry)
+
+    def _execute(self, call: Call[T], course: Course, retry: bool, on_retry: Callable[[RetryNote], Any] | None) -> T:
         start = elapsed_clock()
         try:
             try:
                 return self._once(call, Stage.CALLS if retry else Stage.SINGLE)
             except Exception as error:
-                if not (retry and self._may_pass(error)):
+                if not (self._may_pass(course, error) and retry):
                     raise
-                return self._again(call, start, error, on_retry)
+                return self._again(call, course, start, error, on_retry)
         except Exception as error:
-            explained = self._explained(call, error, retried=retry)
+            explained = self._explained(call, course, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
                 explained = self._wrong_type(call)
             explained = explained or faults.script_error(call, error)
             if explained is None:
                 raise
-            raise explained from error
+            raise explained from faults.presentable(error)
 
     def send(self, call: Call[T]) -> Callable[[], T]:
         """Send a call without waiting for its reply.
@@ -210,10 +217,10 @@ class RedisGateway(GatewayBase):
         Returns:
             What waits for the reply; it must be called. Whatever went wrong in between, `execute` repeats the call.
         """
-        start = elapsed_clock()
+        start, course = elapsed_clock(), Course()
 
         def again() -> T:
-            return self.execute(call.later(elapsed_clock() - start))
+            return self._execute(call.later(elapsed_clock() - start), course, True, None)
 
         if not self._reached or call.then:
             return again
@@ -231,6 +238,7 @@ class RedisGateway(GatewayBase):
             pool.release(connection)
             if not isinstance(error, TROUBLE):
                 raise
+            course.doubtful = True
             return again
 
         def receive() -> T:
@@ -239,6 +247,7 @@ class RedisGateway(GatewayBase):
                 reply = read(connection)
                 finished = not faults.is_readonly(reply)
             except TROUBLE:
+                course.doubtful = True
                 return again()
             finally:
                 if not finished:
@@ -277,7 +286,14 @@ class RedisGateway(GatewayBase):
 
     # ------------------------------------------------------------------ one attempt
 
-    def _again(self, call: Call[T], start: float, first: Exception, on_retry: Callable[[RetryNote], Any] | None) -> T:
+    def _again(
+        self,
+        call: Call[T],
+        course: Course,
+        start: float,
+        first: Exception,
+        on_retry: Callable[[RetryNote], Any] | None,
+    ) -> T:
         """Go on after a first attempt that failed; an attempt that succeeds needs nothing of this."""
         failed, notes = [first], list[RetryNote]()
 
@@ -286,7 +302,9 @@ class RedisGateway(GatewayBase):
                 raise failed.pop()
             return self._once(call.later(elapsed_clock() - start), Stage.CALLS)
 
-        retrying = tenacity.Retrying(sleep=partial(self._sleep, notes, on_retry), **self._policy(call, notes, start))
+        retrying = tenacity.Retrying(
+            sleep=partial(self._sleep, notes, on_retry), **self._policy(call, course, notes, start)
+        )
         return retrying(attempt)
 
     def _once(self, call: Call[T], stage: str) -> T:

@@ -17,7 +17,10 @@ class Answering:
 
     Attributes:
         answers: for the next scripts, raw; an empty one cuts the connection. When none is left, `:1`.
+        others: for the next commands that are neither scripts nor greetings, likewise; `+PONG` when none is left.
+        cluster: for the next questions about a cluster; when none is left, this is the only node of one.
         asked: (number of the connection, command) of everything but greetings.
+        port: where it listens; by itself it finds a free one.
         greets: while not set, greetings stay without an answer.
         greeted: how many there were.
     """
@@ -25,14 +28,17 @@ class Answering:
     answers: list[bytes] = field(default_factory=list)
     forever: bytes | None = None
     asked: list[tuple[int, list[bytes]]] = field(default_factory=list)
+    others: list[bytes] = field(default_factory=list)
+    cluster: list[bytes] = field(default_factory=list)
 
+    port: int = 0
     greets: threading.Event = field(default_factory=threading.Event)
     greeted: int = 0
 
     def __post_init__(self) -> None:
         self.greets.set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -79,11 +85,22 @@ class Answering:
             return OK
         with self._lock:
             self.asked.append((number, command))
+            if command[0] in (b"CLUSTER", b"COMMAND", b"INFO"):
+                return self._of_a_cluster(command)
             if not command[0].startswith(b"EVAL"):
-                return b"+PONG\r\n"
+                return self.others.pop(0) if self.others else b"+PONG\r\n"
             if self.forever is not None:
                 return self.forever
             return self.answers.pop(0) if self.answers else b":1\r\n"
+
+    def _of_a_cluster(self, command: list[bytes]) -> bytes:
+        if command[0] == b"COMMAND":
+            return b"*0\r\n"
+        if command[0] == b"INFO":
+            return b"$17\r\ncluster_enabled:1\r\n"
+        if self.cluster:
+            return self.cluster.pop(0)
+        return b"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\na\r\n" % self.port
 
 
 def _read(incoming: socket.SocketIO) -> list[bytes]:
@@ -98,8 +115,8 @@ def _read(incoming: socket.SocketIO) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def answering(*answers: bytes, forever: bytes | None = None) -> Iterator[Answering]:
-    server = Answering(list(answers), forever)
+def answering(*answers: bytes, forever: bytes | None = None, port: int = 0) -> Iterator[Answering]:
+    server = Answering(list(answers), forever, port=port)
     try:
         yield server
     finally:

@@ -6,15 +6,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
-from redis.backoff import NoBackoff
 
-from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
 from sluicegate.connection import Address
 from sluicegate.core import calls
 from sluicegate.core.call import Call, Wait
@@ -24,45 +22,20 @@ from sluicegate.errors import (
     ConfigurationError,
     RedisAccessError,
     RedisMemoryError,
+    RedisRefusedError,
     RedisUnavailableError,
     RetryBudgetExhaustedError,
 )
 from sluicegate.gateway import RedisGateway
 from sluicegate.shared.gateway import RetryNote
-from tests.conformance.flavours import Blocking, Loop
+from tests.conformance.flavours import Blocking
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import free_port
 from tests.faults.answering import answering
+from tests.faults.conftest import MakeGateway
 
 KEYS = QueueKeys("orders")
-MakeGateway = Callable[..., Any]
-
-
-@pytest.fixture(params=[False, True], ids=["sync", "asyncio"])
-def make_gateway(request: pytest.FixtureRequest) -> Iterator[MakeGateway]:
-    """Makes gateways for a port; those of asyncio have the synchronous interface. Never below: redis-py's retries."""
-    made: list[Any] = []
-    loop = Loop() if request.param else None
-
-    def make(port: int, *, client_retries: int | None = None, query: str = "", **options: Any) -> Any:
-        place: dict[str, Any] = {"url": f"redis://127.0.0.1:{port}/0{query}"}
-        package = redis.asyncio if loop else redis
-        if client_retries is not None:
-            retry = package.retry.Retry(NoBackoff(), client_retries)
-            place = {"redis_client": package.Redis(port=port, retry=retry)}
-        options = {"retry_budget_seconds": 10, **options}
-        if loop is None:
-            made.append(RedisGateway(**place, **options))
-        else:
-            made.append(Blocking(loop.run(lambda: AsyncRedisGateway(**place, **options)), loop))
-        return made[-1]
-
-    yield make
-    for gateway in made:
-        (gateway.aclose if loop else gateway.close)()
-    if loop:
-        loop.close()
 
 
 def call() -> Call[Any]:
@@ -79,11 +52,18 @@ PASSING = [
     b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
     b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
     b"-NOREPLICAS Not enough good replicas to write.\r\n",
+    b"-MISCONF Redis is configured to save RDB snapshots, but it's unable to persist to disk.\r\n",
+    b"-MISCONF Errors writing to the AOF file: No space left on device script: f_1, on @user_script:3.\r\n",
+    b"-ERR Error running script (call to f_1): @user_script:1: -MISCONF Redis is unable to persist to disk.\r\n",
+    b"-DENIED Redis is running in protected mode.\r\n",
+    b"-ERR max daily request limit exceeded. Limit: 10000, Usage: 10000.\r\n",
+    b"-ERR DB capacity quota exceeded\r\n",
     b"",
 ]
+REFUSALS = PASSING[:-1]
 
 
-@pytest.mark.parametrize("error", PASSING, ids=lambda error: error[1:12].decode().strip() or "cut")
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: error[1:14].decode().strip() or "cut")
 def test_what_passes_is_tried_again(make_gateway: MakeGateway, error: bytes) -> None:
     notes: list[RetryNote] = []
     with answering(error, error) as server:
@@ -152,7 +132,7 @@ def test_the_budget_bounds_the_retries(make_gateway: MakeGateway) -> None:
     with answering(forever=PASSING[0]) as server:
         gateway = make_gateway(server.port, retry_budget_seconds=0.4, retry_max_delay_seconds=5)
         begun = time.monotonic()
-        with pytest.raises(RetryBudgetExhaustedError, match=r"retried for 0\.4 s") as caught:
+        with pytest.raises(RedisRefusedError, match=r"retried for 0\.4 s") as caught:
             gateway.execute(call())
         assert 0.4 <= time.monotonic() - begun < 2
         assert len(server.scripts) >= 2
@@ -161,7 +141,7 @@ def test_the_budget_bounds_the_retries(make_gateway: MakeGateway) -> None:
 
 def test_no_budget_means_no_retry(make_gateway: MakeGateway) -> None:
     with answering(forever=PASSING[0]) as server:
-        with pytest.raises(RetryBudgetExhaustedError):
+        with pytest.raises(RedisRefusedError, match="retried for 0 s"):
             make_gateway(server.port, retry_budget_seconds=0).execute(call())
         assert len(server.scripts) == 1
 
@@ -188,7 +168,7 @@ def test_a_call_sent_ahead_is_repeated_when_its_reply_is_lost(make_gateway: Make
         gateway = make_gateway(server.port)
         gateway.execute(call())
         asked = Call(load("depth"), (KEYS.pending,), (5,), lambda reply: reply, elapsed_arg=0)
-        run, target = _running(gateway)
+        run, target = running(gateway)
         receive = run(lambda: target.send(asked))
         wait_until(lambda: len(server.scripts) == 2, "sent")
         time.sleep(0.02)  # the age of the call, which the repetition tells
@@ -196,7 +176,7 @@ def test_a_call_sent_ahead_is_repeated_when_its_reply_is_lost(make_gateway: Make
         assert int(server.asked[-1][1][-1]) >= 5 + 20
 
 
-def _running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:
+def running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:
     """What runs a function where the gateway is at home, and the gateway itself."""
     if isinstance(gateway, Blocking):
         return gateway._loop_of.run, gateway._target
@@ -270,7 +250,7 @@ def test_a_call_sent_ahead_keeps_no_other_waiting_for_the_only_connection(
 ) -> None:
     gateway = make_gateway(_port(own_server), query="?max_connections=1", retry_budget_seconds=1)
     gateway.execute(calls.depth(KEYS))
-    run, target = _running(gateway)
+    run, target = running(gateway)
     receive = run(lambda: target.send(calls.depth(KEYS)))
     assert gateway.execute(calls.depth(KEYS)).pending == 0
     assert run(receive).pending == 0

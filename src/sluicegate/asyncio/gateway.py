@@ -29,6 +29,7 @@ from sluicegate.shared.gateway import (
     TROUBLE,
     WAIT_MARGIN_SECONDS,
     Command,
+    Course,
     GatewayBase,
     RetryNote,
     Stage,
@@ -153,22 +154,27 @@ class RedisGateway(GatewayBase):
         self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
     ) -> T:
         """Execute one call, with retries unless told otherwise; see `sluicegate.gateway.Gateway.execute`."""
+        return await self._execute(call, Course(), retry, on_retry)
+
+    async def _execute(
+        self, call: Call[T], course: Course, retry: bool, on_retry: Callable[[RetryNote], Any] | None
+    ) -> T:
         start = elapsed_clock()
         try:
             try:
                 return await self._once(call, Stage.CALLS if retry else Stage.SINGLE)
             except Exception as error:
-                if not (retry and self._may_pass(error)):
+                if not (self._may_pass(course, error) and retry):
                     raise
-                return await self._again(call, start, error, on_retry)
+                return await self._again(call, course, start, error, on_retry)
         except Exception as error:
-            explained = self._explained(call, error, retried=retry)
+            explained = self._explained(call, course, error, retried=retry)
             if explained is None and faults.is_wrong_type(error):
                 explained = await self._wrong_type(call)
             explained = explained or faults.script_error(call, error)
             if explained is None:
                 raise
-            raise explained from error
+            raise explained from faults.presentable(error)
 
     async def send(self, call: Call[T]) -> Callable[[], Awaitable[T]]:
         """Send a call without waiting for its reply.
@@ -176,10 +182,10 @@ class RedisGateway(GatewayBase):
         Returns:
             What waits for the reply; it must be awaited. Whatever went wrong in between, `execute` repeats the call.
         """
-        start = elapsed_clock()
+        start, course = elapsed_clock(), Course()
 
         async def again() -> T:
-            return await self.execute(call.later(elapsed_clock() - start))
+            return await self._execute(call.later(elapsed_clock() - start), course, True, None)
 
         if not self._reached or call.then:
             return again
@@ -197,6 +203,7 @@ class RedisGateway(GatewayBase):
             await pool.release(connection)
             if not isinstance(error, TROUBLE):
                 raise
+            course.doubtful = True
             return again
 
         async def receive() -> T:
@@ -205,6 +212,7 @@ class RedisGateway(GatewayBase):
                 reply = await read(connection)
                 finished = not faults.is_readonly(reply)
             except TROUBLE:
+                course.doubtful = True
                 return await again()
             finally:
                 if not finished:
@@ -243,7 +251,12 @@ class RedisGateway(GatewayBase):
     # ------------------------------------------------------------------ one attempt
 
     async def _again(
-        self, call: Call[T], start: float, first: Exception, on_retry: Callable[[RetryNote], Any] | None
+        self,
+        call: Call[T],
+        course: Course,
+        start: float,
+        first: Exception,
+        on_retry: Callable[[RetryNote], Any] | None,
     ) -> T:
         """Go on after a first attempt that failed; an attempt that succeeds needs nothing of this."""
         failed, notes = [first], list[RetryNote]()
@@ -254,7 +267,7 @@ class RedisGateway(GatewayBase):
             return await self._once(call.later(elapsed_clock() - start), Stage.CALLS)
 
         retrying = tenacity.AsyncRetrying(
-            sleep=partial(self._sleep, notes, on_retry), **self._policy(call, notes, start)
+            sleep=partial(self._sleep, notes, on_retry), **self._policy(call, course, notes, start)
         )
         return await retrying(attempt)
 

@@ -15,6 +15,7 @@ from sluicegate.errors import (
     NotDurableError,
     PublishUnknownError,
     QueueBackpressureError,
+    RedisUnavailableError,
     RetryBudgetExhaustedError,
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -56,30 +57,39 @@ def publish(
 def _publish(
     keys: QueueKeys, batch: Batch, clock: Callable[[], float], block_seconds: float | None, born: float | None
 ) -> Operation[replies.Published]:
-    call, now = calls.publish(keys, batch, age_seconds=0), clock()
+    call, now, asked_before = calls.publish(keys, batch, age_seconds=0), clock(), born is not None
     born = now if born is None else born
     deadline, pause = now + (block_seconds or 0), _SHORTEST_PAUSE_SECONDS
-    published = yield from _attempt(batch, call, born, now - born, None)
+    published = yield from _attempt(batch, call, born, now - born, None, asked_before)
     while published.accepted == replies.REFUSED:
         left = deadline - clock()
         if left <= 0 or (yield Pause(min(pause, left))):
             raise _backpressure(keys, batch, published.waiting, stopping=left > 0)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         now = clock()
-        published = yield from _attempt(batch, call, born, now - born, max(deadline - now, _SHORTEST_PAUSE_SECONDS))
+        published = yield from _attempt(
+            batch, call, born, now - born, max(deadline - now, _SHORTEST_PAUSE_SECONDS), False
+        )
     return published
 
 
 def _attempt(
-    batch: Batch, call: Call[replies.Published], born: float, age_seconds: float, patience_seconds: float | None
+    batch: Batch,
+    call: Call[replies.Published],
+    born: float,
+    age_seconds: float,
+    patience_seconds: float | None,
+    asked_before: bool,
 ) -> Operation[replies.Published]:
-    """One call, and what its answer means."""
+    """One call, and what its answer means; one that was not executed leaves what is `asked_before` unknown."""
     attempt = call.later(age_seconds)
     if patience_seconds is not None:
         attempt = replace(attempt, patience_seconds=patience_seconds)
     try:
         reply = yield attempt
-    except RetryBudgetExhaustedError as error:
+    except RedisUnavailableError as error:
+        if not (asked_before or isinstance(error, RetryBudgetExhaustedError)):
+            raise
         raise PublishUnknownError(
             f"{error}; whether the {len(batch.parts)} messages were published is unknown, and the prepared calls in "
             f"`calls` tell: "

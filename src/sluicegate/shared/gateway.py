@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "TROUBLE",
     "WAIT_MARGIN_SECONDS",
     "Command",
+    "Course",
     "GatewayBase",
     "RetryNote",
     "Stage",
@@ -82,6 +84,17 @@ class RetryNote:
     attempt: int
     seconds: float
     error: BaseException
+
+
+@dataclass(slots=True)
+class Course:
+    """How one call went so far.
+
+    Attributes:
+        doubtful: whether an attempt failed in a way that leaves open whether it took effect.
+    """
+
+    doubtful: bool = False
 
 
 class Stage:
@@ -224,11 +237,37 @@ class GatewayBase:
         """Where this gateway connects to, in words."""
         raise NotImplementedError
 
-    def _may_pass(self, error: BaseException) -> bool:
-        """Whether to try again: the server was reached before, and what went wrong may pass."""
-        return self._reached and faults.is_transient(error)
+    @property
+    def client(self) -> Any:
+        """The client, made on first use."""
+        raise NotImplementedError
 
-    def _policy(self, call: Call[Any], notes: list[RetryNote], start: float) -> dict[str, Any]:
+    def _may_pass(self, course: Course, error: BaseException) -> bool:
+        """Whether to try again after an attempt: what went wrong may pass, and somebody was there at some time.
+
+        Also takes from the error what is to be remembered of the attempt.
+        """
+        if not faults.is_transient(error):
+            return False
+        nothing_sent = not self._reached or faults.is_exhausted(error) or faults.cannot_connect(error)
+        if not nothing_sent and not faults.is_refusal(error):
+            course.doubtful = True
+        if faults.answered(error):
+            self._reached = True
+        return self._reached or not self._nobody_answers(error)
+
+    def _nobody_answers(self, error: BaseException) -> bool:
+        """Whether nobody is there, wherever this gateway may connect to: of several servers one is enough."""
+        if isinstance(error, redis_errors.RedisClusterException):  # its client found no node; there may be no client
+            return faults.cannot_connect(error)
+        client = self.client
+        if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+            return False
+        if known := sentinels(client):
+            return faults.unasked_sentinels(error) >= len(known)
+        return faults.cannot_connect(error)
+
+    def _policy(self, call: Call[Any], course: Course, notes: list[RetryNote], start: float) -> dict[str, Any]:
         """Options for tenacity: tried again while it may help, the last time when the budget ends.
 
         What is worth telling about an attempt is left in `notes`, for the sleep that follows it.
@@ -248,7 +287,7 @@ class GatewayBase:
             notes[:] = [RetryNote(call.script.name, state.attempt_number, seconds, error)]
 
         return {
-            "retry": tenacity.retry_if_exception(self._may_pass),
+            "retry": tenacity.retry_if_exception(partial(self._may_pass, course)),
             "wait": lambda state: max(0.0, min(self._pause(state), left())),
             "stop": lambda state: left() <= 0,
             "before_sleep": note,
@@ -266,27 +305,42 @@ class GatewayBase:
         if not call.then:
             return call.decode(replies[0])
         if isinstance(replies[1], Exception) and faults.is_transient(replies[1]):
-            raise replies[1]
+            raise redis_errors.ConnectionError(f"{call.then[0]!r} behind a script failed: {replies[1]}") from replies[1]
         return call.decode(replies[0]), replies[1]
 
-    def _explained(self, call: Call[Any], error: Exception, *, retried: bool) -> Exception | None:
+    def _explained(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception | None:
         """Our error for one of redis-py's, None when it is not one that we name."""
         if faults.is_transient(error):
-            away = faults.unavailable(self.server, error)
-            if not self._reached:
-                return away
-            spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
-            return RetryBudgetExhaustedError(f"{away} ({spent})")
+            return self._given_up(call, course, error, retried=retried)
         if denied := faults.access_refused(self.server, error):
             return denied
+        if isinstance(error, redis_errors.RedisClusterException):
+            return faults.unavailable(self.server, error)
         return faults.refusal(call, error) if isinstance(error, redis_errors.ResponseError) else None
 
+    def _given_up(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception:
+        """The error for trouble that did not pass; it says whether the call may have taken effect."""
+        if not self._reached and self._nobody_answers(error):
+            return faults.unavailable(self.server, error)
+        spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
+        known: Exception = faults.unavailable(self.server, error)
+        if faults.is_refusal(error):
+            why = faults.refused_in_doubt if course.doubtful else faults.refused
+            known = why(self.server, call.script.name, error)
+        elif faults.is_exhausted(error) and not course.doubtful:
+            known = faults.exhausted(self.server, error)
+        elif self._reached:
+            known = RetryBudgetExhaustedError(str(known))
+        return type(known)(f"{known} ({spent})")
+
     def _met(self, reply: Any) -> None:
-        """Take the reply to the first PING."""
-        if isinstance(reply, redis_errors.NoPermissionError):
-            _log.debug("the user of %s may not PING; it was reached all the same", self.server)
-        elif isinstance(reply, Exception):
-            raise reply
+        """Take the reply to the first PING: whatever was answered, the server was reached, and the call's own reply
+        tells the rest. One that cannot save its data refuses a PING, but not to be looked at.
+        """
+        if isinstance(reply, Exception):
+            if faults.access_refused(self.server, reply) and not isinstance(reply, redis_errors.NoPermissionError):
+                raise reply
+            _log.debug("%s answered the first PING with %s; it was reached all the same", self.server, reply)
         self._reached = True
 
     def _redirected(self, redirect: faults.Redirect, node: Node | None) -> Node:
