@@ -1,14 +1,14 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix check format bench bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix check format bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
 help: ## List the targets
 	@echo "Sluicegate: publish into Redis, open the gate on depth or age, drain with Spark, Airflow or Dagster."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with everything locked in locks/ (first says what the system lacks)
 	@bash scripts/setup.sh
@@ -42,6 +42,9 @@ format: setup ## Put format, imports, the synchronous shells and the documentati
 
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(ARGS)
+
+bench-compare: setup ## Compare the speed of two commits in turn: make bench-compare ARGS="OLD [NEW]"; NEW is the working tree
+	@$(PYTHON_IN_VENV) -m tests.benchmarks.compare $(ARGS)
 
 bench-peers: setup ## Measure beside redis-message-queue 8.3.0 and 11, in environments under build/peers (needs Python 3.12)
 	@$(PYTHON_IN_VENV) -m tests.benchmarks.peers.run $(ARGS)
