@@ -19,7 +19,7 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, batch_calls, calls, scripts
+from sluicegate.core import admin_calls, batch_calls, calls, replies, scripts
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -158,7 +158,12 @@ def _promote() -> Sample:
 def _depth() -> Sample:
     expired = [b"L", b"M"]
     names = {**_PLAIN_KEYS, "expired": [KEYS.lease(name) for name in expired]}
-    return Sample(calls.depth(KEYS, expired), names, {"name": expired})
+    page = replies.ExpiredPage(b"12", b"11", b"N", expired)
+    return Sample(
+        calls.depth(KEYS, page, most=7),
+        names,
+        {"most": 7, "mark": b"12", "score": b"11", "after": b"N", "name": expired},
+    )
 
 
 def _peek() -> Sample:

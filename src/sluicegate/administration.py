@@ -37,8 +37,10 @@ class QueueAdministration(QueueBase[Lease]):
     # ------------------------------------------------------------------ look
 
     def depth(self) -> Depth:
-        """Count messages by state: read-only, one round trip (two when a lease has expired), the same cost at any
-        size.
+        """Count messages by state: read-only, one round trip at any number of messages.
+
+        Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
+        left out; the next count finds them among the returned.
         """
         return Depth.from_counts(self._driver.run(operations.depth(self._keys)))
 

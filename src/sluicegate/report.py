@@ -58,7 +58,7 @@ class PublishReport:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Messages of a queue by state; O(1) to ask at any size.
+    """Messages of a queue by state, at the same cost for any number of messages; expired leases add to it.
 
     Attributes:
         ready: what a claim would get: pending, returned, due and expired.
@@ -68,7 +68,7 @@ class Depth:
         due: delayed ones whose time has come.
         in_flight: in leases, the expired ones included.
         leases: open leases.
-        expired: messages in leases that ran out (of the first 1,000 such leases).
+        expired: messages in expired leases.
         dead: dead letters.
         oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when
             nothing is ready.

@@ -92,6 +92,16 @@ def test_depth_is_named_when_both_are_reached(queue: RedisMessageQueue) -> None:
     assert found["fired_by"] == "depth"
 
 
+@pytest.mark.parametrize("condition", [{"min_ready": 1}, {"max_age_seconds": 0.01}])
+def test_a_paused_queue_keeps_it_shut(queue: RedisMessageQueue, condition: dict[str, Any]) -> None:
+    queue.publish({"id": 1})
+    wait_until(lambda: oldest_age(queue) >= 0.01, "the message is 0.01 s old")
+    queue.pause()
+    assert poke(queue, **condition) is None
+    queue.resume()
+    assert poke(queue, **condition) is not None
+
+
 def test_without_conditions_one_message_is_enough(queue: RedisMessageQueue) -> None:
     assert poke(queue) is None
     queue.publish({"id": 1})

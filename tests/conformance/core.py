@@ -116,8 +116,8 @@ class Core:
     def promote(self, step: int = 1000) -> Call[int]:
         return calls.promote(self.keys, step=step)
 
-    def depth(self, expired: Sequence[bytes] = ()) -> Call[replies.Counted]:
-        return calls.depth(self.keys, expired)
+    def depth(self, *expired: bytes) -> Call[replies.Counted]:
+        return calls.depth(self.keys, replies.ExpiredPage(names=expired))
 
 
 def verdict(verb: Verb, slots: str, **options: object) -> VerdictGroup:

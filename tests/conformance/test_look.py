@@ -61,6 +61,17 @@ def test_what_a_dead_drain_left_is_ready(queue: RedisMessageQueue, client: redis
     assert depth.oldest_ready_age_seconds is not None
 
 
+def test_more_expired_leases_than_a_page_names_are_all_ready(queue: RedisMessageQueue, client: redis.Redis) -> None:
+    queue.publish_many(str(number) for number in range(1001))
+    leases = [queue.claim(1) for _ in range(1001)]
+    now = client.time()[0] * 1000
+    client.zadd(queue._keys.leases, dict.fromkeys(client.zrange(queue._keys.leases, 0, -1), now - 1000))
+    depth = queue.depth()
+    assert (depth.ready, depth.expired, depth.in_flight, depth.leases) == (1001, 1001, 1001, 1001)
+    for lease in leases:
+        lease.ack()
+
+
 def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redis.Redis) -> None:
     from sluicegate.core import calls
 

@@ -85,7 +85,7 @@ def promote(core: Core) -> Call[Any]:
 
 def depth(core: Core) -> Call[Any]:
     state.expire(core.client, core.queue, "l")
-    return core.depth([core.keys.lease_name("l")])
+    return core.depth(core.keys.lease_name("l"))
 
 
 def peek(where: str) -> Callable[[Core, bytes], Call[Any]]:

@@ -29,7 +29,8 @@ class RedisQueueSensor(BaseSensorOperator):
 
     The gate opens when ``min_ready`` messages are ready, **or** when the oldest ready one is ``max_age_seconds`` old.
     Ready is what a claim would get: pending, returned and due messages, and those of leases that ran out, so that what
-    a crashed consumer left behind opens the gate too. Use ``mode="reschedule"`` for long waits.
+    a crashed consumer left behind opens the gate too. A paused queue opens no gate, since nothing could be claimed. Use
+    ``mode="reschedule"`` for long waits.
 
     **Delivery semantics.** The sensor only reads: it claims nothing and changes nothing, in Redis or elsewhere, so that
     any number of sensors may watch a queue, and a failed or repeated sensor loses nothing. That the gate opened is no
@@ -107,7 +108,7 @@ class RedisQueueSensor(BaseSensorOperator):
             "any number" if min_ready is None else min_ready,
             depth.oldest_ready_age_seconds,
             "any age" if max_age_seconds is None else f"{max_age_seconds:g} s",
-            f": open, by {fired_by}" if fired_by else "",
+            f": open, by {fired_by}" if fired_by else "; it is paused" if depth.paused else "",
         )
         if fired_by is None:
             return PokeReturnValue(is_done=False)
@@ -145,6 +146,8 @@ class RedisQueueSensor(BaseSensorOperator):
 
 
 def _fired_by(depth: Depth, min_ready: int | None, max_age_seconds: float | None) -> str | None:
+    if depth.paused:
+        return None
     if min_ready is not None and depth.ready >= min_ready:
         return "depth"
     age = depth.oldest_ready_age_seconds

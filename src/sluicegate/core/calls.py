@@ -17,6 +17,7 @@ from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
 __all__ = ["claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle"]
 
 _MOST_CLAIM_BYTES = 32 * 1024 * 1024
+_FROM_THE_FIRST = replies.ExpiredPage()
 _LONGEST_PASS_SECONDS = 30.0  # others wait so long, too, for what a run passes by
 
 
@@ -168,8 +169,9 @@ def promote(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.bell), (step,), int)
 
 
-def depth(keys: QueueKeys, expired: Sequence[bytes] = ()) -> Call[replies.Counted]:
-    """Count messages by state; `expired` are the lease names of a first answer."""
+def depth(keys: QueueKeys, page: replies.ExpiredPage = _FROM_THE_FIRST, *, most: int = 500) -> Call[replies.Counted]:
+    """Count messages by state, expired ones in the leases that the answer before named; name `most` leases more."""
+    place = (page.mark, page.score, page.after, *page.names) if page.names else ()
     return Call(
         scripts.load("depth"),
         (
@@ -179,9 +181,9 @@ def depth(keys: QueueKeys, expired: Sequence[bytes] = ()) -> Call[replies.Counte
             keys.leases,
             keys.dead,
             keys.counters,
-            *(keys.lease(name) for name in expired),
+            *(keys.lease(name) for name in page.names),
         ),
-        tuple(expired),
+        (most, *place),
         replies.counted,
     )
 

@@ -170,12 +170,26 @@ def settle(
     return settling.joined(answers)
 
 
-def depth(keys: QueueKeys) -> Operation[replies.Counted]:
-    """Count; a second call only when some lease has expired, for the messages in it."""
-    counted: replies.Counted = yield calls.depth(keys)
-    if counted.expired_leases:
-        counted = yield calls.depth(keys, counted.expired_leases)
-    return counted
+def depth(keys: QueueKeys, *, page_size: int = 500) -> Operation[replies.Counted]:
+    """Count in one call, and where leases have expired, in one more per page of them.
+
+    All but the messages of expired leases is as the second call found it. Of a lease that comes back before its page is
+    read nothing is counted now; the next count finds its messages among the returned.
+    """
+    counted: replies.Counted = yield calls.depth(keys, most=page_size)
+    page, whole = counted.page, None
+    named: set[bytes] = set()
+    while page.names:
+        fresh = [name for name in page.names if name not in named]
+        named.update(fresh)
+        counted = yield calls.depth(keys, replace(page, names=fresh), most=page_size)
+        page, whole = counted.page, counted if whole is None else _joined(whole, counted)
+    return whole or counted
+
+
+def _joined(whole: replies.Counted, more: replies.Counted) -> replies.Counted:
+    """A count with the expired leases of another page."""
+    return replace(whole, expired=whole.expired + more.expired, oldest_ms=max(whole.oldest_ms, more.oldest_ms))
 
 
 def _sleep(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = [
     "Counted",
     "Empty",
     "Expired",
+    "ExpiredPage",
     "Extended",
     "Foreign",
     "Held",
@@ -174,6 +176,23 @@ class Reaped:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiredPage:
+    """Expired leases whose messages the next call can count.
+
+    Attributes:
+        mark: until when a lease must have expired, the same for all pages; b"" for now.
+        score: deadline of the page's last lease.
+        after: its name; the next page begins behind it.
+        names: of the leases; none when there are no more.
+    """
+
+    mark: bytes = b""
+    score: bytes = b""
+    after: bytes = b""
+    names: Sequence[bytes] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Counted:
     """The counts of a queue; see `Depth`."""
 
@@ -189,7 +208,7 @@ class Counted:
     claimed: int
     oldest_ms: int
     expired: int
-    expired_leases: list[bytes]
+    page: ExpiredPage
 
 
 def published(reply: list[Any]) -> Published:
@@ -253,5 +272,5 @@ def counted(reply: list[Any]) -> Counted:
         claimed=reply[9],
         oldest_ms=reply[10],
         expired=reply[11],
-        expired_leases=reply[12],
+        page=ExpiredPage(mark=reply[12], score=reply[13], after=reply[14][-1] if reply[14] else b"", names=reply[14]),
     )
