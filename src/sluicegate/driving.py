@@ -10,7 +10,7 @@ from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.emitting import emit
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import Gateway
-from sluicegate.runtime import pause
+from sluicegate.runtime import give_way, pause
 from sluicegate.shared.gateway import RetryNote
 
 __all__ = ["Driver"]
@@ -52,6 +52,7 @@ class Driver:
         try:
             step = next(operation)
         except StopIteration as stop:
+            give_way()
             result: T = stop.value
             return result
         return self._go_on(operation, step, retry)
@@ -84,7 +85,7 @@ class Driver:
         try:
             while True:
                 try:
-                    answer = receive() if receive is not None else self._answer(step, retry)
+                    answer = self._answer(step, retry, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -96,7 +97,9 @@ class Driver:
             result: T = stop.value
             return result
 
-    def _answer(self, step: Step, retry: bool) -> Any:
+    def _answer(self, step: Step, retry: bool, receive: Callable[[], Any] | None) -> Any:
+        if receive is not None:
+            return receive()
         if isinstance(step, Call):
             if self.tells:
                 return self.gateway.execute(step, retry=retry, on_retry=self._note_retry)

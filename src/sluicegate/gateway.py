@@ -23,7 +23,6 @@ from sluicegate.connection import Address, client_decodes, describe_client, refu
 from sluicegate.core.call import Call, Wait
 from sluicegate.shared.gateway import (
     ASKING,
-    CONNECTION_FOR,
     MOST_REDIRECTS,
     STOP_SLICE_SECONDS,
     TROUBLE,
@@ -46,7 +45,7 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
-from sluicegate.wire import borrowed, exchange, read, send
+from sluicegate.wire import borrow, borrowed, exchange, give_back, read, send
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
@@ -228,31 +227,28 @@ class RedisGateway(GatewayBase):
             pool, _ = self._pool(Stage.CALLS, call.keys[0], None)
             if is_alone(pool):
                 return again
-            connection = pool.get_connection(*CONNECTION_FOR)
+            connection = borrow(pool)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:
             send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
-            connection.disconnect()
-            pool.release(connection)
+            give_back(pool, connection, intact=False)
             if not isinstance(error, TROUBLE):
                 raise
             course.doubtful = True
             return again
 
         def receive() -> T:
-            finished = False
+            intact = False
             try:
                 reply = read(connection)
-                finished = not faults.is_readonly(reply)
-            except TROUBLE:
+                intact = not faults.is_readonly(reply)
+            except TROUBLE as error:
                 course.doubtful = True
-                return again()
+                reply = error
             finally:
-                if not finished:
-                    connection.disconnect()
-                pool.release(connection)
+                give_back(pool, connection, intact=intact)
             return again() if isinstance(reply, Exception) else call.decode(reply)
 
         return receive

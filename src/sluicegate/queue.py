@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -31,7 +32,7 @@ from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.lease import Lease
 from sluicegate.report import PublishReport
-from sluicegate.runtime import finished, holder, is_lost, pause
+from sluicegate.runtime import finished, give_way, holder, is_lost, pause
 from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.shared.lease import OnBatchError
 from sluicegate.shared.queue import refuse_unfit_gateway
@@ -292,6 +293,7 @@ class RedisMessageQueue(QueueAdministration):
             PublishUnknownError: it is too late, or Redis is still away.
         """
         if not unknown.calls:
+            give_way()
             raise unknown
         assert unknown.batch is not None
         with self._publishing_by(holder()):
@@ -299,6 +301,8 @@ class RedisMessageQueue(QueueAdministration):
 
     def _next(self, ahead: Batches) -> Batch | None:
         """Read and encode the messages of the next call; keys that are awaitable are awaited one after the other."""
+        if self._drained:
+            give_way()
         self._refuse_closed()
         made = next(ahead, None)
         assert not isinstance(made, PendingKey)
@@ -317,6 +321,8 @@ class RedisMessageQueue(QueueAdministration):
             if finish is not None:
                 yield finish()
             if batch is None:
+                if finish is None:
+                    give_way()
                 return
             finish = self._start(batch)
 
@@ -397,7 +403,9 @@ class RedisMessageQueue(QueueAdministration):
         )
         asked_at = elapsed_clock()
         reply: replies.ClaimReply = replies.Empty()
-        if not self._stopping():
+        if self._stopping():
+            give_way()
+        else:
             reply = self._driver.run(
                 operations.claim(
                     self._keys,
@@ -511,7 +519,7 @@ class RedisMessageQueue(QueueAdministration):
         queue._publishes = publishes
         return queue
 
-    def drain(self, timeout: float = 30.0) -> bool:
+    def drain(self, timeout: float | None = 30.0) -> bool:
         """Stop publishing and claiming with this object, and let go of what it holds.
 
         Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
@@ -519,21 +527,23 @@ class RedisMessageQueue(QueueAdministration):
         wait for itself. The queue in Redis and other objects are not touched.
 
         Args:
-            timeout: seconds to wait; 0 only stops and reports.
+            timeout: seconds to wait; 0 only stops and reports, None waits until the others have ended.
 
         Returns:
             True when nothing is held and nothing is being published any more.
 
         Raises:
-            ConfigurationError: a timeout that is no number of 0 or more; then nothing was stopped.
+            ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
         """
-        checks.not_negative("timeout", timeout)
+        if timeout is not None:
+            checks.not_negative("timeout", timeout)
         self._drained = True
         self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
-        me, deadline = holder(), elapsed_clock() + timeout
+        give_way()
+        me, deadline = holder(), math.inf if timeout is None else elapsed_clock() + timeout
         while elapsed_clock() < deadline and self._others_at_work(me):
             pause(_LOOK_SECONDS, lambda: False)
-        if timeout > 0:
+        if timeout != 0:
             for lease in self._held():
                 if lease.holder != me:
                     self._let_go(lease)
@@ -553,6 +563,7 @@ class RedisMessageQueue(QueueAdministration):
             self._let_go(lease)
         if self._owns_gateway:
             self._gateway.close()
+        give_way()
 
     def _let_go(self, lease: Lease) -> None:
         lease.stop_heartbeat()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["AWAITS", "finished", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "finished", "give_way", "holder", "is_lost", "notify", "pause"]
 
 _SLICE_SECONDS = 0.05
 AWAITS = False  # whether callbacks of the user may be async
@@ -25,6 +25,11 @@ def holder() -> int:
     if number is None:
         number = _thread.number = next(_numbers)
     return number
+
+
+def give_way() -> None:
+    """Let other threads run once, for what returns without I/O: a claim on a draining queue is called in a loop."""
+    time.sleep(0)
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> bool:

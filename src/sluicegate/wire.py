@@ -11,7 +11,7 @@ from redis import exceptions as redis_errors
 from sluicegate import faults
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
 
-__all__ = ["borrowed", "exchange", "read", "send"]
+__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "send"]
 
 
 def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
@@ -23,8 +23,8 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         asking: whether a cluster is to be told that the slot is on its way.
         seconds: how long the last reply may take, None for as long as any other.
     """
-    connection = pool.get_connection(*CONNECTION_FOR)
-    finished = False
+    connection = borrow(pool)
+    intact = False
     try:
         one = len(sent) == 1 and not asking
         packed = (
@@ -34,11 +34,23 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
-        finished = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
+        intact = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
         return replies
     finally:
-        if not finished:
+        give_back(pool, connection, intact=intact)
+
+
+def borrow(pool: Any) -> Any:
+    """A connected connection, for `give_back`."""
+    return pool.get_connection(*CONNECTION_FOR)
+
+
+def give_back(pool: Any, connection: Any, *, intact: bool) -> None:
+    """Return a connection to its pool, closed unless it is `intact`."""
+    try:
+        if not intact:
             connection.disconnect()
+    finally:
         pool.release(connection)
 
 
@@ -65,12 +77,10 @@ def read(connection: Any, seconds: float | None = None) -> Any:
 @contextmanager
 def borrowed(pool: Any) -> Iterator[Any]:
     """A connection that goes back when its replies were read; whatever interrupts that drops it."""
-    connection = pool.get_connection(*CONNECTION_FOR)
-    finished = False
+    connection = borrow(pool)
+    intact = False
     try:
         yield connection
-        finished = True
+        intact = True
     finally:
-        if not finished:
-            connection.disconnect()
-        pool.release(connection)
+        give_back(pool, connection, intact=intact)

@@ -191,6 +191,21 @@ def test_a_timeout_of_nothing_only_stops_and_reports(queue: RedisMessageQueue, c
     assert queue.drain(0) is True
 
 
+def test_without_a_timeout_it_waits_until_the_others_have_ended(
+    queue: RedisMessageQueue, client: redis.Redis, others: ThreadPoolExecutor
+) -> None:
+    queue.publish_many("ab")
+    leases = [elsewhere(queue.claim), elsewhere(queue.claim)]
+    drained = others.submit(queue.drain, timeout=None)
+    for lease in leases:
+        with pytest.raises(TimeoutError):
+            drained.result(0.2)
+        lease.ack()
+    assert drained.result(20) is True
+    assert places(client) == {}
+    assert queue.drain(None) is True, "nothing is left to wait for"
+
+
 def test_what_ran_out_is_not_waited_for(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish("a")
     lease = elsewhere(queue.claim)
@@ -388,7 +403,7 @@ def test_a_signal_ends_a_wait(server: RedisServer, client: redis.Redis, program:
     assert sorted(said) == ["again True", "drained True", "handled None"]
 
 
-@pytest.mark.parametrize("timeout", [None, "1", True, -1, float("nan")])
+@pytest.mark.parametrize("timeout", ["1", True, -1, float("nan")])
 def test_what_is_no_timeout_stops_nothing(queue: RedisMessageQueue, timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="timeout"):
         queue.drain(timeout)

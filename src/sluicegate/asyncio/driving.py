@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from sluicegate.asyncio.emitting import emit
 from sluicegate.asyncio.gateway import Gateway
-from sluicegate.asyncio.runtime import pause
+from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.shared.gateway import RetryNote
 
 __all__ = ["Driver"]
@@ -51,6 +52,7 @@ class Driver:
         try:
             step = next(operation)
         except StopIteration as stop:
+            await give_way()
             result: T = stop.value
             return result
         return await self._go_on(operation, step, retry)
@@ -68,6 +70,7 @@ class Driver:
         receive = await send(step)
         return lambda: self._go_on(operation, step, True, receive)
 
+    @heeds_cancellation  # asyncio only
     async def tell(self, event: QueueEvent) -> None:
         """Tell an event that no operation made."""
         if self._on_event is not None:
@@ -83,7 +86,7 @@ class Driver:
         try:
             while True:
                 try:
-                    answer = await (receive() if receive is not None else self._answer(step, retry))
+                    answer = await self._answer(step, retry, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -95,7 +98,10 @@ class Driver:
             result: T = stop.value
             return result
 
-    async def _answer(self, step: Step, retry: bool) -> Any:
+    @heeds_cancellation  # asyncio only
+    async def _answer(self, step: Step, retry: bool, receive: Callable[[], Awaitable[Any]] | None) -> Any:
+        if receive is not None:
+            return await receive()
         if isinstance(step, Call):
             if self.tells:
                 return await self.gateway.execute(step, retry=retry, on_retry=self._note_retry)

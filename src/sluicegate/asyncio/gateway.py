@@ -18,12 +18,12 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from sluicegate import faults
-from sluicegate.asyncio.wire import borrowed, exchange, read, send
+from sluicegate.asyncio.wire import borrow, borrowed, exchange, give_back, read, send
 from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
 from sluicegate.core.call import Call, Wait
+from sluicegate.shared.cancellation import CancellationGuard
 from sluicegate.shared.gateway import (
     ASKING,
-    CONNECTION_FOR,
     MOST_REDIRECTS,
     STOP_SLICE_SECONDS,
     TROUBLE,
@@ -193,31 +193,28 @@ class RedisGateway(GatewayBase):
             pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
             if is_alone(pool):
                 return again
-            connection = await pool.get_connection(*CONNECTION_FOR)
+            connection = await borrow(pool)
         except TROUBLE:  # the repetition meets it again, and says what it is
             return again
         try:
             await send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
-            await connection.disconnect(nowait=True)
-            await pool.release(connection)
+            await give_back(pool, connection, intact=False)
             if not isinstance(error, TROUBLE):
                 raise
             course.doubtful = True
             return again
 
         async def receive() -> T:
-            finished = False
+            intact = False
             try:
                 reply = await read(connection)
-                finished = not faults.is_readonly(reply)
-            except TROUBLE:
+                intact = not faults.is_readonly(reply)
+            except TROUBLE as error:
                 course.doubtful = True
-                return await again()
+                reply = error
             finally:
-                if not finished:
-                    await connection.disconnect(nowait=True)
-                await pool.release(connection)
+                await give_back(pool, connection, intact=intact)
             return await again() if isinstance(reply, Exception) else call.decode(reply)
 
         return receive
@@ -241,12 +238,15 @@ class RedisGateway(GatewayBase):
     async def aclose(self) -> None:
         """Close the connections that this gateway made in this event loop; a client given by the user stays open."""
         loop = asyncio.get_running_loop()
-        for pool in self._pools.pop(loop, {}).values():
+        pools = self._pools.get(loop, {})
+        for place, pool in list(pools.items()):  # each forgotten once it is closed: a close may be cancelled
             await pool.disconnect()
-        client = self._made.pop(loop, None)
+            pools.pop(place, None)
+        client = self._made.get(loop)
         if client is not None:
             for each in (client, *sentinels(client)):
                 await (each.aclose() if hasattr(each, "aclose") else each.close())
+            self._made.pop(loop, None)
 
     # ------------------------------------------------------------------ one attempt
 
@@ -314,6 +314,7 @@ class RedisGateway(GatewayBase):
                 return [heard(reading.result())]
             finally:
                 reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)  # nobody reads on a connection that goes back
 
     async def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:
         if on_retry is not None:
@@ -357,7 +358,8 @@ class RedisGateway(GatewayBase):
             if stage not in pools:
                 pools[stage] = derived_pool(client.connection_pool, stage, _NO_RETRY)
             return pools[stage], None
-        await client.initialize()  # once
+        with CancellationGuard():
+            await client.initialize()  # once
         node = place or self._routes.get(key_slot(key)) or owner(client, key)
         if (stage, node) not in pools:
             pools[stage, node] = self._node_pool(client, stage, node)

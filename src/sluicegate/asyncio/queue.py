@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -12,7 +13,7 @@ from sluicegate import checks
 from sluicegate.asyncio.administration import QueueAdministration
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
 from sluicegate.asyncio.lease import Lease
-from sluicegate.asyncio.runtime import finished, holder, is_lost, pause
+from sluicegate.asyncio.runtime import finished, give_way, holder, is_lost, pause
 from sluicegate.config import OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff, refuse_foreign_options
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
@@ -31,6 +32,7 @@ from sluicegate.errors import (
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.report import PublishReport
+from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.shared.lease import OnBatchError
 from sluicegate.shared.queue import refuse_unfit_gateway
@@ -291,13 +293,17 @@ class RedisMessageQueue(QueueAdministration):
             PublishUnknownError: it is too late, or Redis is still away.
         """
         if not unknown.calls:
+            await give_way()
             raise unknown
         assert unknown.batch is not None
         with self._publishing_by(holder()):
             return await self._send(unknown.batch, unknown.born)
 
+    @heeds_cancellation  # asyncio only
     async def _next(self, ahead: Batches) -> Batch | None:
         """Read and encode the messages of the next call; keys that are awaitable are awaited one after the other."""
+        if self._drained:
+            await give_way()
         self._refuse_closed()
         made = next(ahead, None)
         while isinstance(made, PendingKey):  # asyncio only
@@ -318,6 +324,8 @@ class RedisMessageQueue(QueueAdministration):
             if finish is not None:
                 yield await finish()
             if batch is None:
+                if finish is None:
+                    await give_way()
                 return
             finish = await self._start(batch)
 
@@ -398,7 +406,9 @@ class RedisMessageQueue(QueueAdministration):
         )
         asked_at = elapsed_clock()
         reply: replies.ClaimReply = replies.Empty()
-        if not self._stopping():
+        if self._stopping():
+            await give_way()
+        else:
             reply = await self._driver.run(
                 operations.claim(
                     self._keys,
@@ -512,7 +522,7 @@ class RedisMessageQueue(QueueAdministration):
         queue._publishes = publishes
         return queue
 
-    async def drain(self, timeout: float = 30.0) -> bool:
+    async def drain(self, timeout: float | None = 30.0) -> bool:
         """Stop publishing and claiming with this object, and let go of what it holds.
 
         Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
@@ -520,21 +530,23 @@ class RedisMessageQueue(QueueAdministration):
         wait for itself. The queue in Redis and other objects are not touched.
 
         Args:
-            timeout: seconds to wait; 0 only stops and reports.
+            timeout: seconds to wait; 0 only stops and reports, None waits until the others have ended.
 
         Returns:
             True when nothing is held and nothing is being published any more.
 
         Raises:
-            ConfigurationError: a timeout that is no number of 0 or more; then nothing was stopped.
+            ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
         """
-        checks.not_negative("timeout", timeout)
+        if timeout is not None:
+            checks.not_negative("timeout", timeout)
         self._drained = True
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
-        me, deadline = holder(), elapsed_clock() + timeout
+        await give_way()
+        me, deadline = holder(), math.inf if timeout is None else elapsed_clock() + timeout
         while elapsed_clock() < deadline and self._others_at_work(me):
             await pause(_LOOK_SECONDS, lambda: False)
-        if timeout > 0:
+        if timeout != 0:
             for lease in self._held():
                 if lease.holder != me:
                     await self._let_go(lease)
@@ -554,6 +566,7 @@ class RedisMessageQueue(QueueAdministration):
             await self._let_go(lease)
         if self._owns_gateway:
             await self._gateway.aclose()
+        await give_way()
 
     close = aclose  # asyncio only
 

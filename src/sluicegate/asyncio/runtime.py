@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["AWAITS", "finished", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "finished", "give_way", "holder", "is_lost", "notify", "pause"]
 
 T = TypeVar("T")
 _SLICE_SECONDS = 0.05
@@ -29,6 +29,11 @@ def holder() -> int:
     if number is None:
         number = _tasks[task] = next(_numbers)
     return number
+
+
+async def give_way() -> None:
+    """Let other tasks run once, for what returns without I/O: a claim on a draining queue is called in a loop."""
+    await asyncio.sleep(0)
 
 
 async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:

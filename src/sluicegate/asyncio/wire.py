@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from redis import exceptions as redis_errors
 
 from sluicegate import faults
+from sluicegate.shared.cancellation import CancellationGuard
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
 
-__all__ = ["borrowed", "exchange", "read", "send"]
+__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "send"]
 
 
 async def exchange(
@@ -26,8 +27,8 @@ async def exchange(
         asking: whether a cluster is to be told that the slot is on its way.
         seconds: how long the last reply may take, None for as long as any other.
     """
-    connection = await pool.get_connection(*CONNECTION_FOR)
-    finished = False
+    connection = await borrow(pool)
+    intact = False
     try:
         one = len(sent) == 1 and not asking
         packed = (
@@ -37,24 +38,47 @@ async def exchange(
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
-        finished = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
+        intact = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
         return replies
     finally:
-        if not finished:
+        await give_back(pool, connection, intact=intact)
+
+
+async def borrow(pool: Any) -> Any:
+    """A connected connection, for `give_back`; a cancellation that comes meanwhile goes through and leaves none out."""
+    connection = None
+    try:
+        with CancellationGuard():
+            connection = await pool.get_connection(*CONNECTION_FOR)
+    except asyncio.CancelledError:
+        if connection is not None:
+            await give_back(pool, connection, intact=True)
+        raise
+    return connection
+
+
+async def give_back(pool: Any, connection: Any, *, intact: bool) -> None:
+    """Return a connection to its pool, closed unless it is `intact`; a cancellation goes through once that is done."""
+    try:
+        if not intact:
             await connection.disconnect(nowait=True)
+    finally:
+        try:
+            await pool.release(connection)
+        except asyncio.CancelledError:  # while it waited for the pool's lock: the pool would miss a connection for ever
+            await asyncio.wait({asyncio.ensure_future(_release(pool, connection))})
+            raise
+
+
+async def _release(pool: Any, connection: Any) -> None:
+    with suppress(KeyError):  # it was released after all
         await pool.release(connection)
 
 
 async def send(connection: Any, packed: Any) -> None:
-    """Write packed commands; a cancellation that comes meanwhile goes through.
-
-    redis-py writes under `asyncio.wait_for`, which in Python 3.11 loses a cancellation that comes as the write ends.
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    await connection.send_packed_command(packed)
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
+    """Write packed commands; a cancellation that comes meanwhile goes through."""
+    with CancellationGuard():
+        await connection.send_packed_command(packed)
 
 
 async def read(connection: Any, seconds: float | None = None) -> Any:
@@ -70,12 +94,10 @@ async def read(connection: Any, seconds: float | None = None) -> Any:
 @asynccontextmanager
 async def borrowed(pool: Any) -> AsyncIterator[Any]:
     """A connection that goes back when its replies were read; whatever interrupts that drops it."""
-    connection = await pool.get_connection(*CONNECTION_FOR)
-    finished = False
+    connection = await borrow(pool)
+    intact = False
     try:
         yield connection
-        finished = True
+        intact = True
     finally:
-        if not finished:
-            await connection.disconnect(nowait=True)
-        await pool.release(connection)
+        await give_back(pool, connection, intact=intact)

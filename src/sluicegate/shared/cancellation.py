@@ -1,0 +1,62 @@
+"""Lets every cancellation of an asyncio task through, also where code below us loses it.
+
+Python 3.11's `asyncio.wait_for`, under which redis-py writes, returns its result instead when a cancellation arrives as
+the write ends. Elsewhere one may come out as a timeout or a lost connection. The task then works on, and whoever waits
+for its end waits for ever. A task counts the cancellations asked of it, which shows that one is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+__all__ = ["CancellationGuard", "heeds_cancellation"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _asked() -> int:
+    """How often the current task was asked to end."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+class CancellationGuard:
+    """A block that ends in `CancelledError` when its task was cancelled meanwhile, also where nothing else says so."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _asked()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if (error is None or isinstance(error, Exception)) and _asked() > self._before:
+            raise asyncio.CancelledError from error
+
+
+def heeds_cancellation(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """A coroutine function that ends in `CancelledError` when its task was cancelled while it ran."""
+
+    @wraps(function)
+    async def heeding(*args: P.args, **options: P.kwargs) -> T:
+        before = _asked()
+        hidden: Exception | None = None
+        try:
+            result = await function(*args, **options)
+        except Exception as error:
+            if _asked() <= before:
+                raise
+            hidden = error
+        else:
+            if _asked() <= before:
+                return result
+        await asyncio.sleep(0)  # a callback that cancels its own task: delivered here, it does not come a second time
+        raise asyncio.CancelledError from hidden
+
+    return heeding
