@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -25,7 +24,16 @@ from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.spec import PORTABLE, QueueSpec, describe_backoff, rebuild_backoff
 
-__all__ = ["OnError", "OverloadPolicy", "QueueConfig", "QueueSpec", "RetryBackoff", "refuse_foreign_options"]
+__all__ = [
+    "GONE_OPTIONS",
+    "OPTIONS_ELSEWHERE",
+    "RENAMED_OPTIONS",
+    "OnError",
+    "OverloadPolicy",
+    "QueueConfig",
+    "QueueSpec",
+    "RetryBackoff",
+]
 
 OnError = Literal["retry", "bury", "discard"]
 OverloadPolicy = Literal["raise", "block", "drop_oldest"]
@@ -278,28 +286,20 @@ class QueueConfig:
         checks.callback("on_event", self.on_event)
 
 
-_FOREIGN = {
+# What redis-message-queue calls otherwise, or has and nobody needs here: in its queues and its gateways.
+RENAMED_OPTIONS = {
+    "message_deduplication_log_ttl_seconds": "deduplication_window_seconds",
+    "message_visibility_timeout_seconds": "visibility_timeout_seconds",
+}
+GONE_OPTIONS = {
     "key_separator": "leave it out: any name works, and no part of a name needs a separator",
     "dead_letter_queue": "leave it out: dead letters stay in their queue, readable with peek(state='dead') and "
     "brought back with redrive()",
-    "redis_client": "give client=, url= or gateway=",
-    "message_deduplication_log_ttl_seconds": "its name is deduplication_window_seconds",
-    "message_visibility_timeout_seconds": "its name is visibility_timeout_seconds",
     "retry_strategy": "use retry_budget_seconds, retry_initial_delay_seconds and retry_max_delay_seconds",
 }
-
-
-def refuse_foreign_options(options: Collection[str] | Mapping[str, Any]) -> None:
-    """Refuse constructor options that there are not, those of redis-message-queue with what to use instead.
-
-    Raises:
-        ConfigurationError: an option, or a gateway's option, of that library which has another form here.
-        TypeError: any other; names the nearest option that there is.
-    """
-    for name in options:
-        if name in _FOREIGN:
-            raise ConfigurationError(f"RedisMessageQueue has no option {name}; {_FOREIGN[name]}")
-        known = ["name", "client", "url", "gateway", *(field.name for field in fields(QueueConfig))]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise TypeError(f"RedisMessageQueue() got an unexpected keyword argument {name!r}{hint}")
+OPTIONS_ELSEWHERE = {
+    **{there: f"its name is {here}" for there, here in RENAMED_OPTIONS.items()},
+    **GONE_OPTIONS,
+    "redis_client": "give client=, url= or gateway=",
+}
+"""Options that a queue does not take: what to do instead."""

@@ -24,6 +24,7 @@ from sluicegate.core.call import Call, Wait
 from sluicegate.shared.gateway import (
     ASKING,
     MOST_REDIRECTS,
+    OPTIONS_ELSEWHERE,
     STOP_SLICE_SECONDS,
     TROUBLE,
     WAIT_MARGIN_SECONDS,
@@ -45,6 +46,7 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
+from sluicegate.signatures import explains_unknown_options
 from sluicegate.wire import borrow, borrowed, exchange, give_back, read, send
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
@@ -145,6 +147,7 @@ class RedisGateway(GatewayBase):
         ConfigurationError: a client that cannot serve, or a retry parameter that makes no sense.
     """
 
+    @explains_unknown_options(OPTIONS_ELSEWHERE)
     def __init__(
         self,
         *,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import math
 import re
@@ -14,8 +15,9 @@ import redis
 import redis.asyncio
 import tenacity
 
+import sluicegate.asyncio
 from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, RedisMessageQueue
-from sluicegate.config import QueueConfig, refuse_foreign_options
+from sluicegate.config import QueueConfig
 from sluicegate.connection import Address
 from sluicegate.core import policies
 from sluicegate.core.values import Terms
@@ -282,20 +284,65 @@ def test_the_default_backoff_grows_from_one_second_to_three_hundred() -> None:
     ],
 )
 def test_options_of_the_other_library_are_refused_with_what_to_use(option: str, text: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(text)) as caught:
-        refuse_foreign_options({option: SECRET})
-    assert option in str(caught.value)
-    assert SECRET not in str(caught.value)
-    with pytest.raises(ConfigurationError, match=re.escape(text)):
-        RedisMessageQueue("orders", url=URL, **{option: SECRET})
+    for make in (RedisMessageQueue, sluicegate.asyncio.RedisMessageQueue):
+        with pytest.raises(ConfigurationError, match=re.escape(text)) as caught:
+            make("orders", url=URL, **{option: SECRET})
+        assert str(caught.value).startswith(f"RedisMessageQueue has no option {option}; ")
+        assert SECRET not in str(caught.value)
 
 
-def test_other_unknown_options_name_the_nearest_that_there_is() -> None:
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("message_deduplication_log_ttl_seconds", "RedisMessageQueue(deduplication_window_seconds=...)"),
+        ("message_visibility_timeout_seconds", "RedisMessageQueue(visibility_timeout_seconds=...)"),
+        ("message_wait_interval_seconds", "RedisMessageQueue(message_wait_interval_seconds=...)"),
+        ("max_delivery_count", "RedisMessageQueue(max_delivery_count=...)"),
+        ("max_pending_length", "RedisMessageQueue(max_pending_length=...)"),
+        ("pending_overload_policy", "RedisMessageQueue(pending_overload_policy=...)"),
+        ("pending_overload_block_timeout_seconds", "RedisMessageQueue(pending_overload_block_timeout_seconds=...)"),
+        ("interrupt", "RedisMessageQueue(interrupt=...)"),
+        ("on_event", "RedisMessageQueue(on_event=...)"),
+        ("dead_letter_queue", "redrive()"),
+        ("retry_strategy", "retry_budget_seconds"),
+        ("client", "its name is redis_client"),
+    ],
+)
+def test_what_a_gateway_does_not_take_is_refused_with_where_it_goes(option: str, text: str) -> None:
+    for make in (RedisGateway, sluicegate.asyncio.RedisGateway):
+        with pytest.raises(ConfigurationError, match=re.escape(text)) as caught:
+            make(url=URL, **{option: SECRET})  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"RedisGateway has no option {option}; ")
+        assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", [RedisMessageQueue, sluicegate.asyncio.RedisMessageQueue])
+def test_other_unknown_options_name_the_nearest_that_there_is(make: Any) -> None:
     with pytest.raises(TypeError, match="'visibility_timeout'; did you mean visibility_timeout_seconds"):
-        refuse_foreign_options({"visibility_timeout": 1})
-    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzz'$"):
-        refuse_foreign_options({"zzz": 1})
-    refuse_foreign_options({})
+        make("orders", url=URL, visibility_timeout=1)
+    with pytest.raises(TypeError, match=r"RedisMessageQueue\(\) got an unexpected keyword argument 'zzz'$"):
+        make("orders", url=URL, zzz=1)
+
+
+@pytest.mark.parametrize("make", [RedisGateway, sluicegate.asyncio.RedisGateway])
+def test_other_unknown_options_of_a_gateway_name_the_nearest_that_there_is(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"RedisGateway\(\) .* 'retry_budget'; did you mean retry_budget_seconds"):
+        make(url=URL, retry_budget=1)
+
+
+@pytest.mark.parametrize("module", [sluicegate, sluicegate.asyncio])
+def test_the_signatures_show_the_options_that_there_are_and_nothing_else(module: Any) -> None:
+    taken = inspect.signature(module.RedisMessageQueue).parameters
+    assert list(taken)[:4] == ["name", "client", "url", "gateway"]
+    assert set(taken) == {
+        "name",
+        "client",
+        "url",
+        "gateway",
+        *(field.name for field in dataclasses.fields(QueueConfig)),
+    }
+    gateway = inspect.signature(module.RedisGateway).parameters
+    assert [name for name in gateway if not name.startswith("retry_")] == ["redis_client", "url"]
 
 
 # ---------------------------------------------------------------------- what travels

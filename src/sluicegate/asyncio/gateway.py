@@ -25,6 +25,7 @@ from sluicegate.shared.cancellation import CancellationGuard
 from sluicegate.shared.gateway import (
     ASKING,
     MOST_REDIRECTS,
+    OPTIONS_ELSEWHERE,
     STOP_SLICE_SECONDS,
     TROUBLE,
     WAIT_MARGIN_SECONDS,
@@ -46,6 +47,7 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
+from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
@@ -106,6 +108,7 @@ class RedisGateway(GatewayBase):
         ConfigurationError: a client that cannot serve, or a retry parameter that makes no sense.
     """
 
+    @explains_unknown_options(OPTIONS_ELSEWHERE)
     def __init__(
         self,
         *,

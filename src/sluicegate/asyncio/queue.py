@@ -14,7 +14,7 @@ from sluicegate.asyncio.administration import QueueAdministration
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.runtime import finished, give_way, holder, is_lost, pause
-from sluicegate.config import OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff, refuse_foreign_options
+from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, PendingKey
@@ -36,6 +36,7 @@ from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.shared.lease import OnBatchError
 from sluicegate.shared.queue import refuse_unfit_gateway
+from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
 
@@ -101,6 +102,7 @@ class RedisMessageQueue(QueueAdministration):
         ConfigurationError: an option that cannot work as given.
     """
 
+    @explains_unknown_options(OPTIONS_ELSEWHERE)
     def __init__(
         self,
         name: str,
@@ -137,9 +139,7 @@ class RedisMessageQueue(QueueAdministration):
         retry_max_delay_seconds: float = 5.0,
         interrupt: BaseGracefulInterruptHandler | None = None,
         on_event: Callable[[QueueEvent], Any] | None = None,
-        **unknown: Any,
     ) -> None:
-        refuse_foreign_options(unknown)
         config = QueueConfig(
             get_deduplication_key=get_deduplication_key,
             deduplication=deduplication,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any
@@ -16,6 +16,7 @@ import tenacity
 from redis import exceptions as redis_errors
 
 from sluicegate import checks, faults
+from sluicegate.config import GONE_OPTIONS, RENAMED_OPTIONS, QueueConfig
 from sluicegate.connection import Address
 from sluicegate.core.call import Call
 from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
@@ -25,6 +26,7 @@ __all__ = [
     "ASKING",
     "CONNECTION_FOR",
     "MOST_REDIRECTS",
+    "OPTIONS_ELSEWHERE",
     "STOP_SLICE_SECONDS",
     "TROUBLE",
     "WAIT_MARGIN_SECONDS",
@@ -62,6 +64,13 @@ _COMMAND_NAME = signature(redis.ConnectionPool.get_connection).parameters["comma
 CONNECTION_FOR = ("EVALSHA",) if _COMMAND_NAME.default is Parameter.empty else ()
 # Bound to the pool or cluster client that they came with; a pool made from the same options makes its own.
 _BOUND_OPTIONS = ("connection_pool", "maint_notifications_pool_handler", "oss_cluster_maint_notifications_handler")
+
+
+OPTIONS_ELSEWHERE = {
+    there: f"give it to the queue: RedisMessageQueue({here}=...)"
+    for there, here in ({field.name: field.name for field in fields(QueueConfig)} | RENAMED_OPTIONS).items()
+} | {**GONE_OPTIONS, "client": "its name is redis_client"}
+"""Options that a gateway does not take: what to do instead."""
 
 
 def elapsed_clock() -> float:

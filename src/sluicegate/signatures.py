@@ -1,0 +1,53 @@
+"""Constructors that explain an option which they do not know.
+
+A checker of types sees such a constructor as it is written, without `**`, so that a misspelt option is an error there
+too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["explains_unknown_options"]
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def explains_unknown_options(hints: Mapping[str, str]) -> Callable[[F], F]:
+    """Have an `__init__` refuse keyword arguments that it does not take, and say what to use instead.
+
+    Such a call raises `ConfigurationError` for an option among `hints`, and for any other a `TypeError` that names the
+    nearest option that there is. Values stay out of both.
+
+    Args:
+        hints: what to do instead, by the name of an option of redis-message-queue that has another form here.
+    """
+
+    def decorate(init: F) -> F:
+        owner = init.__qualname__.partition(".")[0]
+        known = list(inspect.signature(init).parameters)[1:]
+
+        @functools.wraps(init)
+        def checked(self: Any, /, *args: Any, **options: Any) -> None:
+            for name in options:
+                if name not in known:
+                    raise _unknown(owner, name, known, hints)
+            init(self, *args, **options)
+
+        return cast("F", checked)
+
+    return decorate
+
+
+def _unknown(owner: str, name: str, known: Sequence[str], hints: Mapping[str, str]) -> Exception:
+    if name in hints:
+        return ConfigurationError(f"{owner} has no option {name}; {hints[name]}")
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{hint}")
