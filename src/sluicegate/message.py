@@ -97,7 +97,7 @@ class DeadMessage:
         value: the stored value as it was.
         reason: `max_delivery_count`, `handler_error`, `foreign`, or what `bury` was told.
         error_type: class name of the last error, "" without one.
-        error: text of the last error.
+        error: text of the last error; without one, how the delivery ended that reached the count.
         buried_at: when, by the server's clock.
     """
 

@@ -117,7 +117,9 @@ class Core:
         return calls.promote(self.keys, step=step)
 
     def depth(self, *expired: bytes) -> Call[replies.Counted]:
-        return calls.depth(self.keys, replies.ExpiredPage(names=expired))
+        """Counts, and the messages of these leases."""
+        place = (b"9999999999999", b"0", expired[-1], expired) if expired else ()
+        return calls.depth(self.keys, replies.ExpiredPage(*place))
 
 
 def verdict(verb: Verb, slots: str, **options: object) -> VerdictGroup:

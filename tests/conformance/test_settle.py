@@ -224,6 +224,58 @@ def test_a_nack_by_name_buries_at_the_cap(make_queue: MakeQueue) -> None:
     assert dead.message.delivery_count == 3
 
 
+def test_a_letter_buried_as_its_lease_expired_says_so(make_queue: MakeQueue, client: redis.Redis) -> None:
+    queue = make_queue(max_delivery_count=3)
+    queue.publish("a")
+    for _ in range(3):
+        held = queue.claim()
+        assert len(held) == 1
+        state.expire(client, "orders")
+    assert not queue.claim()
+    (dead,) = queue.peek(state="dead")
+    assert (dead.reason, dead.error_type) == ("max_delivery_count", "")
+    assert dead.error == "lease expired while being handled; that was delivery 3 of at most 3"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "error_type", "error"),
+    [
+        ("nack", "", "nacked without an error"),
+        ("release", "", "released more than 3 times"),
+        ("nack KeyError", "KeyError", "'k'"),
+        ("expiry", "", "lease expired while being handled"),
+    ],
+)
+@pytest.mark.parametrize("takeovers", [0, 3])
+def test_a_letter_buried_for_its_count_says_how_it_came_to_it(
+    make_queue: MakeQueue, client: redis.Redis, verdict: str, error_type: str, error: str, takeovers: int
+) -> None:
+    """Without what takeovers count as, a message that was claimed once would seem to have been delivered four times."""
+    queue = make_queue(max_delivery_count=4)
+    queue.publish("a")
+    while not queue.depth().dead:
+        lease = queue.claim(lease_id="l")
+        for _ in range(takeovers):
+            lease = queue.claim(lease_id="l", take_over_after_seconds=0)
+        match verdict:
+            case "nack":
+                lease.nack(lease.messages[0])
+            case "nack KeyError":
+                lease.nack(lease.messages[0], error=KeyError("k"))
+            case "release":
+                lease.release()
+            case "expiry":
+                state.expire(client, "orders")
+    (dead,) = queue.peek(state="dead")
+    assert dead.delivery_count >= 4
+    counts = f"; that was delivery {dead.delivery_count} of at most 4"
+    if takeovers:
+        error += f"{counts}, takeovers of its last lease counted (3)"
+    elif not error_type:
+        error += counts
+    assert (dead.reason, dead.error_type, dead.error) == ("max_delivery_count", error_type, error)
+
+
 def test_a_nack_by_name_buries_out_of_a_batch(make_queue: MakeQueue) -> None:
     queue = make_queue(max_delivery_count=1)
     queue.publish_many("abc")
@@ -514,7 +566,7 @@ def test_a_reap_takes_steps_and_fences_first(core: Core) -> None:
     assert isinstance(core.do(core.claim("l", "n")), replies.Expired)
     assert isinstance(core.do(core.claim("l", "n2", takeover=token)), replies.Expired)
     assert core.do(core.depth()).in_flight == 2
-    assert core.do(core.depth([b"l"])).expired == 2
+    assert core.do(core.depth(b"l")).expired == 2
     state.check(core.client)
     assert core.do(core.reap("l", 2)) == replies.Reaped(finished=True, moved=2, buried=0)
     assert core.do(core.settle("l", token, verdict("ack", "1-6"))) == replies.Settled([1, 3, 4, 5, 6], 0, [])

@@ -72,7 +72,7 @@ local buried = 0
 for i = 1, #slots do
   local entry, deadly = come_back(entries[i], true, lease, most, false)
   if deadly then
-    bury(KEYS[5], KEYS[6], ms, entry, id_of(entry), 'max_delivery_count\31\31')
+    bury(KEYS[5], KEYS[6], ms, entry, id_of(entry), spent(entry, lease, most, '\31\31', 'lease expired while being handled'))
     buried = buried + 1
     if owner == id_of(entry) then
       redis.call('DEL', KEYS[9])

@@ -16,3 +16,17 @@ local function come_back(entry, failed, lease, most, named)
   end
   return restamped(entry, deliveries, releases), false
 end
+
+-- Why a message is buried for its count, as `bury` takes it: the error that it had last, or `how` its last delivery ended; `entry` is counted
+-- to the end. What takeovers added is told with any error: without it two deliveries would seem to be five.
+local function spent(entry, lease, most, why, how)
+  local told = why ~= '\31\31' and why
+  if told and lease.takeovers == 0 then
+    return 'max_delivery_count' .. told
+  end
+  local text = string.format('that was delivery %d of at most %d', deliveries_of(entry), most)
+  if lease.takeovers > 0 then
+    text = text .. string.format(', takeovers of its last lease counted (%d)', lease.takeovers)
+  end
+  return 'max_delivery_count' .. (told or '\31\31' .. how) .. '; ' .. text
+end

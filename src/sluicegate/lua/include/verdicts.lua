@@ -102,7 +102,8 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       record_failure(verb, to.why, entry)
     end
     if deadly then
-      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or ('max_delivery_count' .. to.why))
+      local how = verb == 'nack' and 'nacked without an error' or 'released more than 3 times'
+      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or spent(entry, lease, to.most, to.why, how))
       if markers then
         markers.free(slot, entry)
       end
