@@ -29,6 +29,7 @@ __all__ = [
     "access_refused",
     "answered",
     "cannot_connect",
+    "ends_connection",
     "exhausted",
     "expected_type",
     "is_exhausted",
@@ -178,6 +179,13 @@ def is_readonly(error: object) -> bool:
         return False
     text = str(error)
     return isinstance(error, redis_errors.ReadOnlyError) or text.startswith("READONLY") or "-READONLY" in text
+
+
+def ends_connection(reply: object) -> bool:
+    """Whether the connection that a reply came over is of no further use: to no primary, or closed by the server."""
+    if not isinstance(reply, Exception):
+        return False
+    return is_readonly(reply) or str(reply).startswith("Protocol error")
 
 
 def redirection(reply: object) -> Redirect | None:

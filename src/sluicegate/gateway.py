@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -46,8 +47,17 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
+from sluicegate.shared.sizes import (
+    ASK_LIMITS,
+    is_cut_off,
+    is_refused_size,
+    largest_argument,
+    limits_in,
+    oversized,
+    within_any_limit,
+)
 from sluicegate.signatures import explains_unknown_options
-from sluicegate.wire import borrow, borrowed, exchange, give_back, read, send
+from sluicegate.wire import borrow, borrowed, exchange, give_back, read, refuses_announced, send
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
@@ -246,7 +256,7 @@ class RedisGateway(GatewayBase):
             intact = False
             try:
                 reply = read(connection)
-                intact = not faults.is_readonly(reply)
+                intact = not faults.ends_connection(reply)
             except TROUBLE as error:
                 course.doubtful = True
                 reply = error
@@ -313,13 +323,41 @@ class RedisGateway(GatewayBase):
             if (name := self._needs_check(call)) is not None:
                 self._learn(name, exchange(pool, [("COMMAND", "INFO", name)])[0])
             seconds = reply_seconds(call)
-            replies = exchange(pool, commands(call), asking=asking, seconds=seconds)
-            if isinstance(replies[0], redis_errors.NoScriptError):
-                replies = exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            try:
+                replies = exchange(pool, commands(call), asking=asking, seconds=seconds)
+                if isinstance(replies[0], redis_errors.NoScriptError):
+                    replies = exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            except TROUBLE as error:
+                if is_cut_off(error):
+                    self._refuse_oversized(call, pool)
+                raise
+            if is_refused_size(replies[0]):
+                self._refuse_oversized(call, pool, said=True)
             return replies
 
         result: T = self._result(call, self._routed(stage, call.keys[0], work))
         return result
+
+    def _refuse_oversized(self, call: Call[Any], pool: Any, *, said: bool = False) -> None:
+        """After an attempt that failed: see whether the server does not accept an argument of the call.
+
+        Args:
+            call: that failed.
+            pool: through which.
+            said: whether the server said so.
+
+        Raises:
+            PayloadTooLargeError: it does not, and never will.
+        """
+        size = largest_argument(call)
+        if within_any_limit(size):
+            return
+        limits: dict[str, int] = {}
+        with suppress(*TROUBLE):  # away; the next attempt finds out
+            limits = limits_in(exchange(pool, ASK_LIMITS))
+            said = said or (not limits and refuses_announced(pool, size))
+        if (refused := oversized(call, self.server, size, limits, said=said)) is not None:
+            raise refused
 
     def _meet(self, pool: Any) -> None:
         """First contact: until it succeeds nothing was sent that could have taken effect."""

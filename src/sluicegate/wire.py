@@ -10,8 +10,9 @@ from redis import exceptions as redis_errors
 
 from sluicegate import faults
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
+from sluicegate.shared.sizes import ANNOUNCED_SECONDS, announcement, is_refused_size
 
-__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "send"]
+__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "refuses_announced", "send"]
 
 
 def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
@@ -34,7 +35,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
-        intact = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
+        intact = not any(faults.ends_connection(reply) for reply in replies)
         return replies
     finally:
         give_back(pool, connection, intact=intact)
@@ -72,6 +73,16 @@ def read(connection: Any, seconds: float | None = None) -> Any:
             raise
         # redis-py 5.0 trips over its buffer when another thread closes the connection under it.
         raise redis_errors.ConnectionError("the connection was closed while a reply was awaited") from error
+
+
+def refuses_announced(pool: Any, size: int) -> bool:
+    """Whether the server refuses an argument of some size as soon as it is announced; nothing is executed."""
+    connection = borrow(pool)
+    try:
+        send(connection, [announcement(size)])
+        return bool(connection.can_read(timeout=ANNOUNCED_SECONDS)) and is_refused_size(read(connection))
+    finally:
+        give_back(pool, connection, intact=False)  # in the middle of a command
 
 
 @contextmanager

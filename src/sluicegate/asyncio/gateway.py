@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
@@ -18,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 
 from sluicegate import faults
-from sluicegate.asyncio.wire import borrow, borrowed, exchange, give_back, read, send
+from sluicegate.asyncio.wire import borrow, borrowed, exchange, give_back, read, refuses_announced, send
 from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
 from sluicegate.core.call import Call, Wait
 from sluicegate.shared.cancellation import CancellationGuard
@@ -47,6 +48,15 @@ from sluicegate.shared.gateway import (
     sentinels,
 )
 from sluicegate.shared.routes import Node
+from sluicegate.shared.sizes import (
+    ASK_LIMITS,
+    is_cut_off,
+    is_refused_size,
+    largest_argument,
+    limits_in,
+    oversized,
+    within_any_limit,
+)
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
@@ -212,7 +222,7 @@ class RedisGateway(GatewayBase):
             intact = False
             try:
                 reply = await read(connection)
-                intact = not faults.is_readonly(reply)
+                intact = not faults.ends_connection(reply)
             except TROUBLE as error:
                 course.doubtful = True
                 reply = error
@@ -281,13 +291,41 @@ class RedisGateway(GatewayBase):
             if (name := self._needs_check(call)) is not None:
                 self._learn(name, (await exchange(pool, [("COMMAND", "INFO", name)]))[0])
             seconds = reply_seconds(call)
-            replies = await exchange(pool, commands(call), asking=asking, seconds=seconds)
-            if isinstance(replies[0], redis_errors.NoScriptError):
-                replies = await exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            try:
+                replies = await exchange(pool, commands(call), asking=asking, seconds=seconds)
+                if isinstance(replies[0], redis_errors.NoScriptError):
+                    replies = await exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
+            except TROUBLE as error:
+                if is_cut_off(error):
+                    await self._refuse_oversized(call, pool)
+                raise
+            if is_refused_size(replies[0]):
+                await self._refuse_oversized(call, pool, said=True)
             return replies
 
         result: T = self._result(call, await self._routed(stage, call.keys[0], work))
         return result
+
+    async def _refuse_oversized(self, call: Call[Any], pool: Any, *, said: bool = False) -> None:
+        """After an attempt that failed: see whether the server does not accept an argument of the call.
+
+        Args:
+            call: that failed.
+            pool: through which.
+            said: whether the server said so.
+
+        Raises:
+            PayloadTooLargeError: it does not, and never will.
+        """
+        size = largest_argument(call)
+        if within_any_limit(size):
+            return
+        limits: dict[str, int] = {}
+        with suppress(*TROUBLE):  # away; the next attempt finds out
+            limits = limits_in(await exchange(pool, ASK_LIMITS))
+            said = said or (not limits and await refuses_announced(pool, size))
+        if (refused := oversized(call, self.server, size, limits, said=said)) is not None:
+            raise refused
 
     async def _meet(self, pool: Any) -> None:
         """First contact: until it succeeds nothing was sent that could have taken effect."""

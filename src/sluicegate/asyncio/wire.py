@@ -12,8 +12,9 @@ from redis import exceptions as redis_errors
 from sluicegate import faults
 from sluicegate.shared.cancellation import CancellationGuard
 from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
+from sluicegate.shared.sizes import ANNOUNCED_SECONDS, announcement, is_refused_size
 
-__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "send"]
+__all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "refuses_announced", "send"]
 
 
 async def exchange(
@@ -38,7 +39,7 @@ async def exchange(
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
-        intact = not any(faults.is_readonly(reply) for reply in replies)  # else the primary is to be looked up again
+        intact = not any(faults.ends_connection(reply) for reply in replies)
         return replies
     finally:
         await give_back(pool, connection, intact=intact)
@@ -89,6 +90,18 @@ async def read(connection: Any, seconds: float | None = None) -> Any:
         return await connection.read_response(disable_decoding=True, timeout=seconds)
     except redis_errors.ResponseError as error:
         return error
+
+
+async def refuses_announced(pool: Any, size: int) -> bool:
+    """Whether the server refuses an argument of some size as soon as it is announced; nothing is executed."""
+    connection = await borrow(pool)
+    try:
+        await send(connection, [announcement(size)])
+        return is_refused_size(await read(connection, ANNOUNCED_SECONDS))
+    except redis_errors.TimeoutError:
+        return False
+    finally:
+        await give_back(pool, connection, intact=False)  # in the middle of a command
 
 
 @asynccontextmanager

@@ -8,11 +8,13 @@ from typing import Any
 
 from sluicegate.core import calls, replies
 from sluicegate.core.call import Call, Operation, Pause
+from sluicegate.core.entry import SEPARATOR
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
     DurabilityAccessError,
     NotDurableError,
+    PayloadTooLargeError,
     PublishUnknownError,
     QueueBackpressureError,
     RedisUnavailableError,
@@ -99,6 +101,8 @@ def _attempt(
             born=born,
             batch=batch,
         ) from error
+    except PayloadTooLargeError as error:
+        raise _located(batch, error) from error
     published, confirmation = reply if call.then else (reply, None)
     if published.accepted == replies.TOO_OLD:
         raise PublishUnknownError(
@@ -115,6 +119,21 @@ def _attempt(
             published=published,
         )
     return published  # type: ignore[no-any-return]
+
+
+def _located(batch: Batch, error: PayloadTooLargeError) -> PayloadTooLargeError:
+    """The error of a gateway about an argument, as one about a message."""
+    at = next((at for at, part in enumerate(batch.parts) if len(part) == error.size), 0)
+    position = batch.first + at
+    _, key, headers, payload = batch.parts[at].split(SEPARATOR, 3)
+    return PayloadTooLargeError(
+        f"the message at position {position} has {len(payload)} bytes of payload, {len(headers)} of headers and "
+        f"{len(key)} of deduplication key: {error}. Nothing of its call of {len(batch.parts)} messages was stored; "
+        "store the bulk elsewhere and publish where it is, or raise the limit",
+        size=error.size,
+        limit=error.limit,
+        position=position,
+    )
 
 
 def _backpressure(keys: QueueKeys, batch: Batch, waiting: int, *, stopping: bool) -> QueueBackpressureError:
