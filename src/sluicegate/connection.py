@@ -151,6 +151,9 @@ class Address:
             options["password"] = password
         if self.decode_responses:
             options["decode_responses"] = True
+        parts = urlsplit(self.url)
+        if parts.scheme.startswith("rediss") and dict(parse_qsl(parts.query)).get("ssl_cert_reqs") != "none":
+            options["ssl_check_hostname"] = True  # unless the URL has it; redis-py 5 would take any trusted certificate
         return options
 
     def _bare_url(self) -> str:

@@ -5,6 +5,7 @@ gateway.
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import dataclass
 
 from redis import exceptions as redis_errors
@@ -36,6 +37,7 @@ __all__ = [
     "is_readonly",
     "is_refusal",
     "is_transient",
+    "is_untrusted",
     "is_wrong_type",
     "mistyped",
     "presentable",
@@ -164,6 +166,11 @@ def is_exhausted(error: BaseException) -> bool:
     )
 
 
+def is_untrusted(error: BaseException) -> bool:
+    """Whether the certificate of a server does not fit, which no time helps."""
+    return _distrust(error) is not None
+
+
 def cannot_connect(error: BaseException) -> bool:
     """Whether nobody was there to connect to: refused, no such host or socket, no answer within the connect timeout,
     or one whose certificate does not fit.
@@ -203,6 +210,11 @@ def redirection(reply: object) -> Redirect | None:
 
 def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
     """The error for a server that cannot be reached."""
+    if (distrust := _distrust(error)) is not None:
+        return RedisUnavailableError(
+            f"Redis at {server} cannot be trusted ({distrust}); check that its certificate names this host and that "
+            "ssl_ca_certs holds the authority that signed it"
+        )
     return RedisUnavailableError(
         f"Redis at {server} cannot be reached ({type(error).__name__}: {_first_line(error)}); check that it "
         f"runs and that host, "
@@ -323,6 +335,14 @@ def _root(error: BaseException) -> BaseException:
             break
         error = below
     return error
+
+
+def _distrust(error: BaseException) -> BaseException | None:
+    """What was wrong with a certificate; redis-py 5 leaves it out of its text."""
+    root: BaseException | None = _root(error)
+    while root is not None and not isinstance(root, ssl.SSLCertVerificationError):
+        root = root.__cause__ or root.__context__
+    return root
 
 
 def _said(error: BaseException) -> tuple[str, str]:

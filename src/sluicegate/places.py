@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
-from redis.cluster import ClusterNode
+from redis.cluster import REDIS_ALLOWED_KEYS, ClusterNode
 from redis.connection import parse_url
 from redis.sentinel import Sentinel
 
@@ -86,7 +86,26 @@ def client(url: str, options: Mapping[str, Any], secret: Secret) -> redis.Redis 
         made: redis.Redis = manager.master_for(name, db=database, **merged)
         return made
     nodes = [ClusterNode(host, port) for host, port in hosts(parts)]
+    if merged.get("ssl_check_hostname") and "ssl_check_hostname" not in REDIS_ALLOWED_KEYS:
+        return _checking_cluster(nodes, merged)
     return redis.RedisCluster(startup_nodes=nodes, **merged)
+
+
+class _CheckingConnection(redis.SSLConnection):
+    """One that wants the host's name in the certificate."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "ssl_check_hostname": True})
+
+
+def _checking_cluster(nodes: list[ClusterNode], options: Mapping[str, Any]) -> redis.RedisCluster:
+    """A client of redis-py 5, which drops `ssl_check_hostname`; it takes a class of connections, with a URL only."""
+    kept = {name: value for name, value in options.items() if name not in ("ssl", "ssl_check_hostname")}
+    first = nodes[0]
+    host = f"[{first.host}]" if ":" in first.host else first.host
+    return redis.RedisCluster(
+        url=f"redis://{host}:{first.port}", startup_nodes=nodes[1:], connection_class=_CheckingConnection, **kept
+    )
 
 
 def async_client(

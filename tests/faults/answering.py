@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 OK = b"+OK\r\n"
 
@@ -17,9 +19,11 @@ class Answering:
 
     Attributes:
         answers: for the next scripts, raw; an empty one cuts the connection. When none is left, `:1`.
-        others: for the next commands that are neither scripts nor greetings, likewise; `+PONG` when none is left.
+        others: for the next commands that are neither scripts nor greetings, likewise. When none is left, `+PONG`, and
+            to a question for a Sentinel service that its primary is here.
         cluster: for the next questions about a cluster; when none is left, this is the only node of one.
         asked: (number of the connection, command) of everything but greetings.
+        certificate: folder of `server.crt` and `server.key`, to speak TLS.
         port: where it listens; by itself it finds a free one.
         greets: while not set, greetings stay without an answer.
         greeted: how many there were.
@@ -32,6 +36,7 @@ class Answering:
     cluster: list[bytes] = field(default_factory=list)
 
     port: int = 0
+    certificate: Path | None = None
     greets: threading.Event = field(default_factory=threading.Event)
     greeted: int = 0
 
@@ -39,6 +44,10 @@ class Answering:
         self.greets.set()
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listener.getsockname()[1]
+        self._tls = None
+        if self.certificate is not None:
+            self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            self._tls.load_cert_chain(self.certificate / "server.crt", self.certificate / "server.key")
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -72,9 +81,12 @@ class Answering:
             threading.Thread(target=self._serve, args=(number, one), daemon=True).start()
 
     def _serve(self, number: int, one: socket.socket) -> None:
-        with one, contextlib.suppress(OSError), one.makefile("rb") as incoming:
+        with contextlib.suppress(OSError), self._secured(one) as one, one.makefile("rb") as incoming:  # noqa: PLR1704
             while (command := _read(incoming)) and (answer := self._answer(number, command)):
                 one.sendall(answer)
+
+    def _secured(self, one: socket.socket) -> socket.socket:
+        return one if self._tls is None else self._tls.wrap_socket(one, server_side=True)
 
     def _answer(self, number: int, command: list[bytes]) -> bytes:
         if command[0] == b"HELLO":
@@ -87,6 +99,8 @@ class Answering:
             self.asked.append((number, command))
             if command[0] in (b"CLUSTER", b"COMMAND", b"INFO"):
                 return self._of_a_cluster(command)
+            if command[0] == b"SENTINEL" and not self.others:
+                return masters(self.port)
             if not command[0].startswith(b"EVAL"):
                 return self.others.pop(0) if self.others else b"+PONG\r\n"
             if self.forever is not None:
@@ -103,6 +117,12 @@ class Answering:
         return b"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\na\r\n" % self.port
 
 
+def masters(port: int) -> bytes:
+    """What a Sentinel answers whose service `gate` has its primary there."""
+    words = ["name", "gate", "ip", "127.0.0.1", "port", str(port), "flags", "master", "num-other-sentinels", "0"]
+    return f"*1\r\n*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
+
+
 def _read(incoming: socket.SocketIO) -> list[bytes]:
     head = incoming.readline()
     if not head.startswith(b"*"):
@@ -115,8 +135,10 @@ def _read(incoming: socket.SocketIO) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def answering(*answers: bytes, forever: bytes | None = None, port: int = 0) -> Iterator[Answering]:
-    server = Answering(list(answers), forever, port=port)
+def answering(
+    *answers: bytes, forever: bytes | None = None, port: int = 0, certificate: Path | None = None
+) -> Iterator[Answering]:
+    server = Answering(list(answers), forever, port=port, certificate=certificate)
     try:
         yield server
     finally:

