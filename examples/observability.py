@@ -10,17 +10,20 @@ import logging
 import os
 from uuid import uuid4
 
-from prometheus_client import REGISTRY, Counter, generate_latest
+from prometheus_client import REGISTRY, Counter, Histogram, generate_latest
 
 from sluicegate import QueueEvent, RedisMessageQueue
 
 log = logging.getLogger("orders")
 messages = Counter("queue_messages", "Messages by what happened to them", ["queue", "operation", "outcome", "error"])
+seconds = Histogram("queue_call_seconds", "How long the calls take", ["queue", "operation"])
 
 
 def on_event(event: QueueEvent) -> None:
     error = event.exception_type or ""
     messages.labels(event.queue, event.operation, event.outcome, error).inc(event.count)
+    if event.duration_seconds is not None:
+        seconds.labels(event.queue, event.operation).observe(event.duration_seconds)
     log.info("%s %s: %d %s", event.operation, event.outcome, event.count, error)
 
 

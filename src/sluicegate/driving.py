@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from sluicegate.core.call import Call, Operation, Pause, Wait
@@ -11,7 +13,7 @@ from sluicegate.emitting import emit
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import Gateway
 from sluicegate.runtime import give_way, pause
-from sluicegate.shared.gateway import RetryNote
+from sluicegate.shared.gateway import RetryNote, elapsed_clock
 
 __all__ = ["Driver"]
 
@@ -49,13 +51,14 @@ class Driver:
         What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
         before it lets go, in calls that are not retried.
         """
+        begun = elapsed_clock()
         try:
             step = next(operation)
         except StopIteration as stop:
             give_way()
             result: T = stop.value
             return result
-        return self._go_on(operation, step, retry)
+        return self._go_on(operation, step, retry, begun)
 
     def start(self, operation: Operation[T]) -> Callable[[], T]:
         """Send the first call of an operation, where the gateway can, without waiting for its reply.
@@ -63,16 +66,19 @@ class Driver:
         Returns:
             What waits for the reply and drives the operation to its result, as `run` does; it must be called.
         """
+        begun = elapsed_clock()
         step = next(operation)
         send = getattr(self.gateway, "send", None)
         if send is None or not isinstance(step, Call) or step.then:
-            return lambda: self._go_on(operation, step, True)
+            return lambda: self._go_on(operation, step, True, begun)
         receive = send(step)
-        return lambda: self._go_on(operation, step, True, receive)
+        return lambda: self._go_on(operation, step, True, begun, receive)
 
-    def tell(self, event: QueueEvent) -> None:
-        """Tell an event that no operation made."""
+    def tell(self, event: QueueEvent, begun: float | None = None) -> None:
+        """Tell an event, with the time since what it is about began, by `elapsed_clock`."""
         if self._on_event is not None:
+            if begun is not None:
+                event = replace(event, duration_seconds=elapsed_clock() - begun)
             emit(self._on_event, event)
 
     def _go_on(
@@ -80,12 +86,13 @@ class Driver:
         operation: Operation[T],
         step: Step,
         retry: bool,
+        begun: float,
         receive: Callable[[], Any] | None = None,
     ) -> T:
         try:
             while True:
                 try:
-                    answer = self._answer(step, retry, receive)
+                    answer = self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -97,21 +104,21 @@ class Driver:
             result: T = stop.value
             return result
 
-    def _answer(self, step: Step, retry: bool, receive: Callable[[], Any] | None) -> Any:
+    def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Any] | None) -> Any:
         if receive is not None:
             return receive()
         if isinstance(step, Call):
             if self.tells:
-                return self.gateway.execute(step, retry=retry, on_retry=self._note_retry)
+                return self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
             return self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
             # Who took the bell's token must claim, also when stopping: it would be missing to others.
             return self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return pause(step.seconds, self._stopping)
-        return self.tell(step)
+        return self.tell(step, begun)
 
-    def _note_retry(self, note: RetryNote) -> None:
+    def _note_retry(self, begun: float, note: RetryNote) -> None:
         operation = _OPERATIONS.get(note.script)
         if operation is not None:
             self.tell(
@@ -123,5 +130,6 @@ class Driver:
                     attempt=note.attempt,
                     seconds=note.seconds,
                     error=note.error,
-                )
+                ),
+                begun,
             )

@@ -64,6 +64,9 @@ class QueueEvent:
         attempt: which attempt failed, for `RETRY`.
         seconds: a delay or a pause, where there is one.
         error: the exception. It may hold secrets and payloads: it stays out of the repr, and belongs in no metric.
+        delivery_count: deliveries of the message, the present one included, when it was one and is known.
+        duration_seconds: how long the call has taken, its waits and retries included, by a monotonic clock. Events
+            that differ in nothing else, or in the error, are equal.
     """
 
     operation: EventOperation
@@ -75,6 +78,8 @@ class QueueEvent:
     attempt: int | None = None
     seconds: float | None = None
     error: BaseException | None = field(default=None, repr=False, compare=False)
+    delivery_count: int | None = None
+    duration_seconds: float | None = field(default=None, compare=False)
 
     @property
     def exception_type(self) -> str | None:

@@ -25,6 +25,7 @@ from sluicegate.errors import (
     LeaseLostError,
     NotDurableError,
     PublishUnknownError,
+    QueueDrainedError,
     RedisMessageQueueError,
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -223,7 +224,12 @@ class RedisMessageQueue(QueueAdministration):
         """
         with self._publishing_by(holder()):
             ahead = self._batches([payload], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
-            batch = self._next(ahead)
+            begun = elapsed_clock()
+            try:
+                batch = self._next(ahead)
+            except Exception as error:
+                self._tell_refused(error, begun)
+                raise
             assert batch is not None
             return (self._send(batch)).accepted == 1
 
@@ -277,9 +283,21 @@ class RedisMessageQueue(QueueAdministration):
         """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
         checks.count("batch_size", batch_size, MOST_PER_CALL)
         ahead = self._batches(payloads, headers, most=batch_size)
-        while (batch := self._next(ahead)) is not None:
+        while True:
+            begun = elapsed_clock()
+            try:
+                batch = self._next(ahead)
+            except Exception as error:
+                self._tell_refused(error, begun)
+                raise
+            if batch is None:
+                return
             with self._publishing_by(holder()):
-                self._refuse_closed()
+                try:
+                    self._refuse_closed()
+                except QueueDrainedError as error:
+                    self._tell_refused(error, begun)
+                    raise
                 report = self._send(batch)
             yield report
 
@@ -294,6 +312,7 @@ class RedisMessageQueue(QueueAdministration):
         """
         if not unknown.calls:
             give_way()
+            self._tell_refused(unknown, elapsed_clock())
             raise unknown
         assert unknown.batch is not None
         with self._publishing_by(holder()):
@@ -308,15 +327,23 @@ class RedisMessageQueue(QueueAdministration):
         assert not isinstance(made, PendingKey)
         return made
 
+    def _tell_refused(self, error: Exception, begun: float) -> None:
+        """A publish ended before anything was sent for it: the message, a key or the queue was not fit for it."""
+        event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, self.name, error=error)
+        self._driver.tell(event, begun)
+
     def _publish_ahead(self, ahead: Batches) -> Iterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
         finish: Callable[[], PublishReport] | None = None
         while True:
+            begun = elapsed_clock()
             try:
                 batch = self._next(ahead)
-            except BaseException:
+            except BaseException as error:
                 if finish is not None:  # what was sent before the input failed stays published, and is told
                     yield finish()
+                if isinstance(error, Exception):
+                    self._tell_refused(error, begun)
                 raise
             if finish is not None:
                 yield finish()
@@ -537,10 +564,10 @@ class RedisMessageQueue(QueueAdministration):
         """
         if timeout is not None:
             checks.not_negative("timeout", timeout)
-        self._drained = True
+        begun, self._drained = elapsed_clock(), True
         self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         give_way()
-        me, deadline = holder(), math.inf if timeout is None else elapsed_clock() + timeout
+        me, deadline = holder(), math.inf if timeout is None else begun + timeout
         while elapsed_clock() < deadline and self._others_at_work(me):
             pause(_LOOK_SECONDS, lambda: False)
         if timeout != 0:
@@ -550,7 +577,7 @@ class RedisMessageQueue(QueueAdministration):
         left = sum(len(lease.unsettled) for lease in self._held())
         clean = left == 0 and not self._publishers
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
-        self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
+        self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
         return clean
 
     def close(self) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
-from sluicegate.errors import LeaseLostError, PublishUnknownError, QueueBackpressureError
+from sluicegate.errors import LeaseLostError, PublishUnknownError, QueueBackpressureError, QueueDrainedError
 from sluicegate.events import QueueEvent
 from tests.conformance import state
 from tests.conformance.flavours import Flavour
@@ -197,6 +198,134 @@ def test_what_administers_is_told(make_queue: MakeQueue, told: Told) -> None:
     ]
 
 
+def test_an_event_about_one_message_has_its_delivery_count(queue: RedisMessageQueue, told: Told) -> None:
+    published = queue.publish_many("abc")
+    queue.claim(lease_id="first").nack()
+    told.clear()
+    first = queue.claim()
+    first.extend()
+    first.bury(error="x")
+    lease = queue.claim(2)
+    lease.ack(lease.messages[1])
+    lease.ack()
+    assert [(event.operation.value, event.count, event.message_id, event.delivery_count) for event in told] == [
+        ("claim", 1, published.ids[0], 2),
+        ("extend", 1, published.ids[0], 2),
+        ("bury", 1, published.ids[0], 2),
+        ("claim", 2, None, None),
+        ("ack", 1, published.ids[2], 1),
+        ("ack", 1, published.ids[1], 1),
+    ]
+
+
+def test_a_takeover_counts_as_a_delivery_in_its_event(queue: RedisMessageQueue, told: Told) -> None:
+    queue.publish("a")
+    queue.claim(lease_id="mine")
+    queue.claim(lease_id="mine", take_over_after_seconds=0).ack()
+    assert [(event.operation.value, event.delivery_count) for event in told] == [
+        ("publish", None),
+        ("claim", 1),
+        ("take_over", 2),
+        ("ack", 2),
+    ]
+
+
+def test_every_event_tells_how_long_its_call_has_taken(
+    make_queue: MakeQueue, told: Told, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()  # one passes between two looks at the clock
+    module = "sluicegate.asyncio.driving" if flavour.asyncio else "sluicegate.driving"
+    monkeypatch.setattr(f"{module}.elapsed_clock", lambda: next(seconds))
+    queue = make_queue(on_event=told.append, get_deduplication_key=str)
+    queue.publish_many("aab")
+    queue.claim(2).ack()
+    queue.forget("a")
+    assert [(event.operation.value, event.outcome.value, event.duration_seconds) for event in told] == [
+        ("publish", "success", 1),
+        ("publish", "duplicate", 2),
+        ("claim", "success", 1),
+        ("ack", "success", 1),
+        ("forget", "success", 1),
+    ]
+
+
+# ---------------------------------------------------------------------- refused before anything is sent
+
+
+def missing(_: object) -> str:
+    raise Boom("secret")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], Callable[[RedisMessageQueue], Any]]] = {
+    "type": ({}, lambda queue: queue.publish(42)),
+    "field of a type": ({}, lambda queue: queue.publish({"secret": object()})),
+    "size": ({"max_payload_bytes": 3}, lambda queue: queue.publish("secret")),
+    "depth": ({"max_payload_depth": 1}, lambda queue: queue.publish([["secret"]])),
+    "key function": ({"get_deduplication_key": missing}, lambda queue: queue.publish("secret")),
+    "missing key": ({"get_deduplication_key": "id"}, lambda queue: queue.publish({"secret": 1})),
+    "headers": ({}, lambda queue: queue.publish("secret", headers={"a": 1})),  # type: ignore[dict-item]
+    "delay": ({}, lambda queue: queue.publish("secret", delay_seconds=-1)),
+    "durability": ({}, lambda queue: queue.publish("secret", durability="stone")),
+    "one of many": ({}, lambda queue: queue.publish_many(["secret", 42])),
+    "one of a chunk": ({}, lambda queue: list(queue.publish_chunks(["secret", 42]))),
+    "an input that fails": ({}, lambda queue: queue.publish_many(missing(number) for number in range(3))),
+}
+
+
+@pytest.mark.parametrize(("options", "publish"), REFUSED.values(), ids=REFUSED)
+def test_a_publish_that_is_refused_before_redis_is_asked_is_told(
+    make_queue: MakeQueue,
+    client: redis.Redis,
+    told: Told,
+    options: dict[str, Any],
+    publish: Callable[[RedisMessageQueue], Any],
+) -> None:
+    queue = make_queue(on_event=told.append, **options)
+    with pytest.raises((TypeError, ValueError, Boom)) as caught:
+        publish(queue)
+    (event,) = told
+    assert told.since() == [("publish", "failure", 1)]
+    assert event.error is caught.value
+    assert event.queue == "orders"
+    assert event.duration_seconds is not None
+    assert "secret" not in repr(event)
+    assert client.dbsize() == 0
+
+
+PUBLISHES: dict[str, Callable[[RedisMessageQueue], Any]] = {
+    "publish": lambda queue: queue.publish("a"),
+    "publish_many": lambda queue: queue.publish_many("ab"),
+    "publish_chunks": lambda queue: list(queue.publish_chunks("ab")),
+}
+
+
+@pytest.mark.parametrize("way", PUBLISHES)
+@pytest.mark.parametrize("stop", [lambda queue: queue.drain(0), lambda queue: queue.close()], ids=["drain", "close"])
+def test_a_publish_of_a_stopped_queue_is_told(
+    queue: RedisMessageQueue, told: Told, way: str, stop: Callable[[RedisMessageQueue], Any]
+) -> None:
+    stop(queue)
+    told.clear()
+    with pytest.raises(QueueDrainedError) as caught:
+        PUBLISHES[way](queue)
+    assert [event.error for event in told] == [caught.value]
+    assert told.since() == [("publish", "failure", 1)]
+
+
+def test_what_was_published_before_the_refusal_is_told_before_it(queue: RedisMessageQueue, told: Told) -> None:
+    with pytest.raises(TypeError):
+        queue.publish_many([*("a" * 1000), 42])
+    assert told.since() == [("publish", "success", 1000), ("publish", "failure", 1)]
+
+
+def test_a_publish_that_cannot_be_asked_for_again_is_told(queue: RedisMessageQueue, told: Told) -> None:
+    unknown = PublishUnknownError("too late", ids=["x"])
+    with pytest.raises(PublishUnknownError):
+        queue.publish_again(unknown)
+    assert [event.error for event in told] == [unknown]
+    assert told.since() == [("publish", "failure", 1)]
+
+
 # ---------------------------------------------------------------------- faults
 
 
@@ -222,6 +351,7 @@ def test_a_retry_is_told_and_counts_nothing(make_queue: MakeQueue, told: Told, p
     assert (retry.operation, retry.count, retry.attempt) == (script, 0, 1)
     assert retry.seconds is not None
     assert retry.seconds < 1
+    assert retry.duration_seconds is not None
     assert retry.exception_type == type(retry.error).__name__
     assert [event for event in told.since() if event[1] != "retry"] == [
         ("publish", "success", 1),

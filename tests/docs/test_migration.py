@@ -188,6 +188,11 @@ def rows(title: str) -> list[tuple[str, str]]:
     return re.findall(r"^\| (`[^|]+) \| ([^|]+?) \|", section, re.M)
 
 
+def table_of(first: str) -> str:
+    """The table whose first cell reads so."""
+    return TEXT.split(f"\n| {first} |")[1].split("\n\n")[0]
+
+
 def test_each_option_of_the_table_is_what_the_table_says() -> None:
     table = [(there.strip("`"), here.strip("`")) for there, here in rows("Options")]
     make: Any = sluicegate.RedisMessageQueue
@@ -215,9 +220,25 @@ def test_each_exception_of_the_table_is_what_the_table_says() -> None:
 def test_each_event_of_the_table_exists() -> None:
     operations = {str(operation) for operation in sluicegate.EventOperation}
     outcomes = {str(outcome) for outcome in sluicegate.EventOutcome}
-    named = {word for _, here in rows("Events") for word in re.findall(r"`(\w+)`", here)}
+    table = re.findall(r"^\| `[^|]+ \| ([^|]+?) \|", table_of("operation there"), re.M)
+    named = {word for here in table for word in re.findall(r"`(\w+)`", here)}
     assert len(named) > 10
     assert named - OPTIONS <= operations | outcomes
+
+
+def test_each_field_of_an_event_is_in_the_table_of_fields() -> None:
+    """The other library's fields each have a row, and so has each field here."""
+    table = re.findall(r"^\| ([^|]+) \| ([^|]+?) \|$", table_of("field there"), re.M)
+    there = {name for cell, _ in table for name in re.findall(r"`(\w+)`", cell)} - {"success", "failure", "skipped"}
+    assert there == {
+        "queue", "operation", "outcome", "message_id", "claim_id", "lease_token_hash", "destination_queue",
+        "delivery_count", "max_delivery_count", "exception_type", "duration_ms", "error", "timeout_seconds",
+    }  # fmt: skip
+    here = {name for cell in table for name in re.findall(r"`(\w+)`", " ".join(cell))}
+    fields = {field.name for field in dataclasses.fields(sluicegate.QueueEvent)}
+    assert fields <= here
+    gone = {name for cell, here in table if here.startswith("gone") for name in re.findall(r"`(\w+)`", cell)}
+    assert not gone & fields
 
 
 def test_each_class_that_is_gone_is_not_here() -> None:

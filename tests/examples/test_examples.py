@@ -158,6 +158,8 @@ def test_observability_logs_and_counts_what_happened(folder: Path, start: Start)
     counted = {line.split('operation="')[1].split('"')[0]: line for line in counters}
     assert counted["ack"].endswith(" 1.0")
     assert counted["bury"].endswith(" 1.0")
+    timed = [line for line in program.lines if line.startswith("queue_call_seconds_count{") and '"publish"' in line]
+    assert [line.rpartition(" ")[2] for line in timed] == ["3.0"]
     assert "nobody can handle" not in text
 
 

@@ -45,6 +45,9 @@ def test_an_event_is_a_value_whose_error_stays_out_of_sight() -> None:
     assert EVENT.exception_type is None
     assert SECRET not in repr(event)
     assert event == EVENT
+    assert dataclasses.replace(EVENT, duration_seconds=0.25) == EVENT, "two of a kind"
+    assert "duration_seconds=0.25" in repr(dataclasses.replace(EVENT, duration_seconds=0.25))
+    assert dataclasses.replace(EVENT, delivery_count=2) != EVENT
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.count = 4  # type: ignore[misc]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from sluicegate.asyncio.emitting import emit
@@ -11,7 +13,7 @@ from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
-from sluicegate.shared.gateway import RetryNote
+from sluicegate.shared.gateway import RetryNote, elapsed_clock
 
 __all__ = ["Driver"]
 
@@ -49,13 +51,14 @@ class Driver:
         What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
         before it lets go, in calls that are not retried.
         """
+        begun = elapsed_clock()
         try:
             step = next(operation)
         except StopIteration as stop:
             await give_way()
             result: T = stop.value
             return result
-        return await self._go_on(operation, step, retry)
+        return await self._go_on(operation, step, retry, begun)
 
     async def start(self, operation: Operation[T]) -> Callable[[], Awaitable[T]]:
         """Send the first call of an operation, where the gateway can, without waiting for its reply.
@@ -63,17 +66,20 @@ class Driver:
         Returns:
             What waits for the reply and drives the operation to its result, as `run` does; it must be called.
         """
+        begun = elapsed_clock()
         step = next(operation)
         send = getattr(self.gateway, "send", None)
         if send is None or not isinstance(step, Call) or step.then:
-            return lambda: self._go_on(operation, step, True)
+            return lambda: self._go_on(operation, step, True, begun)
         receive = await send(step)
-        return lambda: self._go_on(operation, step, True, receive)
+        return lambda: self._go_on(operation, step, True, begun, receive)
 
     @heeds_cancellation  # asyncio only
-    async def tell(self, event: QueueEvent) -> None:
-        """Tell an event that no operation made."""
+    async def tell(self, event: QueueEvent, begun: float | None = None) -> None:
+        """Tell an event, with the time since what it is about began, by `elapsed_clock`."""
         if self._on_event is not None:
+            if begun is not None:
+                event = replace(event, duration_seconds=elapsed_clock() - begun)
             await emit(self._on_event, event)
 
     async def _go_on(
@@ -81,12 +87,13 @@ class Driver:
         operation: Operation[T],
         step: Step,
         retry: bool,
+        begun: float,
         receive: Callable[[], Awaitable[Any]] | None = None,
     ) -> T:
         try:
             while True:
                 try:
-                    answer = await self._answer(step, retry, receive)
+                    answer = await self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -99,21 +106,21 @@ class Driver:
             return result
 
     @heeds_cancellation  # asyncio only
-    async def _answer(self, step: Step, retry: bool, receive: Callable[[], Awaitable[Any]] | None) -> Any:
+    async def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Awaitable[Any]] | None) -> Any:
         if receive is not None:
             return await receive()
         if isinstance(step, Call):
             if self.tells:
-                return await self.gateway.execute(step, retry=retry, on_retry=self._note_retry)
+                return await self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
             return await self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
             # Who took the bell's token must claim, also when stopping: it would be missing to others.
             return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return await pause(step.seconds, self._stopping)
-        return await self.tell(step)
+        return await self.tell(step, begun)
 
-    async def _note_retry(self, note: RetryNote) -> None:
+    async def _note_retry(self, begun: float, note: RetryNote) -> None:
         operation = _OPERATIONS.get(note.script)
         if operation is not None:
             await self.tell(
@@ -125,5 +132,6 @@ class Driver:
                     attempt=note.attempt,
                     seconds=note.seconds,
                     error=note.error,
-                )
+                ),
+                begun,
             )

@@ -27,6 +27,7 @@ from sluicegate.errors import (
     LeaseLostError,
     NotDurableError,
     PublishUnknownError,
+    QueueDrainedError,
     RedisMessageQueueError,
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -223,7 +224,12 @@ class RedisMessageQueue(QueueAdministration):
         """
         with self._publishing_by(holder()):
             ahead = self._batches([payload], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
-            batch = await self._next(ahead)
+            begun = elapsed_clock()
+            try:
+                batch = await self._next(ahead)
+            except Exception as error:
+                await self._tell_refused(error, begun)
+                raise
             assert batch is not None
             return (await self._send(batch)).accepted == 1
 
@@ -277,9 +283,21 @@ class RedisMessageQueue(QueueAdministration):
         """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
         checks.count("batch_size", batch_size, MOST_PER_CALL)
         ahead = self._batches(payloads, headers, most=batch_size)
-        while (batch := await self._next(ahead)) is not None:
+        while True:
+            begun = elapsed_clock()
+            try:
+                batch = await self._next(ahead)
+            except Exception as error:
+                await self._tell_refused(error, begun)
+                raise
+            if batch is None:
+                return
             with self._publishing_by(holder()):
-                self._refuse_closed()
+                try:
+                    self._refuse_closed()
+                except QueueDrainedError as error:
+                    await self._tell_refused(error, begun)
+                    raise
                 report = await self._send(batch)
             yield report
 
@@ -294,6 +312,7 @@ class RedisMessageQueue(QueueAdministration):
         """
         if not unknown.calls:
             await give_way()
+            await self._tell_refused(unknown, elapsed_clock())
             raise unknown
         assert unknown.batch is not None
         with self._publishing_by(holder()):
@@ -311,15 +330,23 @@ class RedisMessageQueue(QueueAdministration):
         assert not isinstance(made, PendingKey)
         return made
 
+    async def _tell_refused(self, error: Exception, begun: float) -> None:
+        """A publish ended before anything was sent for it: the message, a key or the queue was not fit for it."""
+        event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, self.name, error=error)
+        await self._driver.tell(event, begun)
+
     async def _publish_ahead(self, ahead: Batches) -> AsyncIterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
         finish: Callable[[], Awaitable[PublishReport]] | None = None
         while True:
+            begun = elapsed_clock()
             try:
                 batch = await self._next(ahead)
-            except BaseException:
+            except BaseException as error:
                 if finish is not None:  # what was sent before the input failed stays published, and is told
                     yield await finish()
+                if isinstance(error, Exception):
+                    await self._tell_refused(error, begun)
                 raise
             if finish is not None:
                 yield await finish()
@@ -540,10 +567,10 @@ class RedisMessageQueue(QueueAdministration):
         """
         if timeout is not None:
             checks.not_negative("timeout", timeout)
-        self._drained = True
+        begun, self._drained = elapsed_clock(), True
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         await give_way()
-        me, deadline = holder(), math.inf if timeout is None else elapsed_clock() + timeout
+        me, deadline = holder(), math.inf if timeout is None else begun + timeout
         while elapsed_clock() < deadline and self._others_at_work(me):
             await pause(_LOOK_SECONDS, lambda: False)
         if timeout != 0:
@@ -553,7 +580,7 @@ class RedisMessageQueue(QueueAdministration):
         left = sum(len(lease.unsettled) for lease in self._held())
         clean = left == 0 and not self._publishers
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
-        await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left))
+        await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
         return clean
 
     async def aclose(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sluicegate.core import replies
-from sluicegate.core.entry import split_entry
+from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.keys import decode_name
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
@@ -20,12 +20,15 @@ def lease_id_of(name: bytes) -> str:
 
 def claimed(queue: str, lease_id: str, reply: replies.ClaimReply, *, taken_over: bool) -> Iterator[QueueEvent]:
     """How a claim ended."""
-    operation, outcome, count, message_id = EventOperation.CLAIM, EventOutcome.EMPTY, 0, None
+    operation, outcome, count = EventOperation.CLAIM, EventOutcome.EMPTY, 0
+    message_id, deliveries = None, None
     match reply:
-        case replies.Opened(entries=entries):
+        case replies.Opened(takeovers=takeovers, entries=entries):
             operation = EventOperation.TAKE_OVER if taken_over else EventOperation.CLAIM
             outcome, count = EventOutcome.SUCCESS, len(entries)
-            message_id = split_entry(entries[0])[0].decode() if count == 1 else None
+            if count == 1:
+                message_id = split_entry(entries[0])[0].decode()
+                deliveries = read_prefix(entries[0]).deliveries + 1 + takeovers
         case replies.Held():
             outcome = EventOutcome.HELD
         case replies.Paused():
@@ -36,7 +39,9 @@ def claimed(queue: str, lease_id: str, reply: replies.ClaimReply, *, taken_over:
             outcome = EventOutcome.REFUSED
         case _:
             pass
-    yield QueueEvent(operation, outcome, queue, count, lease_id=lease_id, message_id=message_id)
+    yield QueueEvent(
+        operation, outcome, queue, count, lease_id=lease_id, message_id=message_id, delivery_count=deliveries
+    )
 
 
 def given_back(queue: str, lease_id: str, count: int) -> Iterator[QueueEvent]:

@@ -239,10 +239,13 @@ class LeaseBase:
             self._places = {mine.slot: mine for mine in self.messages}
         return self._places.get(slot) is message
 
-    def _size_at(self, slot: int) -> int:
+    def _message_at(self, slot: int) -> Message:
         if self._places is None:
             self._places = {mine.slot: mine for mine in self.messages}
-        return self._places[slot].size
+        return self._places[slot]
+
+    def _size_at(self, slot: int) -> int:
+        return self._message_at(slot).size
 
     def _settling(self, groups: Sequence[VerdictGroup]) -> Operation[None]:
         """Send verdicts and note what became of them."""
@@ -284,7 +287,7 @@ class LeaseBase:
         except LeaseLostError as error:
             self._gone = True
             if self._tells:
-                yield self._event(EventOperation.SETTLE, EventOutcome.LOST, len(error.lost), error)
+                yield self._event(EventOperation.SETTLE, EventOutcome.LOST, error.lost, error)
             raise
         with self._lock:
             done = self._ledger.confirm(sent, settled.lost, settled.buried)
@@ -315,25 +318,39 @@ class LeaseBase:
     def _told(self, groups: Sequence[VerdictGroup], settled: replies.Settled) -> Iterator[QueueEvent]:
         """What a settle did, an event per verb."""
         lost, buried = set(settled.lost), set(settled.buried)
-        counts: dict[EventOperation, int] = {}
+        done: dict[EventOperation, list[int]] = {}
         errors: dict[EventOperation, BaseException | None] = {}
         for group in groups:
             error = self._errors.pop(group.verb, None)
             for slot in parse_ranges(group.slots):
                 if slot not in lost:
                     verb = _OPERATIONS[group.verb] if slot not in buried else EventOperation.BURY
-                    counts[verb] = counts.get(verb, 0) + 1
+                    done.setdefault(verb, []).append(slot)
                     errors[verb] = error or errors.get(verb)
-        for operation, count in counts.items():
-            yield self._event(operation, EventOutcome.SUCCESS, count, errors[operation])
+        for operation, slots in done.items():
+            yield self._event(operation, EventOutcome.SUCCESS, slots, errors[operation])
         if lost:
-            yield self._event(EventOperation.SETTLE, EventOutcome.LOST, len(lost))
+            yield self._event(EventOperation.SETTLE, EventOutcome.LOST, list(lost))
 
     def _event(
-        self, operation: EventOperation, outcome: EventOutcome, count: int, error: BaseException | None = None
+        self,
+        operation: EventOperation,
+        outcome: EventOutcome,
+        slots: Sequence[int],
+        error: BaseException | None = None,
     ) -> QueueEvent:
-        alone = self.messages[0].id if len(self.messages) == 1 else None
-        return QueueEvent(operation, outcome, self._keys.name, count, lease_id=self.id, message_id=alone, error=error)
+        """What was done to these slots; about one message it says which."""
+        alone = self._message_at(slots[0]) if len(slots) == 1 else None
+        return QueueEvent(
+            operation,
+            outcome,
+            self._keys.name,
+            len(slots),
+            lease_id=self.id,
+            message_id=alone.id if alone is not None else None,
+            delivery_count=alone.delivery_count if alone is not None else None,
+            error=error,
+        )
 
     def _extending(self, lease_seconds: float | None = None) -> Operation[replies.Extended]:
         seconds = self._lease_seconds if lease_seconds is None else lease_seconds
@@ -354,7 +371,7 @@ class LeaseBase:
         if self._tells and not self._finished:
             ok = extended is replies.Extended.OK
             outcome = EventOutcome.SUCCESS if ok else EventOutcome.LOST
-            yield self._event(EventOperation.EXTEND, outcome, len(self.unsettled))
+            yield self._event(EventOperation.EXTEND, outcome, self.unsettled)
         return extended
 
     def _configured_interval(self) -> float | None:
