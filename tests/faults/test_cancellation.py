@@ -134,7 +134,7 @@ def test_a_cancelled_claim_holds_nothing(
         told.clear()
         await cancelled(proxy.hold("claim", point), queue.claim(2, lease_id=lease_id))
         assert places(client) == ({"pending": 3} if point == "request" else {"pending": 1, "returned": 2})
-        assert client.llen(QueueKeys("orders").bell) == 1
+        assert client.exists(QueueKeys("orders").bell)
         again = await queue.claim(3, lease_id=lease_id)
         assert [(message.text(), message.delivery_count) for message in again] == [("a", 1), ("b", 1), ("c", 1)]
 
@@ -198,7 +198,7 @@ def test_a_cancelled_wait_ends_at_once_and_wakes_another(proxy: Holding, client:
         await asyncio.wait({task})
         assert task.cancelled()
         assert time.monotonic() - begun < 1
-        assert client.llen(QueueKeys("orders").bell) == 1, "it may have taken the token of another"
+        assert client.exists(QueueKeys("orders").bell), "it may have taken the token of another"
 
     run(proxy, test)
     assert places(client) == {"pending": 1}

@@ -277,7 +277,7 @@ def test_whoever_waits_is_woken_when_a_message_is_put_off(
 
     assert queue.claim(1, pass_by="one call").state is LeaseState.EMPTY
 
-    assert client.llen(queue._keys.bell) == 1
+    assert client.exists(queue._keys.bell)
 
 
 @pytest.mark.parametrize("run", [5, b"run", ["run"]])

@@ -177,6 +177,8 @@ if moved > 0 then
 end
 if more and (moved == 0 or #taken > 0) or #take.passed > 0 then -- others must know when what was put off falls due
   ring(bell, tokens)
+elseif tokens > 0 and not more then
+  redis.call('LREM', bell, 0, '2') -- nothing is left that a dead consumer could keep from others
 end
 if #taken > 0 then
   return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped}
