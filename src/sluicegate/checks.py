@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = [
     "LONGEST_SECONDS",
@@ -21,6 +20,7 @@ __all__ = [
     "one_of",
     "positive",
     "synchronous",
+    "unfit",
     "whole",
 ]
 
@@ -31,50 +31,50 @@ _LARGEST = 2**53  # an int that Lua still counts exactly
 def positive(name: str, value: Any) -> None:
     """A number of seconds above 0."""
     if not _is_number(value) or not 0 < value <= LONGEST_SECONDS:
-        raise ConfigurationError(f"{name} must be a number above 0 (at most 100 years), not {value!r}")
+        raise unfit(f"{name} must be a number above 0 (at most 100 years), not {value!r}", _is_number(value))
 
 
 def not_negative(name: str, value: Any) -> None:
     """A number of seconds, 0 included."""
     if not _is_number(value) or not 0 <= value <= LONGEST_SECONDS:
-        raise ConfigurationError(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}")
+        raise unfit(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}", _is_number(value))
 
 
 def count(name: str, value: Any, most: int = _LARGEST, *, least: int = 1) -> None:
     """An int from `least` to `most`."""
     if not _is_int(value) or not least <= value <= most:
-        raise ConfigurationError(f"{name} must be an int from {least} to {most}, not {value!r}")
+        raise unfit(f"{name} must be an int from {least} to {most}, not {value!r}", _is_int(value))
 
 
 def whole(name: str, value: Any, most: int) -> None:
     """None, or an int from 1 to `most`."""
     if value is not None and (not _is_int(value) or not 1 <= value <= most):
-        raise ConfigurationError(f"{name} must be None or an int from 1 to {most}, not {value!r}")
+        raise unfit(f"{name} must be None or an int from 1 to {most}, not {value!r}", _is_int(value))
 
 
 def cap(name: str, value: Any) -> None:
     """None for no bound, or an int of 1 or more."""
     if value is not None and (not _is_int(value) or not 1 <= value <= _LARGEST):
-        raise ConfigurationError(f"{name} must be None (no bound) or an int of 1 or more (to 2**53), not {value!r}")
+        raise unfit(f"{name} must be None (no bound) or an int of 1 or more (to 2**53), not {value!r}", _is_int(value))
 
 
 def flag(name: str, value: Any) -> None:
     """True or False."""
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{name} must be True or False, not {value!r}")
+        raise OptionTypeError(f"{name} must be True or False, not {value!r}")
 
 
 def one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed[:-1])
-        raise ConfigurationError(f"{name} must be {words} or {allowed[-1]!r}, not {value!r}")
+        raise unfit(f"{name} must be {words} or {allowed[-1]!r}, not {value!r}", isinstance(value, str))
 
 
 def callback(name: str, value: Any) -> None:
     """None, or something to call."""
     if value is not None and not callable(value):
-        raise ConfigurationError(f"{name} must be None or a callable, not {value!r}")
+        raise OptionTypeError(f"{name} must be None or a callable, not {value!r}")
 
 
 def synchronous(name: str, value: Any) -> None:
@@ -96,9 +96,14 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
 
+def unfit(text: str, right_type: bool) -> ConfigurationError:
+    """The error for a value that will not do, which is a `TypeError` too when that is for its type."""
+    return ConfigurationError(text) if right_type else OptionTypeError(text)
+
+
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -19,7 +19,7 @@ from sluicegate.core.deduplication import (
 from sluicegate.core.guards import Guards
 from sluicegate.core.policies import DEFAULT_BACKOFF
 from sluicegate.core.values import Terms
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.spec import PORTABLE, QueueSpec, describe_backoff, rebuild_backoff
@@ -158,7 +158,7 @@ class QueueConfig:
 
     def _check_deduplication(self) -> None:
         if self.deduplication is not None and not isinstance(self.deduplication, bool):
-            raise ConfigurationError(f"deduplication must be True, False or None, not {self.deduplication!r}")
+            raise OptionTypeError(f"deduplication must be True, False or None, not {self.deduplication!r}")
         if self.get_deduplication_key is not None:
             if self.deduplication is False:
                 raise ConfigurationError("deduplication=False contradicts get_deduplication_key; leave one of them out")
@@ -229,7 +229,7 @@ class QueueConfig:
         if self.retry_backoff is None:
             return
         if not callable(self.retry_backoff) or isinstance(self.retry_backoff, type):
-            raise ConfigurationError(
+            raise OptionTypeError(
                 "retry_backoff must be one of tenacity's wait strategies, such as tenacity.wait_exponential(max=60), "
                 f"or a callable from tenacity's RetryCallState to seconds, not {self.retry_backoff!r}"
             )
@@ -279,7 +279,7 @@ class QueueConfig:
         checks.not_negative("retry_initial_delay_seconds", self.retry_initial_delay_seconds)
         checks.not_negative("retry_max_delay_seconds", self.retry_max_delay_seconds)
         if self.interrupt is not None and not isinstance(self.interrupt, BaseGracefulInterruptHandler):
-            raise ConfigurationError(
+            raise OptionTypeError(
                 "interrupt must be a GracefulInterruptHandler, an EventDrivenInterruptHandler or a subclass of "
                 f"BaseGracefulInterruptHandler of your own, not {self.interrupt!r}"
             )

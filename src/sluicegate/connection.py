@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate import places
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["Address", "client_decodes", "describe_client", "refuse_unfit_client"]
 
@@ -48,7 +48,7 @@ class Address:
             ConfigurationError: another scheme, or no place to connect to.
         """
         if not isinstance(url, str):
-            raise TypeError(f"url must be a str, not {type(url).__name__}")
+            raise OptionTypeError(f"url must be a str, not {type(url).__name__}")
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -213,7 +213,7 @@ def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
 
     Raises:
         ConfigurationError: a pipeline, a Sentinel manager, a single-connection client, a client of the other flavour.
-        TypeError: not a Redis client at all.
+        OptionTypeError: not a Redis client at all.
     """
     module, name = type(client).__module__, type(client).__name__
     fitting: tuple[type, ...] = (redis.Redis, redis.RedisCluster)
@@ -230,7 +230,7 @@ def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
         flavour = "a synchronous client" if asynchronous else "an asyncio client"
         raise ConfigurationError(f"client is {flavour}; this queue needs {needed} (that client fits {queue})")
     if not isinstance(client, fitting):
-        raise TypeError(f"client must be a {needed}, not {module}.{name}")
+        raise OptionTypeError(f"client must be a {needed}, not {module}.{name}")
     if getattr(client, "connection", None) is not None or getattr(client, "single_connection_client", False):
         raise ConfigurationError(
             "client was made with single_connection_client=True, which heartbeats and waits "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "LuaScriptError",
     "MalformedStoredMessageError",
     "NotDurableError",
+    "OptionTypeError",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
     "PublishUnknownError",
@@ -57,11 +59,15 @@ class ConfigurationError(RedisMessageQueueError, ValueError):
     """An option, a URL, a key function or a name cannot work as given; nothing was sent to Redis."""
 
 
+class OptionTypeError(ConfigurationError, TypeError):
+    """An option or argument has the wrong type; nothing was sent to Redis."""
+
+
 class GatewayContractError(RedisMessageQueueError, TypeError):
     """A gateway of the user's own lacks a part of the protocol, or answers something else than it promises."""
 
 
-class RedisUnavailableError(RedisMessageQueueError, RedisError):
+class RedisUnavailableError(RedisMessageQueueError, RedisConnectionError):
     """Redis could not be reached or used; names the server, never the password.
 
     Nothing was sent that could have taken effect, unless a subclass says otherwise.
@@ -84,11 +90,11 @@ class RetryBudgetExhaustedError(RedisUnavailableError):
     """Redis stayed unreachable for the whole retry budget; the call may or may not have taken effect."""
 
 
-class RedisMemoryError(RedisMessageQueueError, RedisError):
+class RedisMemoryError(RedisMessageQueueError, ResponseError):
     """Redis is at `maxmemory` and refused a publish whole; claims, acks and heartbeats go on."""
 
 
-class WrongKeyTypeError(RedisMessageQueueError, RedisError):
+class WrongKeyTypeError(RedisMessageQueueError, ResponseError):
     """A key of the queue holds a value of another type; something else writes under the queue's prefix."""
 
 

@@ -556,3 +556,52 @@ def test_a_url_option_that_does_not_work_is_named() -> None:
         Address.parse("redis://db:7/0?socket_timeout=soon").client()
     with pytest.raises(TypeError, match="url must be a str"):
         Address.parse(b"redis://db")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"visibility_timeout_seconds": "300"},
+        {"visibility_timeout_seconds": True},
+        {"message_wait_interval_seconds": None},
+        {"max_delivery_count": 1.5},
+        {"max_pending_length": "1000"},
+        {"max_payload_bytes": True},
+        {"strict_payload_types": 1},
+        {"enable_failed_queue": "yes"},
+        {"on_error": None},
+        {"on_event": "print"},
+        {"interrupt": object()},
+        {"retry_backoff": 3},
+        {"deduplication": "on"},
+        {"get_deduplication_key": 7},
+        {"url": 7},
+        {"client": object()},
+    ],
+    ids=repr,
+)
+def test_an_option_of_the_wrong_type_is_a_type_error_too(options: dict[str, Any]) -> None:
+    place = {} if {"url", "client"} & options.keys() else {"url": URL}
+    with pytest.raises(ConfigurationError) as caught:
+        RedisMessageQueue("orders", **place, **options)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"visibility_timeout_seconds": -1}, {"max_pending_length": 0}, {"on_error": "explode"}, {"url": "ftp://x"}],
+    ids=repr,
+)
+def test_a_value_of_the_right_type_is_none(options: dict[str, Any]) -> None:
+    place = {} if "url" in options else {"url": URL}
+    with pytest.raises(ConfigurationError) as caught:
+        RedisMessageQueue("orders", **place, **options)
+    assert not isinstance(caught.value, TypeError)
+
+
+@pytest.mark.parametrize("name", [None, 7, b"orders"])
+def test_a_name_of_the_wrong_type_is_both(name: Any) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RedisMessageQueue(name, url=URL)
+    assert isinstance(caught.value, TypeError)

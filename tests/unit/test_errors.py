@@ -6,10 +6,11 @@ import pickle
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 import sluicegate
-from sluicegate import errors
+from sluicegate import errors, faults
 from sluicegate.core import calls
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
@@ -40,11 +41,26 @@ def make(name: str) -> errors.RedisMessageQueueError:
         ("MalformedStoredMessageError", ValueError),
         ("PayloadTooDeepError", ValueError),
         ("PayloadTooLargeError", ValueError),
-        ("RetryBudgetExhaustedError", RedisError),
+        ("OptionTypeError", TypeError),
+        ("OptionTypeError", errors.ConfigurationError),
+        ("RedisAccessError", RedisError),
+        ("RedisMemoryError", ResponseError),
+        ("RedisRefusedError", RedisConnectionError),
+        ("RedisRefusedError", ResponseError),
+        ("RedisUnavailableError", RedisConnectionError),
+        ("RetryBudgetExhaustedError", RedisConnectionError),
+        ("WrongKeyTypeError", ResponseError),
     ],
 )
 def test_bases_that_callers_rely_on(name: str, base: type[Exception]) -> None:
     assert isinstance(make(name), base)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_no_error_of_ours_is_retried_as_one_of_redis_py(name: str) -> None:
+    """Some are both."""
+    assert not faults.is_transient(make(name))
+    assert not faults.is_refusal(make(name))
 
 
 @pytest.mark.parametrize("name", errors.__all__)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
+from sluicegate.checks import unfit
 from sluicegate.errors import ConfigurationError
 
 __all__ = [
@@ -75,9 +76,10 @@ def compile_key_function(source: KeySource, *, awaits: bool = False) -> KeyFunct
         return _from_template(source) if "{" in source or "}" in source else _from_field(source)
     if isinstance(source, Sequence) and source and all(isinstance(field, str) for field in source):
         return _from_fields(source)
-    raise ConfigurationError(
+    raise unfit(
         "get_deduplication_key must be a callable, a field name, a non-empty list of field names or a template such as "
-        f"'{{tenant}}:{{order_id}}', not {type(source).__name__}"
+        f"'{{tenant}}:{{order_id}}', not {type(source).__name__}",
+        right_type=isinstance(source, Sequence) and not source,
     )
 
 

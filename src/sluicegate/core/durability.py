@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sluicegate.checks import unfit
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["FSYNC", "MEMORY", "Durability", "parse_durability", "replicated"]
@@ -79,17 +80,19 @@ def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
         ConfigurationError: an argument that cannot work.
     """
     if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MOST_REPLICAS:
-        raise ConfigurationError(
-            f"replicated() needs a number of replicas, an int from 1 to {_MOST_REPLICAS}, not {replicas!r}"
+        raise unfit(
+            f"replicated() needs a number of replicas, an int from 1 to {_MOST_REPLICAS}, not {replicas!r}",
+            right_type=isinstance(replicas, int) and not isinstance(replicas, bool),
         )
     if (
         isinstance(timeout_seconds, bool)
         or not isinstance(timeout_seconds, (int, float))
         or not 0 < timeout_seconds <= _LONGEST_TIMEOUT_SECONDS
     ):
-        raise ConfigurationError(
+        raise unfit(
             "replicated() needs timeout_seconds as a number of seconds above 0 (at most a day), not "
-            f"{timeout_seconds!r}"
+            f"{timeout_seconds!r}",
+            right_type=isinstance(timeout_seconds, (int, float)) and not isinstance(timeout_seconds, bool),
         )
     return Durability("replicated", replicas, float(timeout_seconds))
 
@@ -111,4 +114,4 @@ def parse_durability(value: Durability | str) -> Durability:
         raise ConfigurationError(
             "durability by replicas needs their number: durability=replicated(1), from sluicegate import replicated"
         )
-    raise ConfigurationError(f"durability must be 'memory', 'fsync' or replicated(n), not {value!r}")
+    raise unfit(f"durability must be 'memory', 'fsync' or replicated(n), not {value!r}", isinstance(value, str))

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sluicegate.checks import unfit
 from sluicegate.core.json import MAX_DEPTH
 from sluicegate.core.paths import ROOT, Path, words
-from sluicegate.errors import ConfigurationError, PayloadTooDeepError, PayloadTooLargeError
+from sluicegate.errors import PayloadTooDeepError, PayloadTooLargeError
 
 __all__ = ["NO_GUARDS", "Guards"]
 
@@ -43,7 +44,10 @@ class Guards:
         for name in ("max_payload_bytes", "max_payload_depth"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ConfigurationError(f"{name} must be None for no limit, or an int of 1 or more, not {value!r}")
+                raise unfit(
+                    f"{name} must be None for no limit, or an int of 1 or more, not {value!r}",
+                    isinstance(value, int) and not isinstance(value, bool),
+                )
 
     def __bool__(self) -> bool:
         return self.strict_payload_types or self.max_payload_bytes is not None or self.max_payload_depth is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
 
@@ -62,7 +62,7 @@ class QueueKeys:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"queue name must be a str, not {type(name).__name__}")
+            raise OptionTypeError(f"queue name must be a str, not {type(name).__name__}")
         if not name.strip():
             raise ConfigurationError("queue name is blank; give it at least one visible character")
         try:
@@ -124,7 +124,7 @@ class QueueKeys:
     def lease_name(lease_id: str) -> bytes:
         """The part of a lease's keys that stands for its id: itself, or a hash when it is over 40 bytes."""
         if not isinstance(lease_id, str):
-            raise TypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
+            raise OptionTypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
         if not lease_id:
             raise ConfigurationError("lease_id is empty; leave it out to let the library make one")
         try:

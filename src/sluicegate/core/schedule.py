@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate import checks
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["NOW", "Schedule", "parse_schedule"]
 
@@ -46,7 +46,7 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
         raise ConfigurationError("give delay_seconds or due_at, not both: each says when the message falls due")
     # By what it can do, not by its class: the core has no `datetime`, whose `now` would be a clock of its own.
     if not hasattr(due_at, "utcoffset") or not hasattr(due_at, "timestamp"):
-        raise ConfigurationError(f"due_at must be an aware datetime, not {type(due_at).__name__}")
+        raise OptionTypeError(f"due_at must be an aware datetime, not {type(due_at).__name__}")
     if due_at.utcoffset() is None:
         raise ConfigurationError(
             "due_at is a naive datetime: it names no instant without a time zone, and this machine's may not be the "

@@ -18,7 +18,7 @@ from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Batches, Publishing
 from sluicegate.core.values import ClaimRequest
-from sluicegate.errors import ConfigurationError, GatewayContractError, QueueDrainedError
+from sluicegate.errors import ConfigurationError, GatewayContractError, OptionTypeError, QueueDrainedError
 from sluicegate.shared.lease import LeaseBase, OnBatchError
 
 __all__ = ["QueueBase", "new_id", "refuse_unfit_gateway"]
@@ -98,7 +98,7 @@ class QueueBase(Generic[L]):
         pass_by: str | None = None,
     ) -> ClaimRequest:
         if pass_by is not None and not isinstance(pass_by, str):
-            raise ConfigurationError(f"pass_by must be the name of a run or None, not {pass_by!r}")
+            raise OptionTypeError(f"pass_by must be the name of a run or None, not {pass_by!r}")
         if lease_seconds is None:
             lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
         _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
