@@ -19,7 +19,7 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, batch_calls, calls, replies, scripts
+from sluicegate.core import admin_calls, batch_calls, calls, looking, replies, scripts
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -226,6 +226,14 @@ def _manifest() -> Sample:
     return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "most_bytes": 4})
 
 
+def _in_flight() -> Sample:
+    names = [b"L", b"M"]
+    page = looking.LeasePage(b"11", names)
+    call = looking.held_page(KEYS, page, count=2, offset=3, most_leases=4, most_bytes=5)
+    args = {"most": 4, "score": b"11", "after": b"M", "count": 2, "offset": 3, "most_bytes": 5, "name": names}
+    return Sample(call, {**_PLAIN_KEYS, "lease": [KEYS.lease(name) for name in names]}, args)
+
+
 def _note() -> Sample:
     call = batch_calls.note(KEYS, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2)
     return Sample(call, {**_PLAIN_KEYS, "run": KEYS.run("R")}, {"life_ms": 2000, "members": [b"i0", b"i1"]})
@@ -258,6 +266,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "depth": _depth,
     "extend": _extend,
     "fence": _fence,
+    "in_flight": _in_flight,
     "hand_over": _hand_over,
     "manifest": _manifest,
     "note": _note,

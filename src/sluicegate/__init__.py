@@ -44,7 +44,7 @@ from sluicegate.interrupts import (
     GracefulInterruptHandler,
 )
 from sluicegate.lease import Lease
-from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
 from sluicegate.shared.lease import LeaseState, Verdict
@@ -68,6 +68,7 @@ __all__ = [
     "FailedAttempt",
     "GatewayContractError",
     "GracefulInterruptHandler",
+    "InFlightMessage",
     "Lease",
     "LeaseCounts",
     "LeaseLostError",

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Literal, overload
 
 from sluicegate.config import QueueConfig
-from sluicegate.core import admin, calls, operations
+from sluicegate.core import admin, calls, looking, operations
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.driving import Driver
 from sluicegate.gateway import Gateway
 from sluicegate.lease import Lease
-from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, QueueStats, RedriveReport
 from sluicegate.runtime import AWAITS
 from sluicegate.shared.queue import QueueBase, new_id
@@ -51,22 +51,27 @@ class QueueAdministration(QueueBase[Lease]):
     @overload
     def peek(self, count: int = 10, *, state: Literal["failed"], offset: int = 0) -> list[FailedAttempt]: ...
     @overload
+    def peek(self, count: int = 10, *, state: Literal["in_flight"], offset: int = 0) -> list[InFlightMessage]: ...
+    @overload
     def peek(
         self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending", offset: int = 0
     ) -> list[Message]: ...
     def peek(
         self, count: int = 10, *, state: str = "pending", offset: int = 0
-    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt]:
+    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt] | list[InFlightMessage]:
         """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
-        the newest.
+        the newest, of messages in flight those whose lease expires first.
 
         Args:
             count: most messages.
-            state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+            state: `pending`, `returned`, `delayed`, `in_flight`, `dead`, `completed` or `failed`.
             offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
                 twice, or miss one, where others claim.
         """
         self._check_peek(count, state, offset)
+        if state == "in_flight":
+            held = self._driver.run(looking.in_flight(self._keys, count, offset))
+            return [InFlightMessage.from_held(one) for one in held]
         values = self._gateway.execute(calls.peek(self._keys, state, count, offset=offset))
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]

@@ -9,8 +9,10 @@ from typing import Any
 from sluicegate.core import json
 from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import decode_name
+from sluicegate.core.looking import HeldMessage
+from sluicegate.core.telling import lease_id_of
 
-__all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "Message"]
+__all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "InFlightMessage", "Message"]
 
 _US = b"\x1f"
 
@@ -152,6 +154,66 @@ class DeadMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class InFlightMessage:
+    """A message in a lease, and what Redis knows of the consumer that holds it; times are by the server's clock.
+
+    Attributes:
+        message: its `delivery_count` being that which its consumer sees.
+        lease_id: of the lease: what the consumer chose, or what the library made; a hash (`#...`) of one over 40 bytes.
+        deadline: when the lease expires unless it is extended.
+        seconds_left: until then, when this was read; 0 or less when it has expired.
+        extended_at: the consumer's last sign of life: when the lease was opened, taken over or last extended.
+        held_since: since when this consumer holds it: when the lease was opened or last taken over.
+        opened_at: when the lease was opened; None when that cannot be read.
+        takeovers: how often the lease was taken over.
+        expired: whether the next claim takes the message back.
+    """
+
+    message: Message
+    lease_id: str
+    deadline: datetime
+    seconds_left: float
+    extended_at: datetime
+    held_since: datetime
+    opened_at: datetime | None
+    takeovers: int
+    expired: bool
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.message.id
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers given at publish."""
+        return self.message.headers
+
+    @property
+    def delivery_count(self) -> int:
+        """Deliveries, the present one included."""
+        return self.message.delivery_count
+
+    def __repr__(self) -> str:
+        return f"InFlightMessage(lease_id={self.lease_id!r}, slot={self.message.slot}, expired={self.expired})"
+
+    @classmethod
+    def from_held(cls, held: HeldMessage) -> InFlightMessage:
+        """Read what a look into leases found."""
+        return cls(
+            message=Message(held.entry, held.slot, held.takeovers + 1),
+            lease_id=lease_id_of(held.name),
+            deadline=_within(held.deadline),
+            seconds_left=(held.deadline - held.now) / 1000,
+            extended_at=_within(held.extended),
+            held_since=_within(held.held_since),
+            opened_at=None if held.opened is None else _within(held.opened),
+            takeovers=held.takeovers,
+            expired=held.reaping or held.deadline <= held.now,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CompletedMessage:
     """A message that was acked, from a queue that keeps a history.
 
@@ -203,3 +265,8 @@ class FailedAttempt:
 
 def _time(ms: bytes) -> datetime:
     return datetime.fromtimestamp(int(ms) / 1000, UTC)
+
+
+def _within(ms: int) -> datetime:
+    """A time, or the nearest that there is to one that something else has written."""
+    return datetime.fromtimestamp(max(0, min(ms, 253_402_300_799_000)) / 1000, UTC)

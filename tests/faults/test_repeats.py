@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core import batch_calls, calls, replies, scripts
+from sluicegate.core import batch_calls, calls, looking, replies, scripts
 from sluicegate.core.call import Call
 from tests.conformance import state
 from tests.conformance.admin import Admin
@@ -191,6 +191,11 @@ def look_at_a_lease(core: Core) -> Call[Any]:
     return batch_calls.manifest(core.keys, b"l", 1, 2)
 
 
+def look_into_leases(core: Core) -> Call[Any]:
+    lease(core)
+    return looking.held_page(core.keys, looking.LeasePage(b"0", [b"l"]), count=2)
+
+
 def peek(core: Core) -> Call[Any]:
     lease(core)
     return calls.peek(core.keys, "pending", 5)
@@ -205,8 +210,9 @@ CASES: list[Prepare] = [
     claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
-    extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, *admin_cases.READING, *admin_cases.CHANGING,
-    *ending_cases.CASES, *run_cases.CASES, *seat_cases.CASES, *write_cases.CASES,
+    extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases,
+    *admin_cases.READING, *admin_cases.CHANGING, *ending_cases.CASES, *run_cases.CASES, *seat_cases.CASES,
+    *write_cases.CASES,
 ]  # fmt: skip
 
 
@@ -397,5 +403,6 @@ def test_scripts_flushed_between_any_two_calls(
     assert opened.left == {"s": "4 4"}
     assert admin.do(batch_calls.fence(queue._keys, "c", b"n", 0)).seated
     assert admin.do(batch_calls.manifest(queue._keys, b"l")).state == "unknown"
+    assert admin.do(looking.held_page(queue._keys)).messages == []
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

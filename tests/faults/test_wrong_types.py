@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import batch_calls, calls, scripts
+from sluicegate.core import batch_calls, calls, looking, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.values import Terms
 from sluicegate.errors import WrongKeyTypeError
@@ -18,6 +18,7 @@ from tests.conformance.core import Core, verdict
 from tests.faults import admin_cases, run_cases, seat_cases, write_cases
 
 Prepare = Callable[[Core], Call[Any]]
+HELD = looking.LeasePage(b"0", [b"l"])
 
 
 def busy(core: Core) -> bytes:
@@ -114,6 +115,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned bell"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
+    "in_flight": (lambda core, _: looking.held_page(core.keys, HELD, count=5), "leases lease"),
     "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
     "manifest of an ended lease": (lambda core, _: batch_calls.manifest(core.keys, b"gone"), "closed"),
     "peek pending": (peek("pending"), "source"),

@@ -44,7 +44,7 @@ from sluicegate.interrupts import (
     EventDrivenInterruptHandler,
     GracefulInterruptHandler,
 )
-from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
+from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
 from sluicegate.shared.lease import LeaseState, Verdict
 
@@ -67,6 +67,7 @@ __all__ = [
     "FailedAttempt",
     "GatewayContractError",
     "GracefulInterruptHandler",
+    "InFlightMessage",
     "Lease",
     "LeaseCounts",
     "LeaseLostError",

@@ -21,6 +21,7 @@
 --- @include clock
 --- @include entry
 --- @include lease
+--- @include page
 local ms = math.floor(clock_us() / 1000)
 local mark = ARGV[2] or string.format('%.0f', ms)
 local oldest = ms + 1
@@ -35,27 +36,26 @@ see(redis.call('LINDEX', KEYS[1], -1))
 see(redis.call('ZRANGE', KEYS[2], 0, 0)[1])
 local first_due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ms, 'WITHSCORES', 'LIMIT', 0, 1)[2]
 oldest = math.min(oldest, tonumber(first_due) or oldest)
-local expired, deadlines = 0, ARGV[5] and redis.call('ZMSCORE', KEYS[4], unpack(ARGV, 5)) or {}
-for i = 1, #deadlines do
-  if deadlines[i] and tonumber(deadlines[i]) <= tonumber(mark) then
-    local held, enqueued_ms = held_and_oldest(KEYS[6 + i])
-    expired = expired + held
-    oldest = math.min(oldest, enqueued_ms or oldest)
+local expired = 0
+for i = 5, #ARGV do
+  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 2]
+  if deadline and deadline <= tonumber(mark) then
+    -- The two numbers that matter, in half the time that all of it takes.
+    local held, enqueued_ms = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
+    if not held then
+      local lease = read_lease(key) or {}
+      held, enqueued_ms = lease.held or 0, lease.oldest or oldest
+    end
+    expired = expired + tonumber(held)
+    oldest = math.min(oldest, tonumber(enqueued_ms))
   end
 end
 
--- The next page begins behind the lease that was named last, or where that one stood when it has gone or lives again; then a lease may be
--- named twice, but none is left out.
-local first, last = 0, redis.call('ZCOUNT', KEYS[4], '-inf', mark) - 1
-if ARGV[4] then
-  local score = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[4]))
-  first = score == tonumber(ARGV[3]) and redis.call('ZRANK', KEYS[4], ARGV[4]) + 1 or redis.call('ZCOUNT', KEYS[4], '-inf', '(' .. ARGV[3])
-end
-local page = first <= last and redis.call('ZRANGE', KEYS[4], first, math.min(first + tonumber(ARGV[1]) - 1, last)) or {}
+local names, score = page_of(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
 local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused')
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[3], '-inf', ms), redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]),
   totals[4] and 1 or 0, tonumber(totals[1] or 0), tonumber(totals[2] or 0), tonumber(totals[3] or 0),
-  oldest > ms and -1 or ms - oldest, expired, #page > 0 and mark or '', #page > 0 and redis.call('ZSCORE', KEYS[4], page[#page]) or '', page,
+  oldest > ms and -1 or ms - oldest, expired, #names > 0 and mark or '', score, names,
 }

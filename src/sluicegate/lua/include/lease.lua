@@ -14,12 +14,6 @@ local function read_lease(key)
   }
 end
 
--- Of an expired lease what a count needs, in half the time: messages held, and when the oldest was enqueued; 0 when it is gone.
-local function held_and_oldest(key)
-  local held, oldest = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
-  return tonumber(held or 0), tonumber(oldest)
-end
-
 local function pack_lease(lease)
   return string.format('%s %.0f %.0f %d %d %d %.0f %.0f %d', lease.token, lease.since, lease.span, lease.takeovers,
     lease.size, lease.held, lease.keep, lease.oldest, lease.acked)
