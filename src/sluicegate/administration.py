@@ -8,6 +8,7 @@ from typing import Literal, overload
 
 from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, looking, operations
+from sluicegate.core.call import alone
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.driving import Driver
 from sluicegate.gateway import Gateway
@@ -72,7 +73,7 @@ class QueueAdministration(QueueBase[Lease]):
         if state == "in_flight":
             held = self._driver.run(looking.in_flight(self._keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = self._gateway.execute(calls.peek(self._keys, state, count, offset=offset))
+        values = self._driver.run(alone(calls.peek(self._keys, state, count, offset=offset)))
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]
         if state == "completed":

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.emitting import emit
+from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import Gateway
 from sluicegate.runtime import give_way, pause
@@ -89,9 +90,11 @@ class Driver:
         begun: float,
         receive: Callable[[], Any] | None = None,
     ) -> T:
+        verb: str | None = None
         try:
             while True:
                 try:
+                    verb = verb or (step.script.name if isinstance(step, Call) else None)
                     answer = self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
@@ -103,6 +106,9 @@ class Driver:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        except RedisMessageQueueError as error:
+            error.locate(queue=self._name, operation=verb)
+            raise
 
     def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Any] | None) -> Any:
         if receive is not None:

@@ -7,12 +7,14 @@ a password or a payload.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
+    from typing import Self, Unpack
+
     from sluicegate.core.call import Call
     from sluicegate.core.replies import Published
     from sluicegate.core.values import Batch
@@ -48,8 +50,47 @@ __all__ = [
 ]
 
 
+class _Context(TypedDict, total=False):
+    """Where an error happened; see the attributes of `RedisMessageQueueError`."""
+
+    queue: str | None
+    operation: str | None
+    message_id: str | None
+    position: int | None
+
+
 class RedisMessageQueueError(Exception):
-    """Anything that Sluicegate raises on its own account. Travels between processes with its attributes."""
+    """Anything that Sluicegate raises on its own account. Travels between processes with its attributes.
+
+    Attributes:
+        queue: name of the queue; None, like all of these, where it is not known.
+        operation: what was being done, by its verb, such as `publish`.
+        message_id: of the one message that it is about.
+        position: of that message among those that the caller publishes, from 0.
+    """
+
+    queue: str | None = None
+    operation: str | None = None
+    message_id: str | None = None
+    position: int | None = None
+
+    def __init__(
+        self,
+        *args: object,
+        queue: str | None = None,
+        operation: str | None = None,
+        message_id: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(*args)
+        self.locate(queue=queue, operation=operation, message_id=message_id, position=position)
+
+    def locate(self, **known: Unpack[_Context]) -> Self:
+        """Add what is known of where it happened, wherever nothing closer to it knew more; returns the error."""
+        for name, value in known.items():
+            if value is not None and getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -107,8 +148,7 @@ class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
 
 
 class PayloadTooLargeError(RedisMessageQueueError, ValueError):
-    """A payload takes more than `max_payload_bytes`, or a message more than the server accepts; nothing of its call was
-    stored.
+    """A payload exceeds `max_payload_bytes`, or a message what the server accepts; nothing of its call was stored.
 
     Attributes:
         size: in bytes: of the payload as it would be stored, or of the message as it was sent.
@@ -117,10 +157,9 @@ class PayloadTooLargeError(RedisMessageQueueError, ValueError):
     """
 
     def __init__(self, message: str, *, size: int, limit: int, position: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, position=position)
         self.size = size
         self.limit = limit
-        self.position = position
 
 
 class PayloadTooDeepError(RedisMessageQueueError, ValueError):
@@ -139,7 +178,6 @@ class QueueBackpressureError(RedisMessageQueueError):
     """The queue is at `max_pending_length`, and no room came in the time that was given; nothing was stored.
 
     Attributes:
-        queue: its name.
         limit: `max_pending_length`.
         waiting: messages that waited there: pending, returned and delayed.
         count: messages of the call that was refused.
@@ -149,8 +187,7 @@ class QueueBackpressureError(RedisMessageQueueError):
     def __init__(
         self, message: str, *, queue: str = "", limit: int = 0, waiting: int = 0, count: int = 0, remediation: str = ""
     ) -> None:
-        super().__init__(f"{message}; {remediation}" if remediation else message)
-        self.queue = queue
+        super().__init__(f"{message}; {remediation}" if remediation else message, queue=queue)
         self.limit = limit
         self.waiting = waiting
         self.count = count

@@ -130,7 +130,7 @@ class Lease(LeaseBase):
                 f"lease {self.id!r} cannot be extended: it is {what}",
                 lease_id=self.id,
                 lost=self._ledger.open,
-            )
+            ).locate(queue=self._keys.name, operation="extend", message_id=self._only(self._ledger.open))
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:
         """Extend in the background until `stop_heartbeat`.

@@ -11,6 +11,7 @@ from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.runtime import AWAITS
 from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, looking, operations
+from sluicegate.core.call import alone
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, QueueStats, RedriveReport
@@ -73,7 +74,7 @@ class QueueAdministration(QueueBase[Lease]):
         if state == "in_flight":
             held = await self._driver.run(looking.in_flight(self._keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = await self._gateway.execute(calls.peek(self._keys, state, count, offset=offset))
+        values = await self._driver.run(alone(calls.peek(self._keys, state, count, offset=offset)))
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]
         if state == "completed":

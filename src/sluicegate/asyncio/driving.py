@@ -11,6 +11,7 @@ from sluicegate.asyncio.emitting import emit
 from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.core.call import Call, Operation, Pause, Wait
+from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.shared.gateway import RetryNote, elapsed_clock
@@ -90,9 +91,11 @@ class Driver:
         begun: float,
         receive: Callable[[], Awaitable[Any]] | None = None,
     ) -> T:
+        verb: str | None = None
         try:
             while True:
                 try:
+                    verb = verb or (step.script.name if isinstance(step, Call) else None)
                     answer = await self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
@@ -104,6 +107,9 @@ class Driver:
         except StopIteration as stop:
             result: T = stop.value
             return result
+        except RedisMessageQueueError as error:
+            error.locate(queue=self._name, operation=verb)
+            raise
 
     @heeds_cancellation  # asyncio only
     async def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Awaitable[Any]] | None) -> Any:

@@ -332,6 +332,8 @@ class RedisMessageQueue(QueueAdministration):
 
     async def _tell_refused(self, error: Exception, begun: float) -> None:
         """A publish ended before anything was sent for it: the message, a key or the queue was not fit for it."""
+        if isinstance(error, RedisMessageQueueError):
+            error.locate(queue=self.name, operation="publish")
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, self.name, error=error)
         await self._driver.tell(event, begun)
 
@@ -370,6 +372,10 @@ class RedisMessageQueue(QueueAdministration):
         except NotDurableError as error:
             if error.published is not None:
                 error.report = PublishReport.of(error.published, list(error.ids))
+            self._locate(error, batch)
+            raise
+        except RedisMessageQueueError as error:
+            self._locate(error, batch)
             raise
 
     def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
@@ -527,7 +533,10 @@ class RedisMessageQueue(QueueAdministration):
                 raise
             raise CleanupFailedError(
                 f"queue {self.name!r}: the handler finished, but its message could not be acked "
-                f"({type(failure).__name__}); it will be delivered again"
+                f"({type(failure).__name__}); it will be delivered again",
+                queue=self.name,
+                operation="settle",
+                message_id=lease.messages[0].id,
             ) from failure
 
     # ------------------------------------------------------------------ travel and end

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from sluicegate.core.scripts import Script
 from sluicegate.events import QueueEvent
 
-__all__ = ["Call", "Operation", "Pause", "Wait"]
+__all__ = ["Call", "Operation", "Pause", "Wait", "alone"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -82,3 +82,9 @@ event by None. What interrupts any of them is thrown in, and let through.
 
 Written once, driven by the sync and the asyncio shell alike.
 """
+
+
+def alone(call: Call[T]) -> Operation[T]:
+    """The operation that is one call."""
+    reply: T = yield call
+    return reply

@@ -14,7 +14,7 @@ from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.schedule import NOW, Schedule, parse_schedule
 from sluicegate.core.values import Batch, Overload
-from sluicegate.errors import PayloadTooLargeError
+from sluicegate.errors import RedisMessageQueueError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -144,16 +144,16 @@ class Publishing:
         for payload in payloads:
             try:
                 part = middle + encode(payload)
-            except PayloadTooLargeError as error:
-                error.position = first + len(parts)
+                marker = b""
+                if key_function is not None:
+                    key = key_function(payload)
+                    if isinstance(key, PendingKey):
+                        key = key.checked((yield key))
+                    name = encode_deduplication_key(key)
+                    part, marker = name + part, dedup(name)
+            except RedisMessageQueueError as error:
+                error.locate(position=first + len(parts))
                 raise
-            marker = b""
-            if key_function is not None:
-                key = key_function(payload)
-                if isinstance(key, PendingKey):
-                    key = key.checked((yield key))
-                name = encode_deduplication_key(key)
-                part, marker = name + part, dedup(name)
             part = SEPARATOR + part
             if parts and held + len(part) > MOST_BYTES_PER_CALL:
                 yield batch()

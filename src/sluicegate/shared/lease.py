@@ -202,8 +202,9 @@ class LeaseBase:
             before = self._ledger.copy() if len(verdicts) > 1 else self._ledger
             try:
                 groups = [self._group(verdict) for verdict in verdicts]
-            except (AlreadySettledError, ConfigurationError):
+            except (AlreadySettledError, ConfigurationError) as error:
                 self._ledger = before
+                error.locate(queue=self._keys.name, operation="settle")
                 raise
         return settling.merged([group for group in groups if group is not None])
 
@@ -213,13 +214,18 @@ class LeaseBase:
         checks.not_negative("delay_seconds", verdict.delay_seconds)
         if self._tells and isinstance(verdict.error, BaseException):
             self._errors[verdict.verb] = verdict.error
-        return self._ledger.group(
-            verdict.verb,
-            self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages),
-            delay_seconds=verdict.delay_seconds,
-            named=verdict.messages is not None,
-            why=policies.why((verdict.reason or "buried") if verdict.verb == "bury" else "", verdict.error),
-        )
+        slots = self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages)
+        try:
+            return self._ledger.group(
+                verdict.verb,
+                slots,
+                delay_seconds=verdict.delay_seconds,
+                named=verdict.messages is not None,
+                why=policies.why((verdict.reason or "buried") if verdict.verb == "bury" else "", verdict.error),
+            )
+        except AlreadySettledError as error:
+            error.locate(message_id=self._only(slots))
+            raise
 
     def _slots(self, messages: Message | Iterable[Message]) -> list[int]:
         if isinstance(messages, Message):
@@ -227,7 +233,9 @@ class LeaseBase:
         slots = []
         for message in messages:
             if not isinstance(message, Message) or not self._owns(message):
-                raise AlreadySettledError(f"{message!r} is not a message of lease {self.id!r}")
+                raise AlreadySettledError(
+                    f"{message!r} is not a message of lease {self.id!r}", message_id=getattr(message, "id", None)
+                )
             slots.append(message.slot)
         return slots
 
@@ -243,6 +251,10 @@ class LeaseBase:
         if self._places is None:
             self._places = {mine.slot: mine for mine in self.messages}
         return self._places[slot]
+
+    def _only(self, slots: Sequence[int]) -> str | None:
+        """The id of the message in a slot, None for several."""
+        return self._message_at(slots[0]).id if len(slots) == 1 else None
 
     def _size_at(self, slot: int) -> int:
         return self._message_at(slot).size
@@ -285,6 +297,7 @@ class LeaseBase:
                 tell=self._tells,
             )
         except LeaseLostError as error:
+            error.locate(operation="settle", message_id=self._only(error.lost))
             self._gone = True
             if self._tells:
                 yield self._event(EventOperation.SETTLE, EventOutcome.LOST, error.lost, error)
@@ -302,7 +315,7 @@ class LeaseBase:
                 lease_id=self.id,
                 lost=settled.lost,
                 settled=done,
-            )
+            ).locate(operation="settle", message_id=self._only(settled.lost))
         self._confirmed_at = asked_at
         if settled.held == 0:
             self._finished, self._gone = True, False

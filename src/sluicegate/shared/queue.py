@@ -17,8 +17,14 @@ from sluicegate.core.deduplication import compile_key_function
 from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Batches, Publishing
-from sluicegate.core.values import ClaimRequest
-from sluicegate.errors import ConfigurationError, GatewayContractError, OptionTypeError, QueueDrainedError
+from sluicegate.core.values import Batch, ClaimRequest
+from sluicegate.errors import (
+    ConfigurationError,
+    GatewayContractError,
+    OptionTypeError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
 from sluicegate.shared.lease import LeaseBase, OnBatchError
 
 __all__ = ["QueueBase", "new_id", "refuse_unfit_gateway"]
@@ -65,6 +71,12 @@ class QueueBase(Generic[L]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    @staticmethod
+    def _locate(error: RedisMessageQueueError, batch: Batch) -> None:
+        """Name the message of a call that published one; those of several have ids, where any were used."""
+        if len(batch.parts) == 1:
+            error.locate(message_id=batch.message_ids()[0], position=batch.first)
 
     def _stopping(self) -> bool:
         """Whether this object takes and publishes no more: it was drained, or its interrupt handler says so."""

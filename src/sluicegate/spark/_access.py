@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from sluicegate.config import QueueConfig
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import LeaseView
-from sluicegate.core.call import Call
+from sluicegate.core.call import Call, alone
 from sluicegate.core.entry import SEPARATOR
 from sluicegate.lease import Lease
 from sluicegate.message import Message
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 def run(queue: RedisMessageQueue, call: Call[T]) -> T:
     """Execute a prepared call as the queue does its own: with its retries."""
-    return cast("T", queue._gateway.execute(cast("Call[Any]", call)))
+    return queue._driver.run(alone(call))
 
 
 def config(queue: RedisMessageQueue) -> QueueConfig:
