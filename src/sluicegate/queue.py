@@ -435,6 +435,12 @@ class RedisMessageQueue(QueueAdministration):
             pass_by,
         )
         asked_at = elapsed_clock()
+
+        def clock() -> float:  # the operation looks at it before each claim, and the life of a lease begins no later
+            nonlocal asked_at
+            asked_at = elapsed_clock()
+            return asked_at
+
         reply: replies.ClaimReply = replies.Empty()
         if self._stopping():
             give_way()
@@ -444,7 +450,7 @@ class RedisMessageQueue(QueueAdministration):
                     self._keys,
                     self._terms,
                     request,
-                    clock=elapsed_clock,
+                    clock=clock,
                     wait_seconds=wait_seconds,
                     take_over_after_seconds=take_over_after_seconds,
                     tell=self._driver.tells,
@@ -460,7 +466,7 @@ class RedisMessageQueue(QueueAdministration):
             reply,
             lease_id=lease_id if lease_id is not None else request.nonce.decode(),
             chosen=lease_id is not None,
-            asked_at=asked_at if wait_seconds == 0 else elapsed_clock(),
+            asked_at=asked_at,
             on_batch_error=on_batch_error,
             heartbeat=heartbeat,
         )
