@@ -12,7 +12,7 @@ import pytest
 
 from sluicegate import heartbeat
 from sluicegate.heartbeat import HeartbeatScheduler
-from tests.conformance.waiting import wait_until
+from tests.conformance.waiting import DEADLINE_SECONDS, wait_until
 
 
 class Clock:
@@ -106,7 +106,10 @@ def test_one_lease_that_breaks_does_not_end_the_beats_of_others(
     assert "heartbeat failed unexpectedly" in caplog.text
 
 
-def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+def test_unwatch_waits_for_a_beat_that_goes_on(
+    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", DEADLINE_SECONDS)
     begun, go_on, order = threading.Event(), threading.Event(), list[str]()
 
     class Slow:
@@ -114,7 +117,7 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
 
         def beat(self) -> float | None:
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(DEADLINE_SECONDS)
             order.append("beat ended")
             return 1
 
@@ -123,7 +126,7 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
     clock.now += 1
     beating = threading.Thread(target=scheduler.run_once)
     beating.start()
-    assert begun.wait(20)
+    assert begun.wait(DEADLINE_SECONDS)
 
     def leave() -> None:
         scheduler.unwatch(lease)
@@ -133,14 +136,18 @@ def test_unwatch_waits_for_a_beat_that_goes_on(clock: Clock, scheduler: Heartbea
     leaving.start()
     wait_until(lambda: lease not in scheduler._agenda, "the leaver holds nothing but its wait")
     go_on.set()
-    leaving.join(20)
-    beating.join(20)
+    leaving.join(DEADLINE_SECONDS)
+    beating.join(DEADLINE_SECONDS)
     assert order == ["beat ended", "unwatched"]
     clock.now += 100
     assert scheduler.run_once() is None
 
 
-def test_a_beat_may_unwatch_its_own_lease(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+def test_a_beat_may_unwatch_its_own_lease(
+    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
+
     class Quitter(Beats):
         def beat(self) -> float | None:
             super().beat()
@@ -149,10 +156,9 @@ def test_a_beat_may_unwatch_its_own_lease(clock: Clock, scheduler: HeartbeatSche
 
     quitter = Quitter(clock, 1)
     scheduler.watch(quitter, 0)
-    begun = time.monotonic()
     assert scheduler.run_once() is None
-    assert time.monotonic() - begun < 10
     assert quitter.at == [100]
+    assert caplog.text == ""
 
 
 def test_unwatch_gives_up_on_a_beat_that_does_not_end(
@@ -166,18 +172,18 @@ def test_unwatch_gives_up_on_a_beat_that_does_not_end(
 
         def beat(self) -> float | None:
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(DEADLINE_SECONDS)
             return None
 
     stuck = Stuck()
     scheduler.watch(stuck, 0)
     beating = threading.Thread(target=scheduler.run_once)
     beating.start()
-    assert begun.wait(20)
+    assert begun.wait(DEADLINE_SECONDS)
     scheduler.unwatch(stuck)
     assert "is not waited for" in caplog.text
     go_on.set()
-    beating.join(20)
+    beating.join(DEADLINE_SECONDS)
 
 
 class Hung:
@@ -189,7 +195,7 @@ class Hung:
 
     def beat(self) -> float | None:
         self.under_way.set()
-        assert self.answer.wait(20)
+        assert self.answer.wait(DEADLINE_SECONDS)
         return None
 
 
@@ -211,13 +217,13 @@ def test_a_gateway_that_hangs_delays_its_own_beats_only() -> None:
     scheduler, away, here = HeartbeatScheduler(), object(), object()
     hung, behind, elsewhere = Hung(away), Counted(away, 1), Counted(here, 100)
     scheduler.watch(hung, 0)
-    assert hung.under_way.wait(20)
+    assert hung.under_way.wait(DEADLINE_SECONDS)
     scheduler.watch(behind, 0)
     scheduler.watch(elsewhere, 0)
-    assert elsewhere.done.wait(20)
+    assert elsewhere.done.wait(DEADLINE_SECONDS)
     assert not behind.done.is_set(), "one beat per gateway at a time"
     hung.answer.set()
-    assert behind.done.wait(20)
+    assert behind.done.wait(DEADLINE_SECONDS)
     wait_until(lambda: beat_threads() == [], "a gateway without due beats has no thread")
 
 
@@ -239,7 +245,7 @@ def test_beats_of_one_gateway_never_overlap() -> None:
     leases = [Jealous(gateway, 10) for _ in range(20)]
     for lease in leases:
         scheduler.watch(lease, 0)
-    assert all(lease.done.wait(20) for lease in leases)
+    assert all(lease.done.wait(DEADLINE_SECONDS) for lease in leases)
     assert overlaps == []
 
 
@@ -319,7 +325,7 @@ def test_beats_go_on_when_a_thread_cannot_be_had(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(threading.Thread, "start", refuse_once)
     scheduler, lease = HeartbeatScheduler(), Counted(object(), 1)
     scheduler.watch(lease, 0)
-    assert lease.done.wait(20)
+    assert lease.done.wait(DEADLINE_SECONDS)
     assert refused.is_set()
 
 
@@ -357,7 +363,7 @@ def test_the_thread_serves_a_lease_watched_later() -> None:
     scheduler, far, near = HeartbeatScheduler(), Counted(object(), 1), Counted(object(), 1)
     scheduler.watch(far, 3600)
     scheduler.watch(near, 0)
-    assert near.done.wait(20)
+    assert near.done.wait(DEADLINE_SECONDS)
     assert not far.done.is_set()
 
 

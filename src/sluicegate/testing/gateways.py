@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from sluicegate.core.call import Call, Wait
 from sluicegate.core.scripts import Header, Script
 from sluicegate.errors import RetryBudgetExhaustedError
 from sluicegate.gateway import Gateway
+from sluicegate.shared.beats import LONGEST_BEAT_SECONDS
 from sluicegate.shared.gateway import RetryNote
 
 __all__ = ["check_async_gateway", "check_gateway"]
@@ -35,9 +37,9 @@ __all__ = ["check_async_gateway", "check_gateway"]
 T = TypeVar("T")
 MakeGateway = Callable[[], Gateway]
 _HEADER = Header((), (), True, True, MappingProxyType({}))
-_PATIENCE_SECONDS = 10.0
-_LONG_SECONDS = 30.0
-_STOP_WITHIN_SECONDS = 1.0  # promised are 0.2; a busy machine is given some more
+_PATIENCE_SECONDS = 30.0  # for what is done at once; only a machine that does nothing else is slower
+_LONG_SECONDS = 90.0
+_ASKED_WITHIN_SECONDS = 1.0  # promised are 0.2; the shortest of many is measured, which a busy machine delays least
 
 
 def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
@@ -123,10 +125,9 @@ def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Re
     call = _call("return {redis.call('INCR', KEYS[1]), ARGV[1]}", args=(0,), elapsed_arg=0)
     notes: list[RetryNote] = []
     with _paused(redis_client), ThreadPoolExecutor(1) as pool:
-        begun = time.monotonic()
         running = pool.submit(gateway.execute, call, on_retry=notes.append)
         stuck = _until(lambda: _held_back(redis_client), "a script that a paused server holds back")
-        time.sleep(max(0.0, 0.05 - (time.monotonic() - begun)))
+        time.sleep(0.05)  # the time that passes, by which the second attempt is older
         for client in stuck:
             redis_client.client_kill_filter(_id=client["id"])
         redis_client.client_unpause()
@@ -160,8 +161,8 @@ def check_one_attempt_is_short(gateway: Gateway, redis_client: redis.Redis) -> N
         else:
             raise AssertionError("a server that is silent answered")
         took = time.monotonic() - begun
-    assert took < 8, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
-    _expect(gateway.execute(_call("return 2"), retry=False), 2, "a reply to the next call and not to the last")
+    assert took < LONGEST_BEAT_SECONDS, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
+    _expect(gateway.execute(_call("return 2")), 2, "a reply to the next call and not to the last")
 
 
 def check_the_bell_wakes(gateway: Gateway, redis_client: redis.Redis) -> None:
@@ -185,17 +186,34 @@ def check_a_wait_ends(gateway: Gateway, redis_client: redis.Redis) -> None:
 
 
 def check_a_stop_ends_a_wait(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A wait ends once `stopped()` is true, and its connection does not stay blocked."""
-    stopped = threading.Event()
+    """A wait asks `stopped()` again and again, ends once it is true, and its connection does not stay blocked."""
+    stop = _Stop()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(gateway.wait, Wait(_key(), _LONG_SECONDS), stopped.is_set)
-        _until(lambda: redis_client.info("clients")["blocked_clients"], "a wait that blocks on the server")
-        stopped.set()
-        begun = time.monotonic()
+        waiting = pool.submit(gateway.wait, Wait(_key(), _LONG_SECONDS), stop)
+        _until(lambda: waiting.done() or redis_client.info("clients")["blocked_clients"], "a wait that blocks")
+        _until(lambda: waiting.done() or stop.is_asked_often(), "a wait that asks often enough whether it is to stop")
+        assert not waiting.done(), "a wait ended before its time, without a bell or a stop"
+        stop.now.set()
         _expect(waiting.result(_PATIENCE_SECONDS), False, "what a stopped wait answers")
-        took = time.monotonic() - begun
-    assert took < _STOP_WITHIN_SECONDS, f"a stopped wait went on for {took:.2f} s"
     _until(lambda: not redis_client.info("clients")["blocked_clients"], "a server on which nobody waits any more")
+
+
+class _Stop:
+    """What a wait asks whether it is to stop."""
+
+    def __init__(self) -> None:
+        self.now = threading.Event()
+        self._asked: list[float] = []
+
+    def __call__(self) -> bool:
+        self._asked.append(time.monotonic())
+        return self.now.is_set()
+
+    def is_asked_often(self) -> bool:
+        """Whether it was asked twice within the time in which a stop is to be heard; questions asked at once count as
+        one."""
+        gaps = [later - earlier for earlier, later in pairwise([*self._asked])]
+        return any(0.01 < gap < _ASKED_WITHIN_SECONDS for gap in gaps)
 
 
 def check_many_at_once(gateway: Gateway, redis_client: redis.Redis) -> None:
