@@ -19,7 +19,7 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, batch_calls, calls, looking, replies, scripts
+from sluicegate.core import admin_calls, batch_calls, calls, concluding, looking, replies, scripts
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -138,6 +138,16 @@ def _settle() -> Sample:
             "why": [b"W"],
         },
     )
+
+
+def _conclude() -> Sample:
+    ended = concluding.Conclusion(b"L", b"T", 2, True, True, why=b"W")
+    call = concluding.conclusion_call(KEYS, TERMS, ended, 3, 2, 1, [b"e0", b"e1"])
+    args = {
+        "token": b"T", "keep_ms": 2000, "recorded": 1, "part": 3, "last": 2, "completed_cap": 13, "failed_cap": -1,
+        "why": b"W", "done": 1, "entry": [b"e0", b"e1"],
+    }  # fmt: skip
+    return Sample(call, _LEASE_KEYS, args)
 
 
 def _extend() -> Sample:
@@ -263,6 +273,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "forget": _forget,
     "cancel": _cancel,
     "claim": _claim,
+    "conclude": _conclude,
     "depth": _depth,
     "extend": _extend,
     "fence": _fence,

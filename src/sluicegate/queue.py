@@ -477,7 +477,7 @@ class RedisMessageQueue(QueueAdministration):
             lease._empty()
             return lease
         if self._config.at_most_once:
-            lease.ack()
+            lease._settle_ahead()
             return lease
         self._hold(lease)
         return lease

@@ -49,7 +49,8 @@ def test_every_transition_is_counted(admin: Admin) -> None:
     assert purged == admin.totals()["purged"]
     assert claimed == admin.totals()["claimed"]
     assert stats == {
-        "published": 11, "duplicates": 2, "acked": 1, "nacked": 1, "released": 2, "buried": 4, "taken_over": 1,
+        "published": 11, "duplicates": 2, "acked": 1, "completed": 1, "nacked": 1, "released": 2, "buried": 4,
+        "failed": 5, "taken_over": 1,
         "foreign": 1, "reaped": 2, "redriven": 2, "cancelled": 1, "in_flight": 1,
     }  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core import batch_calls, calls, looking, replies, scripts
+from sluicegate.core import batch_calls, calls, concluding, looking, replies, scripts
 from sluicegate.core.call import Call
 from tests.conformance import state
 from tests.conformance.admin import Admin
@@ -19,6 +19,7 @@ from tests.faults import admin_cases, ending_cases, run_cases, seat_cases, write
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]
+CONCLUSION = concluding.Conclusion(b"l", b"n:o", 3600, True, False)
 
 
 @pytest.fixture
@@ -191,6 +192,15 @@ def look_at_a_lease(core: Core) -> Call[Any]:
     return batch_calls.manifest(core.keys, b"l", 1, 2)
 
 
+def conclude(core: Core) -> Call[Any]:
+    core.terms = replace(core.terms, completed_cap=5, failed_cap=5)
+    core.do(core.publish("b", *"ab"))
+    token, opened = core.opened("l", "n", 2)
+    core.do(core.settle("l", token, verdict("ack", "1-2")))
+    ended = concluding.Conclusion(b"l", token, 3600, True, False)
+    return concluding.conclusion_call(core.keys, core.terms, ended, 1, 1, 1, opened.entries)
+
+
 def look_into_leases(core: Core) -> Call[Any]:
     lease(core)
     return looking.held_page(core.keys, looking.LeasePage(b"0", [b"l"]), count=2)
@@ -202,7 +212,7 @@ def peek(core: Core) -> Call[Any]:
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
-ANSWERS_WHAT_IT_DID = (reap, promote, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
+ANSWERS_WHAT_IT_DID = (reap, promote, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
     publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
@@ -210,7 +220,7 @@ CASES: list[Prepare] = [
     claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
-    extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases,
+    extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *ending_cases.CASES, *run_cases.CASES, *seat_cases.CASES,
     *write_cases.CASES,
 ]  # fmt: skip
@@ -259,7 +269,7 @@ def test_a_repeat_counts_the_messages_once(core: Core) -> None:
     for _ in range(3):
         core.do(settle_a_mixture_to_the_end(core) if not core.client.exists(core.keys.counters) else core.depth())
     totals = state.counters(core.client, "orders")
-    assert totals == {"published": 6, "claimed": 6, "acked": 3, "released": 1, "buried": 2, "in_flight": 0}
+    assert totals == {"published": 6, "claimed": 6, "acked": 3, "released": 1, "buried": 2, "failed": 2, "in_flight": 0}
 
 
 @pytest.mark.parametrize("prepare", [reap, promote], ids=lambda prepare: prepare.__name__)
@@ -403,6 +413,7 @@ def test_scripts_flushed_between_any_two_calls(
     assert opened.left == {"s": "4 4"}
     assert admin.do(batch_calls.fence(queue._keys, "c", b"n", 0)).seated
     assert admin.do(batch_calls.manifest(queue._keys, b"l")).state == "unknown"
+    assert not admin.do(concluding.conclusion_call(queue._keys, queue._terms, CONCLUSION, 1, 1, 0, []))
     assert admin.do(looking.held_page(queue._keys)).messages == []
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

@@ -117,6 +117,7 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
     assert stopped == set(scripts.NAMES) - {
         "depth",
         "in_flight",
+        "conclude",
         "manifest",
         "peek",
         "extend",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import batch_calls, calls, looking, scripts
+from sluicegate.core import batch_calls, calls, concluding, looking, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.values import Terms
 from sluicegate.errors import WrongKeyTypeError
@@ -18,6 +18,7 @@ from tests.conformance.core import Core, verdict
 from tests.faults import admin_cases, run_cases, seat_cases, write_cases
 
 Prepare = Callable[[Core], Call[Any]]
+ENTRIES = [b"1%028x" % number + b"id\x1f\x1f\x1fpayload" for number in range(2)]
 HELD = looking.LeasePage(b"0", [b"l"])
 
 
@@ -66,6 +67,13 @@ def settle(core: Core, token: bytes) -> Call[Any]:
     )
 
 
+def conclude(core: Core, token: bytes) -> Call[Any]:
+    core.terms = Terms(completed_cap=5, failed_cap=5)
+    core.do(core.settle("l", token, verdict("ack", "4-6")))
+    ended = concluding.Conclusion(b"l", token, 3600, True, True)
+    return concluding.conclusion_call(core.keys, core.terms, ended, 1, 2, 1, ENTRIES)
+
+
 def reap(core: Core) -> Call[Any]:
     state.expire(core.client, core.queue, "l")
     return core.reap("l")
@@ -111,6 +119,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "adopt": (without_token(adopt), "lease leases counters bell"),
     "settle": (settle, "lease leases closed returned delayed dead dead_records counters bell completed failed markers"),
     "extend": (lambda core, token: core.extend("l", token), "lease leases"),
+    "conclude": (conclude, "closed leases counters completed failed"),
     "reap": (without_token(reap), "lease leases closed returned dead dead_records counters bell"),
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned bell"),

@@ -116,6 +116,10 @@ class Lease(LeaseBase):
         """
         await self._driver.run(self._settling(self._groups(verdicts)))
 
+    async def _settle_ahead(self) -> None:
+        """At most once: ack all of it before any of it is handled."""
+        await self._driver.run(self._settling(self._ack_ahead()))
+
     async def extend(self, lease_seconds: float | None = None) -> None:
         """Move the deadline to now plus `lease_seconds` (default: as claimed or last extended).
 
@@ -198,9 +202,19 @@ class Lease(LeaseBase):
     async def _settle_at_exit(self, error: BaseException | None) -> None:
         if not self.messages:
             return
+        if self._acked_ahead:
+            await self._conclude(error)
+            return
         try:
             await self.settle(*self._exit_verdicts(error))
         except RedisMessageQueueError as failure:
             if error is None:
                 raise
             _log.warning("lease %r could not be settled after its block failed: %s", self.id, failure)
+
+    async def _conclude(self, error: BaseException | None) -> None:
+        """A history that cannot be written fails no handler: its message will not be delivered again."""
+        try:
+            await self._driver.run(self._concluding(error))
+        except RedisMessageQueueError as failure:
+            _log.warning("how the handling of lease %r ended could not be recorded: %s", self.id, failure)

@@ -480,7 +480,7 @@ class RedisMessageQueue(QueueAdministration):
             lease._empty()
             return lease
         if self._config.at_most_once:
-            await lease.ack()
+            await lease._settle_ahead()
             return lease
         self._hold(lease)
         return lease

@@ -36,6 +36,10 @@ class QueueStats:
         claimed: deliveries begun.
         taken_over: leases taken over.
         acked: messages acked.
+        completed: messages handled to the end: all that were acked, but for those of at-most-once queues whose handler
+            failed.
+        failed: attempts that failed: messages nacked, buried by their consumer or discarded, and those of at-most-once
+            queues whose handler failed. Expired leases are counted in `reaped`.
         nacked: messages given back as failed.
         released: messages given back uncounted.
         buried: messages that died.
@@ -56,6 +60,8 @@ class QueueStats:
     claimed: int = 0
     taken_over: int = 0
     acked: int = 0
+    completed: int = 0
+    failed: int = 0
     nacked: int = 0
     released: int = 0
     buried: int = 0
@@ -74,4 +80,5 @@ class QueueStats:
     def from_totals(cls, totals: Mapping[str, int]) -> QueueStats:
         """From the stored totals; one that was never counted is 0, and what this version does not know is left out."""
         known = {field.name: totals.get(field.name, 0) for field in fields(cls) if field.name != "paused"}
+        known["completed"] = max(0, known["acked"] - totals.get("acked_and_failed", 0))
         return cls(**known, paused="paused" in totals)

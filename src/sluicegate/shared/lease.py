@@ -6,13 +6,13 @@ import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, get_args
 
 from sluicegate import checks
 from sluicegate.config import QueueConfig
-from sluicegate.core import calls, operations, policies, replies, settling
+from sluicegate.core import calls, concluding, operations, policies, replies, settling
 from sluicegate.core.call import Operation
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger
@@ -97,6 +97,7 @@ class LeaseBase:
         self._keys = keys
         self._config = config
         self._terms = terms
+        self._history = terms
         self._tells = tells
         self._errors: dict[Verb, BaseException] = {}  # for the events of verdicts that are not confirmed yet
         self._request = request
@@ -128,7 +129,10 @@ class LeaseBase:
                 self.state = LeaseState.PAUSED
             case _:
                 self.state = LeaseState.EMPTY
+        self._chosen = chosen
         self._recorded = chosen or len(self.messages) != 1
+        self._acked_ahead = False
+        self._concluded = False
         self._bound: dict[int, bytes] | None = None
         self._places: dict[int, Message] | None = None
         self._ledger = Ledger(message.slot for message in self.messages)
@@ -404,6 +408,43 @@ class LeaseBase:
             raise ConfigurationError(
                 f"interval_seconds={interval_seconds:g} must be less than half of the lease's {self._lease_seconds:g} s"
             )
+
+    def _ack_ahead(self) -> list[VerdictGroup]:
+        """The ack of an at-most-once lease, before any of it is handled: nothing is completed yet.
+
+        Where histories are kept it leaves a record, by which what is recorded at the end is recorded once.
+        """
+        self._history, self._acked_ahead = self._terms, True
+        self._terms = replace(self._terms, completed_cap=None)
+        self._recorded = self._recorded or self._keeps_history()
+        return self._groups((Verdict("ack"),))
+
+    def _keeps_history(self) -> bool:
+        return self._config.enable_completed_queue or self._config.enable_failed_queue
+
+    def _concluding(self, error: BaseException | None) -> Operation[None]:
+        """Record how the handling of messages ended that were acked ahead; once, and nothing for an interruption.
+
+        When a block raised, the message in hand failed, and with it those that were not reached: nobody gets them any
+        more.
+        """
+        interrupted = error is not None and not isinstance(error, Exception)
+        if self._concluded or interrupted or (error is None and not self._keeps_history()):
+            return
+        self._concluded = True
+        handled = len(self.messages) if error is None else max(self._yielded, 0)
+        entries = [message.entry for message in self.messages]
+        conclusion = concluding.Conclusion(
+            self._request.name,
+            self.token,
+            self._request.keep_seconds,
+            self._recorded,
+            self._chosen,
+            done=entries[:handled] if self._config.enable_completed_queue else (),
+            failed=entries[handled:],
+            why=policies.why("", error),
+        )
+        yield from concluding.conclude(self._keys, self._history, conclusion)
 
     def _exit_verdicts(self, error: BaseException | None) -> list[Verdict]:
         """What leaving the block means for the messages without a verdict."""

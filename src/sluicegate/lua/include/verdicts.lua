@@ -6,6 +6,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   local self = {returned = earlier[1] or '', buried = earlier[2] or '', dead = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
   local back, buried, went, known = {}, {}, {}, false -- `went`: slot -> "returned" or "buried", of this settle and, once known, of earlier ones
+  local failures = 0 -- attempts that failed, whatever became of their messages
   local stamp, stamps = string.format('%.0f', ms) .. '\31', {}
 
   local function fate(slot)
@@ -87,6 +88,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     lease.held, lease.acked = lease.held - dropped, lease.acked + dropped
     local counter = verb == 'ack' and 'acked' or 'discarded'
     counts[counter] = counts[counter] + dropped
+    failures = failures + (verb == 'discard' and dropped or 0)
   end
 
   -- One slot leaves unacked: to the dead at once, or to what is put out of reach for a while or back among the claimable. Answers whether
@@ -148,12 +150,13 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
 
   -- nack, release and bury
   function self.take_back(verb, ranges, lost, to)
-    local slots, count = slots_of(ranges), 0
+    local slots, count, before = slots_of(ranges), 0, lease.held
     for first = 1, #slots, 1000 do
       count = count + take_some(verb, slots, first, math.min(first + 999, #slots), lost, to)
     end
     local counter = verb == 'release' and 'released' or 'nacked'
     counts[counter] = counts[counter] + count
+    failures = failures + (verb == 'release' and 0 or before - lease.held)
     return count
   end
 
@@ -168,6 +171,9 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     end
     if gone > 0 then
       redis.call('HINCRBY', counters, 'in_flight', -gone)
+    end
+    if failures > 0 then
+      redis.call('HINCRBY', counters, 'failed', failures)
     end
     table.sort(back)
     table.sort(buried)
