@@ -80,7 +80,7 @@ def callback(name: str, value: Any) -> None:
 def synchronous(name: str, value: Any) -> None:
     """No async callable: those who call it have no loop."""
     if is_async(value):
-        raise ConfigurationError(
+        raise OptionTypeError(
             f"{name} is async, and nobody awaits it in sluicegate.RedisMessageQueue; give a plain callable, or use "
             "sluicegate.asyncio.RedisMessageQueue"
         )

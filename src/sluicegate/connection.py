@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -15,6 +16,7 @@ from redis.retry import Retry
 
 from sluicegate import places
 from sluicegate.errors import ConfigurationError, OptionTypeError
+from sluicegate.url_options import refuse_unknown_options
 
 __all__ = ["Address", "client_decodes", "describe_client", "refuse_unfit_client"]
 
@@ -49,12 +51,7 @@ class Address:
         """
         if not isinstance(url, str):
             raise OptionTypeError(f"url must be a str, not {type(url).__name__}")
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            raise ConfigurationError(
-                "url cannot be parsed; write redis://host:6379/0 or embedded:///absolute/folder"
-            ) from None
+        parts = _split(url)
         if parts.scheme not in _SCHEMES:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
@@ -62,6 +59,7 @@ class Address:
         if parts.scheme in places.SCHEMES:
             places.check(parts)
         _refuse_stray_secrets(parts, options)
+        refuse_unknown_options(parts, options)
         password_env = dict(options).get("password_env")
         password = dict(options).get("password") or (unquote(parts.password) if parts.password else None)
         kept = [(name, value) for name, value in options if name not in ("password", "password_env")]
@@ -177,6 +175,13 @@ class Address:
         return secret
 
 
+def _split(url: str) -> SplitResult:
+    """The parts of a URL. What the parser says of one that it cannot read quotes it, and is not kept as a context."""
+    with suppress(ValueError):
+        return urlsplit(url)
+    raise ConfigurationError("url cannot be parsed; write redis://host:6379/0 or embedded:///absolute/folder")
+
+
 def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) -> None:
     """A secret that is not where secrets stand would travel and show in errors; the errors here quote nothing."""
     if any(name == "ssl_password" for name, _ in options):
@@ -195,7 +200,7 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
 def _is_misread(parts: SplitResult) -> bool:
     """Whether a `/ ? #` in a password has ended the part of a URL where hosts stand before its time."""
     if parts.scheme in ("unix", "embedded"):  # their paths may hold an @, and they have no host
-        return ":" in parts.netloc.rpartition("@")[2]
+        return bool(parts.netloc.rpartition("@")[2])
     if parts.scheme in places.SCHEMES:  # whose hosts are looked through elsewhere
         return "@" in parts.path
     try:

@@ -12,7 +12,7 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 from tests.conformance.flavours import Flavour
 
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -69,7 +69,7 @@ KNOWN = [
 @pytest.mark.parametrize("option", ["get_deduplication_key", "on_event", "on_heartbeat_failure"])
 def test_an_async_callback_fits_the_asyncio_queue_only(option: str, callback: Any) -> None:
     options: dict[str, Any] = {option: callback, "heartbeat_interval_seconds": 10}
-    with pytest.raises(ConfigurationError, match=rf"{option} is async.*use sluicegate\.asyncio\.RedisMessageQueue"):
+    with pytest.raises(OptionTypeError, match=rf"{option} is async.*use sluicegate\.asyncio\.RedisMessageQueue"):
         RedisMessageQueue("orders", url=URL, **options)
     AsyncQueue("orders", url=URL, **options)
 

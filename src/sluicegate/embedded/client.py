@@ -42,18 +42,25 @@ def parse_url(url: str) -> EmbeddedOptions:
     """
     parts = urlsplit(url)
     if parts.scheme != SCHEME:
-        raise ConfigurationError(f"{url!r} is no embedded URL; {_HOW_TO_WRITE}.")
+        raise ConfigurationError(f"{_shown(url)} is no embedded URL; {_HOW_TO_WRITE}.")
     if parts.fragment:
-        raise ConfigurationError(f"{url!r}: write a # in the folder's name as %23.")
+        raise ConfigurationError(f"{_shown(url)}: write a # in the folder's name as %23.")
     folder = unquote(parts.path)
     if parts.netloc or not folder.startswith("/") or not folder.strip("/") or "\0" in folder:
-        raise ConfigurationError(f"{url!r} names no absolute folder; {_HOW_TO_WRITE}.")
+        raise ConfigurationError(f"{_shown(url)} names no absolute folder; {_HOW_TO_WRITE}.")
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in options:
-            raise ConfigurationError(f"{url!r}: the option {name!r} is given twice.")
+            raise ConfigurationError(f"{_shown(url)}: the option {name!r} is given twice.")
         options[name] = _option(url, name, value)
     return _checked(EmbeddedOptions(_normal(folder), **options))
+
+
+def _shown(url: str) -> str:
+    """A URL in errors: without what may be a secret, since people write passwords everywhere."""
+    scheme, slashes, rest = url.partition("?")[0].partition("//")
+    place, slash, path = rest.partition("/")
+    return repr(f"{scheme}{slashes}{place.rpartition('@')[2]}{slash}{path}")
 
 
 def _option(url: str, name: str, value: str) -> str | float:
@@ -63,8 +70,8 @@ def _option(url: str, name: str, value: str) -> str | float:
         try:
             return float(value)
         except ValueError:
-            raise ConfigurationError(f"{url!r}: idle_seconds={value!r} is not a number of seconds.") from None
-    raise ConfigurationError(f"{url!r}: unknown option {name!r}; there are fsync and idle_seconds.")
+            raise ConfigurationError(f"{_shown(url)}: idle_seconds={value!r} is not a number of seconds.") from None
+    raise ConfigurationError(f"{_shown(url)}: unknown option {name!r}; there are fsync and idle_seconds.")
 
 
 def _checked(options: EmbeddedOptions) -> EmbeddedOptions:
