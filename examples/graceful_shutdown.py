@@ -32,7 +32,7 @@ def main(seconds_per_order: float = 0.1) -> None:
                 done.append(message)
             lease.ack(done)
             lease.release()  # whatever has no verdict yet; nothing, as a rule
-    clean = queue.drain(timeout=10)
+    clean = queue.shutdown(timeout=10)
     queue.close()
     print("stopped", "with nothing in hand" if clean else "with work in hand", flush=True)
 

@@ -32,7 +32,7 @@ async def main(seconds_per_order: float = 0.1) -> None:
                 done.append(message)
             await lease.ack(done)
             await lease.release()  # whatever has no verdict yet; nothing, as a rule
-    clean = await queue.drain(timeout=10)
+    clean = await queue.shutdown(timeout=10)
     await queue.aclose()
     print("stopped", "with nothing in hand" if clean else "with work in hand", flush=True)
 

@@ -7,7 +7,9 @@ partition.
 
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
+from sluicegate.core.json import Json
 from sluicegate.core.ledger import LeaseCounts
+from sluicegate.core.publishing import Payload
 from sluicegate.errors import (
     AlreadySettledError,
     CleanupFailedError,
@@ -69,6 +71,7 @@ __all__ = [
     "GatewayContractError",
     "GracefulInterruptHandler",
     "InFlightMessage",
+    "Json",
     "Lease",
     "LeaseCounts",
     "LeaseLostError",
@@ -78,6 +81,7 @@ __all__ = [
     "Message",
     "NotDurableError",
     "OptionTypeError",
+    "Payload",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
     "PublishReport",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from tenacity import RetryCallState
 
@@ -31,6 +31,7 @@ __all__ = [
     "OnError",
     "OverloadPolicy",
     "QueueConfig",
+    "QueueOptions",
     "QueueSpec",
     "RetryBackoff",
 ]
@@ -42,6 +43,40 @@ RetryBackoff = Callable[[RetryCallState], float]
 
 _MOST_DELIVERIES = 4000  # the entry keeps three hex digits
 _log = logging.getLogger("sluicegate")
+
+
+class QueueOptions(TypedDict, total=False):
+    """Options of a queue, for checkers of types where they are passed on: `**options: Unpack[QueueOptions]`."""
+
+    get_deduplication_key: KeySource | None
+    deduplication: bool | None
+    deduplication_policy: DeduplicationPolicy
+    deduplication_window_seconds: float
+    visibility_timeout_seconds: float | None
+    heartbeat_interval_seconds: float | None
+    on_heartbeat_failure: Callable[[], Any] | None
+    max_delivery_count: int | None
+    max_lease_seconds: float | None
+    on_error: OnError
+    retry_backoff: RetryBackoff | None
+    max_pending_length: int | None
+    pending_overload_policy: OverloadPolicy
+    pending_overload_block_timeout_seconds: float
+    enable_completed_queue: bool
+    max_completed_length: int | None
+    enable_failed_queue: bool
+    max_failed_length: int | None
+    max_dead_length: int | None
+    strict_payload_types: bool
+    max_payload_bytes: int | None
+    max_payload_depth: int | None
+    strict_envelope_decoding: bool
+    message_wait_interval_seconds: float
+    retry_budget_seconds: float
+    retry_initial_delay_seconds: float
+    retry_max_delay_seconds: float
+    interrupt: BaseGracefulInterruptHandler | None
+    on_event: Callable[[QueueEvent], Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tests.faults.holding import Holding, holding
 
 MakeQueue = Callable[..., RedisMessageQueue]
 T = TypeVar("T")
-ENDS = ("drain", "close")
+ENDS = ("drain", "shutdown", "close")
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_claim_that_was_under_way_gives_back_what_it_took(
     assert [message.delivery_count for message in make_queue().claim(2).messages] == [1, 1]
 
 
-@pytest.mark.parametrize("end", ["drain"])
+@pytest.mark.parametrize("end", ["drain", "shutdown"])
 def test_a_publish_that_was_under_way_is_waited_for(
     make_queue: MakeQueue, client: redis.Redis, proxy: Holding, others: ThreadPoolExecutor, end: str
 ) -> None:
@@ -141,6 +141,32 @@ def test_a_publish_that_was_under_way_is_waited_for(
     threading.Timer(0.2, held.go).start()
     assert getattr(queue, end)(20) is True
     assert publish.result(60) is True
+
+
+# ---------------------------------------------------------------------- a block
+
+
+def test_a_block_closes_its_queue_at_the_end(make_queue: MakeQueue, client: redis.Redis) -> None:
+    with make_queue() as queue:
+        assert queue.publish("a") is True
+        lease = queue.claim()
+        assert places(client) == {"in_flight": 1}
+    assert places(client) == {"returned": 1}, "given back"
+    assert not lease.holds
+    with pytest.raises(QueueDrainedError):
+        queue.publish("b")
+
+
+def test_a_block_that_raises_closes_its_queue_too(make_queue: MakeQueue, client: redis.Redis) -> None:
+    def work() -> None:
+        with make_queue() as queue:
+            queue.publish("a")
+            lease = queue.claim()
+            raise KeyError(lease.id)
+
+    with pytest.raises(KeyError):
+        work()
+    assert places(client) == {"returned": 1}
 
 
 # ---------------------------------------------------------------------- what is held

@@ -34,6 +34,24 @@ def test_messages_keep_payload_headers_and_time(queue: RedisMessageQueue) -> Non
         assert abs((one.enqueued_at - before).total_seconds()) < 5
 
 
+def test_the_payload_may_be_called_message(queue: RedisMessageQueue) -> None:
+    assert queue.publish(message={"a": 1}, headers={"trace": "t"}) is True
+    (message,) = queue.claim().messages
+    assert (message.json(), message.headers) == ({"a": 1}, {"trace": "t"})
+
+
+def test_a_publish_needs_one_payload(queue: RedisMessageQueue, client: redis.Redis) -> None:
+    publish: Any = queue.publish
+    with pytest.raises(TypeError, match="two names for the same; give one of them"):
+        publish("a", message="a")
+    with pytest.raises(TypeError, match="needs a payload"):
+        publish()
+    for nothing in ({"payload": None}, {"message": None}):
+        with pytest.raises(TypeError, match="NoneType"):
+            publish(**nothing)
+    assert client.dbsize() == 0
+
+
 def test_outcomes_stand_at_their_positions(make_queue: MakeQueue) -> None:
     queue = make_queue(get_deduplication_key="id")
     first = queue.publish_many(rows(1, 2))

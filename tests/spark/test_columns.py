@@ -32,8 +32,8 @@ from pyspark.sql.types import (
 
 from sluicegate import Message
 from sluicegate.errors import ConfigurationError
+from sluicegate.spark import PayloadError
 from sluicegate.spark.tables.columns import Columns
-from sluicegate.spark.tables.payloads import PayloadError
 
 SMALL = pa.schema([("a", pa.int64()), ("b", pa.string())])
 DIGITS = "123456789012345678901234567890123456"

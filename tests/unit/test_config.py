@@ -17,7 +17,7 @@ import tenacity
 
 import sluicegate.asyncio
 from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, RedisMessageQueue
-from sluicegate.config import QueueConfig
+from sluicegate.config import QueueConfig, QueueOptions
 from sluicegate.connection import Address
 from sluicegate.core import policies
 from sluicegate.core.values import Terms
@@ -241,6 +241,12 @@ def test_options_that_cannot_work_say_which_and_why(options: dict[str, Any], tex
 def test_options_that_work_are_kept_as_given(options: dict[str, Any]) -> None:
     config = QueueConfig(**options)
     assert {name: getattr(config, name) for name in options} == options
+
+
+def test_the_options_that_are_passed_on_are_those_of_a_queue() -> None:
+    taken = {field.name: field.type for field in dataclasses.fields(QueueConfig)}
+    passed = {name: hint.__forward_arg__ for name, hint in QueueOptions.__annotations__.items()}
+    assert passed == taken
 
 
 def test_terms_and_guards_are_what_the_options_say() -> None:

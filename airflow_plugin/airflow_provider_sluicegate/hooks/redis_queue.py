@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
@@ -13,6 +13,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_sluicegate.connection import connection_url
 from sluicegate import RedisGateway, RedisMessageQueue
+from sluicegate.config import QueueOptions
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 
 __all__ = ["RedisQueueHook"]
@@ -59,7 +60,7 @@ class RedisQueueHook(BaseHook):
         """Return a client, the same one each time; it connects at its first command."""
         return self._gateway.client
 
-    def get_queue(self, name: str, **queue_options: Any) -> RedisMessageQueue:
+    def get_queue(self, name: str, **queue_options: Unpack[QueueOptions]) -> RedisMessageQueue:
         """
         Return a queue on this connection; it connects at its first command.
 

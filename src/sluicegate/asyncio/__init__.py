@@ -9,7 +9,9 @@ from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
+from sluicegate.core.json import Json
 from sluicegate.core.ledger import LeaseCounts
+from sluicegate.core.publishing import Payload
 from sluicegate.errors import (
     AlreadySettledError,
     CleanupFailedError,
@@ -68,6 +70,7 @@ __all__ = [
     "GatewayContractError",
     "GracefulInterruptHandler",
     "InFlightMessage",
+    "Json",
     "Lease",
     "LeaseCounts",
     "LeaseLostError",
@@ -77,6 +80,7 @@ __all__ = [
     "Message",
     "NotDurableError",
     "OptionTypeError",
+    "Payload",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
     "PublishReport",

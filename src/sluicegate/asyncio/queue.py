@@ -7,7 +7,8 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, overload
 
 from sluicegate import checks
 from sluicegate.asyncio.administration import QueueAdministration
@@ -18,8 +19,8 @@ from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueC
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, PendingKey
-from sluicegate.core.durability import Durability
-from sluicegate.core.publishing import MOST_PER_CALL, Batches
+from sluicegate.core.durability import DurabilityOption
+from sluicegate.core.publishing import MOST_PER_CALL, Batches, Payload
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
     CleanupFailedError,
@@ -36,7 +37,7 @@ from sluicegate.report import PublishReport
 from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.shared.gateway import elapsed_clock
 from sluicegate.shared.lease import OnBatchError
-from sluicegate.shared.queue import refuse_unfit_gateway
+from sluicegate.shared.queue import ABSENT, Absent, Handler, refuse_unfit_gateway
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
@@ -48,7 +49,7 @@ _LOOK_SECONDS = 0.01  # between looks of a drain at what others still hold
 class RedisMessageQueue(QueueAdministration):
     """A queue of messages on Redis: deduplicated publishes, leased batches, at-least-once delivery.
 
-    Constructing one does no I/O. Objects are safe to share between threads or tasks.
+    Constructing one does no I/O. Objects are safe to share between threads or tasks. `async with` closes it at the end.
 
     Args:
         name: of the queue; any text with a visible character in it.
@@ -192,19 +193,43 @@ class RedisMessageQueue(QueueAdministration):
 
     # ------------------------------------------------------------------ publish
 
+    @overload
     async def publish(
         self,
-        payload: Any,
+        payload: Payload,
         *,
         headers: Mapping[str, str] | None = None,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
-        durability: Durability | str = "memory",
+        durability: DurabilityOption = "memory",
+    ) -> bool: ...
+
+    @overload
+    async def publish(
+        self,
+        *,
+        message: Payload,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
+    ) -> bool: ...
+
+    async def publish(
+        self,
+        payload: Payload | Absent = ABSENT,
+        *,
+        message: Payload | Absent = ABSENT,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
     ) -> bool:
         """Publish one message.
 
         Args:
             payload: a dict or list (JSON), a str, or bytes.
+            message: another name for `payload`, as redis-message-queue has it.
             headers: a few names and texts that travel with it.
             delay_seconds: how long nobody may claim it.
             due_at: instead, from when on it may be claimed: an aware datetime.
@@ -222,8 +247,9 @@ class RedisMessageQueue(QueueAdministration):
             NotDurableError: stored, but not confirmed as durable as asked.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
+        given = self._one_payload(payload, message)
         with self._publishing_by(holder()):
-            ahead = self._batches([payload], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
+            ahead = self._batches([given], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
             begun = elapsed_clock()
             try:
                 batch = await self._next(ahead)
@@ -235,12 +261,12 @@ class RedisMessageQueue(QueueAdministration):
 
     async def publish_many(
         self,
-        payloads: Iterable[Any],
+        payloads: Iterable[Payload],
         *,
         headers: Mapping[str, str] | None = None,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
-        durability: Durability | str = "memory",
+        durability: DurabilityOption = "memory",
         partial: bool = False,
     ) -> PublishReport:
         """Publish messages in calls of at most 1,000 and 8 MB, reading `payloads` as they are needed.
@@ -275,7 +301,7 @@ class RedisMessageQueue(QueueAdministration):
 
     async def publish_chunks(
         self,
-        payloads: Iterable[Any],
+        payloads: Iterable[Payload],
         *,
         batch_size: int = MOST_PER_CALL,
         headers: Mapping[str, str] | None = None,
@@ -503,7 +529,7 @@ class RedisMessageQueue(QueueAdministration):
             (message,) = lease
             yield self._received(message.payload, self._gateway.decodes_responses)
 
-    async def process_message_callback(self, handler: Callable[[str | bytes], Any]) -> bool:
+    async def process_message_callback(self, handler: Handler) -> bool:
         """Claim at most one message as `process_message` does, and call `handler` with its payload.
 
         Returns:
@@ -564,7 +590,7 @@ class RedisMessageQueue(QueueAdministration):
         queue._publishes = publishes
         return queue
 
-    async def drain(self, timeout: float | None = 30.0) -> bool:
+    async def shutdown(self, timeout: float | None = 30.0) -> bool:
         """Stop publishing and claiming with this object, and let go of what it holds.
 
         Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
@@ -597,6 +623,18 @@ class RedisMessageQueue(QueueAdministration):
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
         await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
         return clean
+
+    async def drain(self, timeout: float | None = 30.0) -> bool:
+        """The same as `shutdown`, by the name that it has in redis-message-queue; nothing is drained from the queue."""
+        return await self.shutdown(timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     async def aclose(self) -> None:
         """Stop publishing and claiming here, release what leases made here still hold, and close our own connections.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sluicegate.checks import unfit
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["FSYNC", "MEMORY", "Durability", "parse_durability", "replicated"]
+__all__ = ["FSYNC", "MEMORY", "Durability", "DurabilityOption", "parse_durability", "replicated"]
 
 _MOST_REPLICAS = 1000
 _LONGEST_TIMEOUT_SECONDS = 86_400.0  # clients poll with milliseconds in 31 bits
@@ -65,6 +65,9 @@ class Durability:
         return f"{what}; look at the replicas (INFO replication), or ask for fewer or for longer"
 
 
+DurabilityOption: TypeAlias = Durability | Literal["memory", "fsync"]
+"""What a publish takes: a word, or what `replicated` makes."""
+
 MEMORY = Durability()
 FSYNC = Durability("fsync", timeout_seconds=_FSYNC_TIMEOUT_SECONDS)
 
@@ -100,7 +103,7 @@ def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
 _NAMED = {"memory": MEMORY, "fsync": FSYNC}
 
 
-def parse_durability(value: Durability | str) -> Durability:
+def parse_durability(value: DurabilityOption) -> Durability:
     """The durability that a `durability` argument stands for.
 
     Raises:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import enum
 import json as _stdlib
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 from sluicegate.core.paths import ROOT, Path, words
 
@@ -19,7 +20,18 @@ try:
 except ImportError:  # the `fast` extra is absent
     orjson = None  # type: ignore[assignment,unused-ignore]
 
-__all__ = ["ALIKE", "MAX_DEPTH", "dumps", "dumps_alike", "loads"]
+__all__ = ["ALIKE", "MAX_DEPTH", "Json", "TypedDictLike", "dumps", "dumps_alike", "loads"]
+
+
+class TypedDictLike(Protocol):
+    """Any `TypedDict`, which checkers of types take for a mapping to `object`."""
+
+    __required_keys__: ClassVar[frozenset[str]]
+    __optional_keys__: ClassVar[frozenset[str]]
+
+
+Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | TypedDictLike | str | int | float | bool | None
+"""What JSON can carry, for checkers of types; at run time `dumps` knows better."""
 
 MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sluicegate.core import json
 from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
-from sluicegate.core.durability import MEMORY, Durability, parse_durability
+from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
 from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
@@ -19,7 +19,12 @@ from sluicegate.errors import RedisMessageQueueError
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MOST_BYTES_PER_CALL", "MOST_PER_CALL", "Batches", "Publishing", "cut", "encode_payload"]
+__all__ = ["MOST_BYTES_PER_CALL", "MOST_PER_CALL", "Batches", "Payload", "Publishing", "cut", "encode_payload"]
+
+Payload: TypeAlias = (
+    Mapping[str, json.Json] | Sequence[json.Json] | json.TypedDictLike | str | bytes | bytearray | memoryview
+)
+"""What a message may hold, for checkers of types; at run time a dict or a list (JSON), text or bytes."""
 
 MOST_PER_CALL = 1000
 MOST_BYTES_PER_CALL = 8 * 1024 * 1024
@@ -106,7 +111,7 @@ class Publishing:
         most: int = MOST_PER_CALL,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
-        durability: Durability | str = MEMORY,
+        durability: DurabilityOption = MEMORY,
         partial: bool = False,
     ) -> Batches:
         """Messages, as many at a time as one call may carry: `most`, and `MOST_BYTES_PER_CALL` but for one that is

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import weakref
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from sluicegate import checks
 from sluicegate.config import QueueConfig, QueueSpec
@@ -16,7 +17,7 @@ from sluicegate.connection import Address
 from sluicegate.core.deduplication import compile_key_function
 from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import Batches, Publishing
+from sluicegate.core.publishing import Batches, Payload, Publishing
 from sluicegate.core.values import Batch, ClaimRequest
 from sluicegate.errors import (
     ConfigurationError,
@@ -27,8 +28,19 @@ from sluicegate.errors import (
 )
 from sluicegate.shared.lease import LeaseBase, OnBatchError
 
-__all__ = ["QueueBase", "new_id", "refuse_unfit_gateway"]
+__all__ = ["ABSENT", "Absent", "Handler", "QueueBase", "new_id", "refuse_unfit_gateway"]
 
+Handler: TypeAlias = Callable[[str], object] | Callable[[bytes], object]
+"""Gets a payload: str when the client has `decode_responses=True`, else bytes. In the asyncio queue also async."""
+
+
+class Absent(Enum):
+    """An argument that was not given, where None could be one."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
 L = TypeVar("L", bound=LeaseBase)
 _MOST_CLAIMED = 10_000
 _SHORTEST_RETENTION_SECONDS = 3600.0
@@ -93,6 +105,21 @@ class QueueBase(Generic[L]):
                 f"travel; use a template"
             )
 
+    @staticmethod
+    def _one_payload(payload: Payload | Absent, message: Payload | Absent) -> Payload:
+        """The payload, by whichever of its two names it was given.
+
+        Raises:
+            TypeError: under none of them, or under both.
+        """
+        if isinstance(payload, Absent):
+            if isinstance(message, Absent):
+                raise TypeError("publish() needs a payload: publish({'order_id': 7})")
+            return message
+        if not isinstance(message, Absent):
+            raise TypeError("publish() was given payload and message, two names for the same; give one of them")
+        return payload
+
     def _batches(self, payloads: Iterable[Any], headers: Mapping[str, str] | None, **options: Any) -> Batches:
         """One call's worth of messages after the other; the options are those of `Publishing.batches`."""
         return self._publishing.batches(payloads, headers, new_id=new_id, **options)
@@ -129,7 +156,8 @@ class QueueBase(Generic[L]):
             run=b"" if pass_by is None else self._keys.run(pass_by),
         )
 
-    def _received(self, payload: bytes, decodes: bool) -> str | bytes:
+    def _received(self, payload: bytes, decodes: bool) -> Any:
+        """A payload as handlers get it: str or bytes, which no checker can tell."""
         if not decodes:
             return payload
         try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sluicegate.spark.datasource import SluicegateDataSource
     from sluicegate.spark.draining.driver import drain
     from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
+    from sluicegate.spark.tables.payloads import PayloadError
 
 __all__ = [
     "DrainContext",
@@ -28,6 +29,7 @@ __all__ = [
     "HandlerFailure",
     "LeasedBatch",
     "PartitionSummary",
+    "PayloadError",
     "SelectedRedriveReport",
     "SluicegateDataSource",
     "Txn",
@@ -40,6 +42,7 @@ __all__ = [
 
 _LAZY = {
     "LeasedBatch": "sluicegate.spark.leasing.batch",
+    "PayloadError": "sluicegate.spark.tables.payloads",
     "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
     "SluicegateDataSource": "sluicegate.spark.datasource",
     "Txn": "sluicegate.spark.leasing.batch",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.message import Message
+from sluicegate.shared.queue import Handler
 from sluicegate.testing.matching import ANYTHING, STATES, DrainCounts, Expectation, Found
 
 __all__ = ["assert_published", "drain_inline"]
@@ -30,7 +31,7 @@ async def assert_published(
 
 async def drain_inline(
     queue: RedisMessageQueue,
-    handler: Callable[[Any], Any],
+    handler: Handler,
     *,
     limit: int | None = None,
     raise_errors: bool = True,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.shared.queue import Handler
 from sluicegate.testing.matching import DrainCounts
 
 __all__ = ["drain_inline"]
@@ -13,7 +13,7 @@ __all__ = ["drain_inline"]
 
 def drain_inline(
     queue: RedisMessageQueue,
-    handler: Callable[[Any], Any],
+    handler: Handler,
     *,
     limit: int | None = None,
     raise_errors: bool = True,
