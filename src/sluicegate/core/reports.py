@@ -36,10 +36,6 @@ class QueueStats:
         claimed: deliveries begun.
         taken_over: leases taken over.
         acked: messages acked.
-        completed: messages handled to the end: all that were acked, but for those of at-most-once queues whose handler
-            failed.
-        failed: attempts that failed: messages nacked, buried by their consumer or discarded, and those of at-most-once
-            queues whose handler failed. Expired leases are counted in `reaped`.
         nacked: messages given back as failed.
         released: messages given back uncounted.
         buried: messages that died.
@@ -53,6 +49,10 @@ class QueueStats:
         cancelled: messages deleted by `cancel`.
         in_flight: messages in leases at the moment.
         paused: whether claims are paused.
+        completed: messages handled to the end: all that were acked, but for those of at-most-once queues whose handler
+            failed.
+        failed: attempts that failed: messages nacked, buried by their consumer or discarded, and those of at-most-once
+            queues whose handler failed. Expired leases are counted in `reaped`.
     """
 
     published: int = 0
@@ -60,8 +60,6 @@ class QueueStats:
     claimed: int = 0
     taken_over: int = 0
     acked: int = 0
-    completed: int = 0
-    failed: int = 0
     nacked: int = 0
     released: int = 0
     buried: int = 0
@@ -75,6 +73,8 @@ class QueueStats:
     cancelled: int = 0
     in_flight: int = 0
     paused: bool = False
+    completed: int = 0
+    failed: int = 0
 
     @classmethod
     def from_totals(cls, totals: Mapping[str, int]) -> QueueStats:
