@@ -41,6 +41,7 @@ _PLAIN_KEYS = {
         "bell",
         "completed",
         "failed",
+        "set_aside",
     )
 }
 _LEASE_KEYS = {**_PLAIN_KEYS, "lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")}

@@ -54,18 +54,28 @@ class QueueAdministration(QueueBase[Lease]):
     @overload
     def peek(self, count: int = 10, *, state: Literal["in_flight"], offset: int = 0) -> list[InFlightMessage]: ...
     @overload
+    def peek(self, count: int = 10, *, state: Literal["set_aside"], offset: int = 0) -> list[bytes]: ...
+    @overload
     def peek(
         self, count: int = 10, *, state: Literal["pending", "returned", "delayed"] = "pending", offset: int = 0
     ) -> list[Message]: ...
     def peek(
         self, count: int = 10, *, state: str = "pending", offset: int = 0
-    ) -> list[Message] | list[DeadMessage] | list[CompletedMessage] | list[FailedAttempt] | list[InFlightMessage]:
+    ) -> (
+        list[Message]
+        | list[DeadMessage]
+        | list[CompletedMessage]
+        | list[FailedAttempt]
+        | list[InFlightMessage]
+        | list[bytes]
+    ):
         """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
         the newest, of messages in flight those whose lease expires first.
 
         Args:
             count: most messages.
-            state: `pending`, `returned`, `delayed`, `in_flight`, `dead`, `completed` or `failed`.
+            state: `pending`, `returned`, `delayed`, `in_flight`, `dead`, `completed` or `failed`; or `set_aside`, whose
+                values are given as they are stored.
             offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
                 twice, or miss one, where others claim.
         """
@@ -74,12 +84,14 @@ class QueueAdministration(QueueBase[Lease]):
             held = self._driver.run(looking.in_flight(self._keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
         values = self._driver.run(alone(calls.peek(self._keys, state, count, offset=offset)))
+        if state == "set_aside":
+            return values
         if state == "dead":
             return [DeadMessage.from_record(value) for value in values]
         if state == "completed":
-            return [CompletedMessage.from_record(value) for value in values]
+            return [read for value in values if (read := CompletedMessage.from_record(value)) is not None]
         if state == "failed":
-            return [FailedAttempt.from_record(value) for value in values]
+            return [tried for value in values if (tried := FailedAttempt.from_record(value)) is not None]
         return [Message(value) for value in values]
 
     def stats(self) -> QueueStats:

@@ -48,6 +48,7 @@ class EventOutcome(StrEnum):
     RETRY = "retry"
     FAILURE = "failure"
     START = "start"
+    SET_ASIDE = "set_aside"
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ EXPECTED_TYPES = {
     "markers": "string",
     "completed": "list",
     "failed": "list",
+    "set_aside": "zset",
 }
 
 

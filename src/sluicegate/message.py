@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -11,10 +12,13 @@ from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import decode_name
 from sluicegate.core.looking import HeldMessage
 from sluicegate.core.telling import lease_id_of
+from sluicegate.errors import MalformedStoredMessageError
 
 __all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "InFlightMessage", "Message"]
 
 _US = b"\x1f"
+_LATEST_MS = 253_402_300_799_000  # the year 9999
+_DIGITS = 18
 
 
 class Message:
@@ -37,7 +41,7 @@ class Message:
     @property
     def id(self) -> str:
         """The message's id, the same on every delivery."""
-        return self._split()[0].decode()
+        return _text(self._split()[0])
 
     @property
     def payload(self) -> bytes:
@@ -54,14 +58,26 @@ class Message:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers given at publish."""
+        """The headers given at publish.
+
+        Raises:
+            MalformedStoredMessageError: something else has written them; the payload can still be read.
+        """
         raw = self._split()[2]
-        return json.loads(raw) if raw else {}
+        if not raw:
+            return {}
+        with suppress(ValueError):
+            found = json.loads(raw)
+            if isinstance(found, dict):
+                return found
+        raise MalformedStoredMessageError(
+            f"the stored headers of message {self.id!r} are no JSON object; something else has written this message"
+        )
 
     @property
     def deduplication_key(self) -> str | None:
         """The key that this message holds or held, None when it was published without one."""
-        return decode_name(self._split()[1].decode()) or None
+        return decode_name(_text(self._split()[1])) or None
 
     @property
     def delivery_count(self) -> int:
@@ -76,7 +92,7 @@ class Message:
     @property
     def enqueued_at(self) -> datetime:
         """When Redis accepted the message, by the server's clock."""
-        return datetime.fromtimestamp(read_prefix(self.entry).enqueued_ms / 1000, UTC)
+        return _time(read_prefix(self.entry).enqueued_ms)
 
     @property
     def size(self) -> int:
@@ -87,6 +103,8 @@ class Message:
         return split_entry(self.entry)
 
     def __repr__(self) -> str:
+        if not is_entry(self.entry):
+            return f"Message(a foreign value of {len(self.entry)} bytes)"
         return f"Message(id={self.id!r}, delivery_count={self.delivery_count})"
 
 
@@ -97,7 +115,8 @@ class DeadMessage:
     Attributes:
         message: the message, its `delivery_count` being the finished deliveries; None for a foreign value.
         value: the stored value as it was.
-        reason: `max_delivery_count`, `handler_error`, `foreign`, or what `bury` was told.
+        reason: `max_delivery_count`, `handler_error`, `foreign`, or what `bury` was told; `malformed` when something
+            else has overwritten the stored record, which is then the value.
         error_type: class name of the last error, "" without one.
         error: text of the last error; without one, how the delivery ended that reached the count.
         buried_at: when, by the server's clock.
@@ -141,16 +160,13 @@ class DeadMessage:
 
     @classmethod
     def from_record(cls, record: bytes) -> DeadMessage:
-        """Read a dead record."""
-        at, reason, error_type, error, value = record.split(_US, 4)
-        return cls(
-            None if reason == b"foreign" and not is_entry(value) else Message(value),
-            value,
-            reason.decode(),
-            error_type.decode(),
-            error.decode(),
-            _time(at),
-        )
+        """Read a dead record, or keep one that cannot be read as a value."""
+        parts = record.split(_US, 4)
+        if len(parts) < 5 or not parts[0].isdigit():
+            return cls(None, record, "malformed", "", "", _time(0))
+        at, reason, error_type, error, value = parts
+        message = Message(value) if is_entry(value) else None
+        return cls(message, value, _text(reason), _text(error_type), _text(error), _time(int(at[:_DIGITS])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +245,12 @@ class CompletedMessage:
         return f"CompletedMessage({self.message.id!r}, completed_at={self.completed_at.isoformat()!r})"
 
     @classmethod
-    def from_record(cls, record: bytes) -> CompletedMessage:
-        """Read a record of `completed`."""
-        at, value = record.split(_US, 1)
-        return cls(Message(value), _time(at))
+    def from_record(cls, record: bytes) -> CompletedMessage | None:
+        """Read a record of `completed`; None for one that something else has written."""
+        at, _, value = record.partition(_US)
+        if not at.isdigit() or not is_entry(value):
+            return None
+        return cls(Message(value), _time(int(at[:_DIGITS])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,16 +275,25 @@ class FailedAttempt:
         return f"FailedAttempt({self.message.id!r}, verb={self.verb!r}, error_type={self.error_type!r})"
 
     @classmethod
-    def from_record(cls, record: bytes) -> FailedAttempt:
-        """Read a record of `failed`."""
-        at, error_type, error, verb, value = record.split(_US, 4)
-        return cls(Message(value), error_type.decode(), error.decode(), verb.decode(), _time(at))
+    def from_record(cls, record: bytes) -> FailedAttempt | None:
+        """Read a record of `failed`; None for one that something else has written."""
+        parts = record.split(_US, 4)
+        if len(parts) < 5 or not parts[0].isdigit() or not is_entry(parts[4]):
+            return None
+        at, error_type, error, verb, value = parts
+        return cls(Message(value), _text(error_type), _text(error), _text(verb), _time(int(at[:_DIGITS])))
 
 
-def _time(ms: bytes) -> datetime:
-    return datetime.fromtimestamp(int(ms) / 1000, UTC)
+def _text(raw: bytes) -> str:
+    """Stored bytes as text, whatever something else has put in their place."""
+    return raw.decode(errors="backslashreplace")
+
+
+def _time(ms: int) -> datetime:
+    """A stored time, or the last one that there is for a stamp beyond it."""
+    return datetime.fromtimestamp(min(ms, _LATEST_MS) / 1000, UTC)
 
 
 def _within(ms: int) -> datetime:
     """A time, or the nearest that there is to one that something else has written."""
-    return datetime.fromtimestamp(max(0, min(ms, 253_402_300_799_000)) / 1000, UTC)
+    return _time(max(0, ms))

@@ -70,6 +70,8 @@ class Depth:
         leases: open leases.
         expired: messages in expired leases.
         dead: dead letters.
+        set_aside: values of kinds that only a newer version knows, kept out of the way until `repair` finds that it can
+            read them.
         oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when
             nothing is ready.
         paused: whether claims are paused.
@@ -90,6 +92,7 @@ class Depth:
     paused: bool
     published_total: int
     claimed_total: int
+    set_aside: int = 0
 
     @classmethod
     def from_counts(cls, counted: Counted) -> Depth:
@@ -108,4 +111,5 @@ class Depth:
             paused=counted.paused,
             published_total=counted.published,
             claimed_total=counted.claimed,
+            set_aside=counted.set_aside,
         )

@@ -65,6 +65,27 @@ def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_
     assert client.keys("*dedup*") == []
 
 
+@pytest.mark.parametrize("most", [2, 3, 4])
+@pytest.mark.parametrize("crashes", [True, False], ids=["crash", "takeover"])
+def test_the_last_delivery_of_a_suspect_is_alone_whatever_the_cap(
+    client: redis.Redis, most: int, crashes: bool
+) -> None:
+    """A small cap is reached while a quarter of the limit per delivery still makes large batches."""
+    core = Core(client, most=most)
+    core.do(core.publish("b", *(str(number) for number in range(300))))
+    token, reply = core.opened("first", "n", 1000)
+    for delivery in range(1, most - 1 if not crashes else 1):  # each takeover is one delivery more
+        token, reply = core.opened("first", f"n{delivery}", 1000, takeover=token)
+    core.do(core.settle("first", token, verdict("nack", "1-300", named=False)))
+    while (deliveries := int(state.contents(client, "orders").returned[0][25:28], 16)) < most - 1:
+        token, reply = core.opened(f"l{deliveries}", "n", 1000)
+        assert len(reply.entries) == 1000 // 4**deliveries, "until then some travel together"
+        state.expire(client, "orders")
+        core.do(core.reap(f"l{deliveries}", 1000))
+    _, reply = core.opened("last", "n", 1000)
+    assert len(reply.entries) == 1, "nothing else may die with it"
+
+
 def _ended(core: Core) -> int:
     totals = state.counters(core.client, core.queue)
     return totals.get("acked", 0) + totals.get("buried", 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import redis
 
+from sluicegate import RedisMessageQueue, Verdict
 from sluicegate.core import operations, replies
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.values import ClaimRequest, Terms
@@ -137,9 +140,9 @@ def test_messages_without_such_a_marker_cost_no_key(core: Core) -> None:
     found = bound_markers(core.keys, enumerate(reply.entries, 1))
     assert found == tuple((slot, core.keys.dedup(name.encode())) for slot, name in enumerate("abcd", 1))
     token = b"n:" + reply.opening
-    assert len(core.settle("l", token, verdict("ack", "5-6")).keys) == 11
-    assert len(core.settle("l", token, verdict("release", "1-6")).keys) == 11
-    assert core.settle("l", token, verdict("ack", "2-3")).keys[11:] == (core.keys.dedup(b"b"), core.keys.dedup(b"c"))
+    assert len(core.settle("l", token, verdict("ack", "5-6")).keys) == 12
+    assert len(core.settle("l", token, verdict("release", "1-6")).keys) == 12
+    assert core.settle("l", token, verdict("ack", "2-3")).keys[12:] == (core.keys.dedup(b"b"), core.keys.dedup(b"c"))
 
 
 def test_more_markers_than_one_command_frees(client: redis.Redis) -> None:
@@ -217,3 +220,19 @@ def test_a_claim_lets_a_poisonous_message_be_buried_with_its_marker(core: Core) 
     assert ids(driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))) == list("bcdef")
     assert driven.sent == ["claim", "reap", "reap", "claim"]
     assert owners(core) == {name: ALL[name] for name in "bcd"}
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["one message", "a batch"])
+def test_a_key_is_held_for_as_long_as_a_nack_puts_its_message_off(
+    make_queue: Callable[..., RedisMessageQueue], client: redis.Redis, alone: bool
+) -> None:
+    """The safety bound of a marker is seven days; the message comes back after thirty."""
+    queue = make_queue(get_deduplication_key="id", deduplication_policy="until_acked")
+    queue.publish_many([{"id": "a"}] if alone else [{"id": "a"}, {"id": "b"}])
+    lease = queue.claim(2)
+    lease.settle(Verdict("nack", lease.messages[0], delay_seconds=30 * 86_400))
+    assert client.pttl(queue._keys.dedup(b"a")) > 30 * 86_400_000
+    assert queue.publish({"id": "a"}) is False
+    if not alone:
+        assert client.pttl(queue._keys.dedup(b"b")) <= WEEK_MS
+        lease.ack()

@@ -44,7 +44,7 @@ BROKEN = {
     ),
     "a buried message keeps its marker": ("reap", "if owner == id_of(entry) then", "if false then"),
     "a reap frees the marker of another message": ("reap", "if owner == id_of(entry) then", "if owner then"),
-    "an ack frees no marker": ("settle", "markers.free(held[i], entries[i])", ""),
+    "an ack frees no marker": ("settle", "markers.free(slots[first + i - 1], entry)", ""),
     "a release is recorded as a failure": ("settle", "if failed and verb ~= 'release' then", "if failed then"),
     "a redrive takes a key from another message": ("redrive", "if owner and owner ~= one.name then", "if false then"),
     "a redriven message does not hold its key": (

@@ -16,6 +16,7 @@ from sluicegate.core.entry import encode_deduplication_key, is_entry, read_prefi
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.core.reports import QueueStats
+from sluicegate.core.telling import text_of
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
@@ -231,7 +232,7 @@ def _cancel_in(keys: QueueKeys, state: str, steps: Steps, wanted: set[bytes], te
 
 
 def _only(positions: Sequence[int], found: Sequence[tuple[bytes, bytes]]) -> str | None:
-    return found[positions[0]][0].decode() if len(positions) == 1 else None
+    return text_of(found[positions[0]][0]) if len(positions) == 1 else None
 
 
 def _tell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,7 +145,7 @@ def scan(
     args: list[bytes | int] = [
         kind,
         b"" if mark is None else mark,
-        int(older_seconds * 1000),
+        math.ceil(older_seconds * 1000),
         cursor.place if kind == b"newest" else cursor.score,
         cursor.member,
         most,
@@ -294,4 +295,11 @@ def _pause_state(reply: list[int]) -> PauseState:
 
 def _totals(reply: list[bytes] | dict[bytes, bytes]) -> dict[str, int]:
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {name.decode(): int(value) for name, value in pairs}
+    return {name.decode(errors="replace"): _total(value) for name, value in pairs}
+
+
+def _total(value: bytes) -> int:
+    try:
+        return int(value)
+    except ValueError:  # written from outside
+        return 0

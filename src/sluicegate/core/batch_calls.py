@@ -65,7 +65,7 @@ class LeaseView:
     @property
     def opening(self) -> str:
         """Which opening is open, or was the last to end; "" for an unknown lease."""
-        return self.token.rpartition(b":")[2].decode()
+        return self.token.rpartition(b":")[2].decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,10 @@ def _handed_over(reply: list[Any]) -> HandedOver:
     if reply[0] < 0:
         return HandedOver(False, gone=reply[1])
     known, waiting, *told = reply
-    left = {name.decode(): text.decode() for name, text in zip(told[::2], told[1::2], strict=True)}
+    left = {
+        name.decode(errors="replace"): text.decode(errors="replace")
+        for name, text in zip(told[::2], told[1::2], strict=True)
+    }
     return HandedOver(known == 1, waiting, left)
 
 
@@ -207,13 +210,15 @@ def _manifest(reply: list[Any]) -> LeaseView:
         return LeaseView("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
     if state == b"ended":
         token, how, size, acked, returned, buried = rest
-        return LeaseView("ended", token, size=size, how=how.decode(), acked=acked, returned=returned, buried=buried)
+        return LeaseView(
+            "ended", token, size=size, how=how.decode(errors="replace"), acked=acked, returned=returned, buried=buried
+        )
     return LeaseView("unknown")
 
 
 def _seat(reply: list[Any]) -> Seat:
     if not reply[0]:
         return Seat(False, reply[1])
-    spans = (re.split("[:-]", word) for word in reply[4].decode().split())
+    spans = re.findall(r"(?<!\S)(\d+):(\d+)-(\d+)(?!\S)", reply[4].decode(errors="replace"), re.ASCII)
     left = tuple(Span(int(epoch), int(floor), int(top)) for epoch, floor, top in spans)
     return Seat(True, reply[1], reply[2], reply[3], left)

@@ -58,6 +58,7 @@ class QueueKeys:
         "name",
         "pending",
         "returned",
+        "set_aside",
     )
 
     def __init__(self, name: str) -> None:
@@ -83,6 +84,7 @@ class QueueKeys:
         self.failed = root + b"failed"
         self.counters = root + b"counters"
         self.bell = root + b"bell"
+        self.set_aside = root + b"set_aside"
 
     def lease(self, lease: bytes) -> bytes:
         """The hash that holds the slots of an open lease (`lease` as made by `lease_name`)."""

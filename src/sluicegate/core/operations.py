@@ -17,6 +17,7 @@ from sluicegate.core.publish_operation import publish
 from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
 from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
+from sluicegate.events import EventOperation
 
 __all__ = ["claim", "depth", "publish", "settle"]
 
@@ -77,6 +78,8 @@ def _claim(
         reply: replies.ClaimReply = yield calls.claim(keys, terms, asked, takeover=takeover, tidy=tidies > 0)
         if tell and isinstance(reply, replies.Opened | replies.Empty | replies.Tidy):
             yield from telling.dead(keys.name, buried=reply.buried, dropped=reply.dropped)
+        if tell and isinstance(reply, replies.Opened | replies.Empty | replies.Tidy | replies.Foreign):
+            yield from telling.set_aside(keys.name, EventOperation.CLAIM, reply.aside)
         match reply:
             case replies.Tidy():
                 tidies = yield from _tidy(keys, terms, reply, tidies, tell)
@@ -167,6 +170,7 @@ def settle(
         answers.append(settled)
         if tell:
             yield from telling.dead(keys.name, buried=0, dropped=settled.dropped)
+            yield from telling.set_aside(keys.name, EventOperation.SETTLE, settled.aside, lease_id)
     return settling.joined(answers)
 
 

@@ -217,7 +217,8 @@ def _go_on(place: _Place, page: Page, seen: range, went: set[int], wanted: list[
     for at in reversed(seen):
         if at not in went:
             member, record = page.items[at]
-            place.cursor = Cursor(score=record.split(_US, 1)[0] or place.cursor.score or b"0", member=member)
+            at_ms = record.split(_US, 1)[0]
+            place.cursor = Cursor(score=at_ms if at_ms.isdigit() else place.cursor.score or b"0", member=member)
             return
 
 

@@ -55,7 +55,7 @@ class Published:
 @dataclass(frozen=True, slots=True)
 class Opened:
     """An open lease: its opening, takeovers, slots (empty: 1..n) and entries; and the foreign values that were buried
-    on the way, and the dead letters that had to go for their cap.
+    on the way, the dead letters that had to go for their cap, and the values of newer kinds that were set aside.
     """
 
     opening: bytes
@@ -64,6 +64,7 @@ class Opened:
     entries: list[bytes] = field(repr=False)
     buried: int = 0
     dropped: int = 0
+    aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,13 @@ class Empty:
         next_seconds: until a message falls due or a lease runs out, None when neither is in sight.
         buried: foreign values that were buried.
         dropped: dead letters that had to go for their cap.
+        aside: values of newer kinds that were set aside.
     """
 
     next_seconds: float | None = None
     buried: int = 0
     dropped: int = 0
+    aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,7 @@ class Tidy:
     expired: list[bytes] = field(default_factory=list)
     buried: int = 0
     dropped: int = 0
+    aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +125,13 @@ class Foreign:
         count: values that were moved to the tail.
         more: whether messages may lie behind them.
         next_seconds: as for `Empty`.
+        aside: likewise.
     """
 
     count: int
     more: bool = False
     next_seconds: float | None = None
+    aside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +144,15 @@ ClaimReply = Opened | Held | Acked | Empty | Paused | Tidy | Expired | Foreign
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Slots whose verdict did not take effect, how many the lease still holds, which of its messages are dead, and how
-    many dead letters had to go for their cap.
+    """Slots whose verdict did not take effect, how many the lease still holds, which of its messages are dead, how
+    many dead letters had to go for their cap, and how many values of newer kinds were set aside.
     """
 
     lost: list[int]
     held: int
     buried: list[int]
     dropped: int = 0
+    aside: int = 0
 
 
 class Extended(Enum):
@@ -163,8 +170,9 @@ class Reaped:
     Attributes:
         finished: nothing of the lease is left.
         moved: messages that are claimable again.
-        buried: messages that are dead now.
+        buried: messages, and values that are none, that are dead now.
         dropped: dead letters that had to go for their cap.
+        aside: values of newer kinds that were set aside.
         wanted: deduplication keys, as they stand in entries, whose markers the next step must bring along.
     """
 
@@ -172,6 +180,7 @@ class Reaped:
     moved: int
     buried: int
     dropped: int = 0
+    aside: int = 0
     wanted: tuple[bytes, ...] = ()
 
 
@@ -209,6 +218,7 @@ class Counted:
     oldest_ms: int
     expired: int
     page: ExpiredPage
+    set_aside: int = 0
 
 
 def published(reply: list[Any]) -> Published:
@@ -228,17 +238,17 @@ def published(reply: list[Any]) -> Published:
 def claimed(reply: list[Any]) -> ClaimReply:
     kind = reply[0]
     if kind == b"open":
-        return Opened(reply[1], reply[2], reply[3], reply[4], reply[5], reply[6])
+        return Opened(*reply[1:8])
     if kind == b"held":
         return Held(reply[1], max(0, reply[2]) / 1000)
     if kind == b"acked":
         return Acked(*reply[1:4])
     if kind == b"tidy":
-        return Tidy(bool(reply[1]), reply[4:], reply[2], reply[3])
+        return Tidy(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
     if kind == b"empty":
-        return Empty(_seconds(reply[1]), reply[2], reply[3])
+        return Empty(_seconds(reply[1]), *reply[2:5])
     if kind == b"foreign":
-        return Foreign(reply[1], bool(reply[2]), _seconds(reply[3]))
+        return Foreign(reply[1], bool(reply[2]), _seconds(reply[3]), reply[4])
     return Paused() if kind == b"paused" else Expired()
 
 
@@ -247,7 +257,7 @@ def _seconds(ms: int) -> float | None:
 
 
 def settled(reply: list[Any]) -> Settled:
-    return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()), reply[3])
+    return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()), reply[3], reply[4])
 
 
 def extended(reply: bytes) -> Extended:
@@ -255,7 +265,7 @@ def extended(reply: bytes) -> Extended:
 
 
 def reaped(reply: list[Any]) -> Reaped:
-    return Reaped(bool(reply[0]), reply[1], reply[2], reply[3], tuple(reply[4:]))
+    return Reaped(bool(reply[0]), reply[1], reply[2], reply[3], reply[4], tuple(reply[5:]))
 
 
 def counted(reply: list[Any]) -> Counted:
@@ -273,4 +283,5 @@ def counted(reply: list[Any]) -> Counted:
         oldest_ms=reply[10],
         expired=reply[11],
         page=ExpiredPage(mark=reply[12], score=reply[13], after=reply[14][-1] if reply[14] else b"", names=reply[14]),
+        set_aside=reply[15],
     )

@@ -78,6 +78,7 @@ def joined(answers: Sequence[Settled]) -> Settled:
         held=answers[-1].held,
         buried=list(dict.fromkeys(slot for answer in answers for slot in answer.buried)),
         dropped=sum(answer.dropped for answer in answers),
+        aside=sum(answer.aside for answer in answers),
     )
 
 

@@ -18,6 +18,7 @@
 -- Repeat: answered from the receipt.
 
 --- @include admit
+--- @include counting
 --- @include entry
 --- @include owners
 --- @include receipt
@@ -37,7 +38,7 @@ local function find_on_the_page()
   for i = 1, #named do
     by_name[named[i].name] = i
   end
-  local cancelled = tonumber(redis.call('HGET', counters, 'cancelled') or 0)
+  local cancelled = whole(redis.call('HGET', counters, 'cancelled'))
   local first, last = math.max(0, tonumber(ARGV[4]) - math.max(0, cancelled - tonumber(ARGV[6]))), tonumber(ARGV[5])
   while first <= last do
     local batch = redis.call('LRANGE', source, first, math.min(first + 99, last))
@@ -88,6 +89,6 @@ if #gone > 0 then
   else
     drop_members(source, members)
   end
-  redis.call('HINCRBY', counters, 'cancelled', #gone)
+  count_up(counters, 'cancelled', #gone)
 end
 return answer(receipt, step, ARGV[3], gone)

@@ -11,7 +11,8 @@
 --   8 bell
 --   9 dead
 --  10 dead_records
---  11... run        what a run noted as given back: messages are passed by and put off for `pass_ms`, a whole lease (US name) stays ended
+--  11 set_aside      values of kinds that only a newer version knows
+--  12... run        what a run noted as given back: messages are passed by and put off for `pass_ms`, a whole lease (US name) stays ended
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
@@ -27,18 +28,22 @@
 --  12 most_dead      dead letters kept, 0 for all
 --  13 strict         1: foreign values go to the tail of `pending`; 0: they are buried
 --  14... pass_ms     with a run
--- Returns: {"open", opening, takeovers, slots, entries, buried, dropped} with slots empty when they are 1..n; {"held", token, silent ms};
---   {"acked", acked, returned, buried}; {"empty", ms to the next due or expiring message or -1, buried, dropped};
---   {"paused"}; {"tidy", due, buried, dropped, expired lease names...};
---   {"foreign", values moved to the tail, 1 when more may lie behind them, ms to the next due or expiring message or -1};
---   {"reaping"} when the lease under this id has expired and must come back first.
---   `buried` are foreign values that are dead now, `dropped` the dead letters that had to go for the cap
+-- Returns: {"open", opening, takeovers, slots, entries, buried, dropped, aside} with slots empty when they are 1..n;
+--   {"held", token, silent ms}; {"acked", acked, returned, buried};
+--   {"empty", ms to the next due or expiring message or -1, buried, dropped, aside};
+--   {"paused"}; {"tidy", due, buried, dropped, aside, expired lease names...};
+--   {"foreign", values moved to the tail, 1 when more may lie behind them, ms to the next due or expiring message or -1, aside};
+--   {"reaping"} when the lease under this id has expired, or was damaged from outside, and must come back first.
+--   `buried` are foreign values that are dead now, `dropped` the dead letters that had to go for the cap, `aside` values of newer kinds
 -- Repeat: the open lease under this nonce is answered again with a new deadline; a lost takeover is found done.
 
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include counting
 --- @include entry
+--- @include ranges
+--- @include record
 --- @include lease
 --- @include remember
 --- @include write_slots
@@ -55,19 +60,20 @@ local ms = math.floor(us / 1000)
 
 local lease = read_lease(lease_key)
 if lease then
-  if lease.token == '-' then
+  if lease.token == '-' or lease.damaged then
     return {'reaping'}
   end
   local holder, opening = string.match(lease.token, '^(.-):(.+)$')
+  local taken_over = false
+  opening = opening or ''
   if holder ~= nonce then
     local deadline = tonumber(redis.call('ZSCORE', leases, name)) or ms
     if ARGV[8] == '' and deadline <= ms then
       return {'reaping'}
     elseif ARGV[8] ~= lease.token then
-      return {'held', lease.token, ms - (deadline - lease.span)}
+      return {'held', lease.token, math.max(-LATEST, math.min(LATEST, ms - (deadline - lease.span)))}
     end
-    lease.token, lease.takeovers, lease.since = nonce .. ':' .. opening, lease.takeovers + 1, ms
-    redis.call('HINCRBY', counters, 'taken_over', 1)
+    lease.token, lease.takeovers, lease.since, taken_over = nonce .. ':' .. opening, lease.takeovers + 1, ms, true
   elseif longest > 0 then
     span = math.min(span, lease.since + longest - ms)
     if span <= 0 then
@@ -75,31 +81,60 @@ if lease then
       return {'reaping'}
     end
   end
---- @include ranges
+--- @include dead
+--- @include strange
 --- @include slots
   lease.span = span
+  local held, found = read_slots(lease_key, 1, lease.size, lease.size, math.huge)
+  local slots, entries, gone, strange, aside = {}, {}, {}, {}, 0
+  for at = 1, #held do
+    if is_entry(found[at]) then
+      slots[#slots + 1], entries[#entries + 1] = held[at], found[at]
+    else -- overwritten from outside: it leaves the lease, whose other messages are worked on
+      gone[#gone + 1], strange[#strange + 1] = held[at], found[at]
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZCARD', KEYS[9])
+    redis.call('HLEN', KEYS[10])
+    redis.call('ZCARD', KEYS[11])
+  end
+  if taken_over then
+    count_up(counters, 'taken_over', 1)
+  end
+  if #gone > 0 then
+    for at = 1, #strange do
+      aside = aside + put_away(KEYS[11], KEYS[9], KEYS[10], counters, ms, strange[at])
+    end
+    drop_slots(lease_key, gone)
+    count_up(counters, 'in_flight', -#gone)
+    lease.held = #slots
+  end
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
   redis.call('ZADD', leases, ms + span, name)
-  local slots, entries = read_slots(lease_key, 1, lease.size, lease.size, math.huge)
-  return {'open', string.match(lease.token, ':(.+)$'), lease.takeovers, slots, entries, 0, 0}
+  local dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), #gone - aside)
+  if #slots == 0 then
+    redis.call('UNLINK', lease_key)
+    redis.call('ZREM', leases, name)
+    return {'tidy', 0, #gone - aside, dropped, aside}
+  end
+  return {'open', string.match(lease.token, ':(.+)$') or '', lease.takeovers, slots, entries, #gone - aside, dropped, aside}
 end
 
-local record = redis.call('GET', closed_key)
-record = record and cjson.decode(record)
-local given_back = KEYS[11] and record and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[11], '\31' .. name)[1] == 1
+local record = read_record(closed_key)
+local given_back = KEYS[12] and record and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[12], '\31' .. name)[1] == 1
 if given_back or record and record.how == 'acked' then
---- @include ranges
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
-if record and (record.empty and tonumber(record.empty) > ms or record.gone == nonce) then
-  return {'empty', -1, 0, 0}
+if record and (record.empty and whole(record.empty) > ms or record.gone == nonce) then
+  return {'empty', -1, 0, 0, 0}
 end
 if limit == 0 then
   remember(closed_key, record, 'gone', nonce, tonumber(ARGV[6]))
   if redis.call('EXISTS', returned, pending) > 0 then
     ring(bell, tokens)
   end
-  return {'empty', -1, 0, 0}
+  return {'empty', -1, 0, 0, 0}
 end
 if totals[1] then
   return {'paused'}
@@ -107,16 +142,16 @@ end
 local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', ms, 'LIMIT', 0, 16)
 if ARGV[9] == '1' and (due > 0 or #expired > 0) then
-  return {'tidy', due, 0, 0, unpack(expired)}
+  return {'tidy', due, 0, 0, 0, unpack(expired)}
 end
 
 -- One untried message is the most frequent claim, and needs none of the functions that weigh a batch.
 local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
 local take = head and is_entry(head) and {taken = {head}, passed = {}, foreign = {}, ranks = 0, scanned = 1}
 local left_out
-if KEYS[11] then
+if KEYS[12] then
 --- @include left_out
-  left_out = noted_by(KEYS[11])
+  left_out = noted_by(KEYS[12])
 end
 if not take then
 --- @include take
@@ -125,16 +160,17 @@ if not take then
   take.from_pending(pending)
 end
 local taken, foreign, dropped = take.taken, take.foreign, 0
-if #foreign > 0 and not strict then
+if #foreign > 0 then
   redis.call('ZCARD', KEYS[9])
   redis.call('HLEN', KEYS[10])
+  redis.call('ZCARD', KEYS[11])
 end
 
 -- Writes that keep a message come before those that drop one.
 if #taken > 0 then
-  local claimed = string.format('%.0f', (totals[2] or 0) + #taken)
+  local claimed = string.format('%.0f', whole(totals[2]) + #taken)
   local opening = string.format('%.0f-%s', us, claimed)
-  redis.call('HSET', counters, 'claimed', claimed, 'in_flight', string.format('%.0f', (totals[3] or 0) + #taken))
+  redis.call('HSET', counters, 'claimed', claimed, 'in_flight', string.format('%.0f', whole(totals[3]) + #taken))
   lease = {
     token = nonce .. ':' .. opening, since = ms, span = span, takeovers = 0, size = #taken, held = #taken,
     keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
@@ -149,17 +185,20 @@ for first = 1, #take.passed, 1000 do
   end
   redis.call('ZADD', delayed, unpack(scored))
 end
-local buried = strict and 0 or #foreign
-if buried > 0 then
+local buried, aside, moved = 0, 0, 0
+if #foreign > 0 then
 --- @include dead
-  for i = 1, buried do
-    bury(KEYS[9], KEYS[10], ms, foreign[i], 'foreign-' .. redis.call('HINCRBY', counters, 'foreign', 1), 'foreign\31\31')
+--- @include strange
+  for i = 1, #foreign do
+    if strict and not is_newer(foreign[i]) then
+      redis.call('LPUSH', pending, foreign[i])
+      moved = moved + 1
+    else
+      local set_aside, away = put_away(KEYS[11], KEYS[9], KEYS[10], counters, ms, foreign[i])
+      aside, buried = aside + set_aside, buried + away
+    end
   end
   dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
-elseif strict then
-  for i = 1, #foreign do
-    redis.call('LPUSH', pending, foreign[i])
-  end
 end
 if take.ranks > 0 then
   redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)
@@ -170,7 +209,6 @@ elseif take.scanned > 1 then
   redis.call('LTRIM', pending, 0, -(take.scanned + 1))
 end
 -- A list that holds nothing but the foreign values that were just moved wakes nobody: they would be met again at once.
-local moved = #foreign - buried
 local more = redis.call('EXISTS', returned, pending) > 0
 if moved > 0 then
   more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
@@ -181,10 +219,10 @@ elseif tokens > 0 and not more then
   redis.call('LREM', bell, 0, '2') -- nothing is left that a dead consumer could keep from others
 end
 if #taken > 0 then
-  return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped}
+  return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped, aside}
 end
-if more and buried + #take.passed > 0 then
-  return {'tidy', 0, buried, dropped}
+if more and buried + aside + #take.passed > 0 and moved == 0 then
+  return {'tidy', 0, buried, dropped, aside}
 end
 local empty_ms = tonumber(ARGV[6])
 if empty_ms > 0 and not more and moved == 0 and due == 0 and #expired == 0 then
@@ -193,8 +231,8 @@ end
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])
 local next_ms = math.min(first_due or math.huge, first_expiry or math.huge) - ms
-next_ms = next_ms < math.huge and math.max(0, math.ceil(next_ms)) or -1
+next_ms = next_ms < LATEST and math.max(0, math.ceil(next_ms)) or -1
 if moved > 0 then
-  return {'foreign', moved, more and 1 or 0, next_ms}
+  return {'foreign', moved, more and 1 or 0, next_ms, aside}
 end
-return {'empty', next_ms, buried, dropped}
+return {'empty', next_ms, buried, dropped, aside}

@@ -22,6 +22,7 @@
 
 --- @include clock
 --- @include admit
+--- @include counting
 --- @include entry
 --- @include history
 --- @include lease
@@ -56,8 +57,8 @@ if failed then
   failed.write()
 end
 if lost > 0 then
-  redis.call('HINCRBY', counters, 'failed', lost)
-  redis.call('HINCRBY', counters, 'acked_and_failed', lost)
+  count_up(counters, 'failed', lost)
+  count_up(counters, 'acked_and_failed', lost)
 end
 record.concluded = part
 if not stored then

@@ -7,7 +7,8 @@
 --   4 leases
 --   5 dead
 --   6 counters
---   7... expired      the hashes of the leases that the answer before named
+--   7 set_aside      values of kinds that only a newer version knows
+--   8... expired      the hashes of the leases that the answer before named
 -- ARGV:
 --   1 most           expired leases that a page names
 --   2 mark           leases whose deadline is later, in ms, are not counted; this and the following with `expired` only
@@ -15,10 +16,12 @@
 --   4 after          its member in `leases`
 --   5... name        the members in `leases` of those hashes
 -- Returns: {pending, returned, delayed, due, leases, dead, paused, in flight, published, claimed, age of the oldest ready message in ms
---   or -1, messages of the given leases that are expired, mark and deadline of the last lease of the next page, {names on that page}}
+--   or -1, messages of the given leases that are expired, mark and deadline of the last lease of the next page, {names on that page},
+--   values set aside}
 -- Repeat: reads again.
 
 --- @include clock
+--- @include counting
 --- @include entry
 --- @include lease
 --- @include page
@@ -38,7 +41,7 @@ local first_due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ms, 'WITHSCORES',
 oldest = math.min(oldest, tonumber(first_due) or oldest)
 local expired = 0
 for i = 5, #ARGV do
-  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 2]
+  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 3]
   if deadline and deadline <= tonumber(mark) then
     -- The two numbers that matter, in half the time that all of it takes.
     local held, enqueued_ms = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
@@ -56,6 +59,7 @@ local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed',
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[3], '-inf', ms), redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]),
-  totals[4] and 1 or 0, tonumber(totals[1] or 0), tonumber(totals[2] or 0), tonumber(totals[3] or 0),
-  oldest > ms and -1 or ms - oldest, expired, #names > 0 and mark or '', score, names,
+  totals[4] and 1 or 0, whole(totals[1]), whole(totals[2]), whole(totals[3]),
+  oldest > ms and -1 or ms - math.max(0, oldest), expired, #names > 0 and mark or '', score, names,
+  redis.call('ZCARD', KEYS[7]),
 }

@@ -16,6 +16,7 @@
 
 --- @include clock
 --- @include admit
+--- @include counting
 local seat, nonce, epoch = KEYS[2], ARGV[1], tonumber(ARGV[2])
 local MOST = 16 -- readers and older epochs that are remembered: more than are ever seated while a call may still be repeated
 
@@ -29,7 +30,7 @@ end
 
 admit(KEYS[1])
 local kept = redis.call('HMGET', seat, 'epoch', 'reader', 'floor', 'top', 'left', 'readers')
-local known, floor, top = tonumber(kept[1] or 0), tonumber(kept[3] or -1), tonumber(kept[4] or -1)
+local known, floor, top = whole(kept[1]), kept[3] and whole(kept[3]) or -1, kept[4] and whole(kept[4]) or -1
 local left, readers, seated = kept[5] or '', kept[6] or '', kept[2] == nonce
 if epoch > 0 and epoch < known or not seated and string.find(' ' .. readers .. ' ', ' ' .. nonce .. ' ', 1, true) then
   return {0, known}

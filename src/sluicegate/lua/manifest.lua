@@ -14,19 +14,27 @@
 -- Repeat: reads again.
 
 --- @include clock
+--- @include entry
 --- @include lease
 --- @include ranges
+--- @include record
 --- @include slots
 local lease, first, last = read_lease(KEYS[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-if lease and lease.token ~= '-' then
+if lease and lease.token ~= '-' and not lease.damaged then
   local deadline = tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) or 0
-  local slots, entries = read_slots(KEYS[1], first, math.min(last, lease.size), lease.held, tonumber(ARGV[4]))
+  local slots, entries = {}, {}
+  local held, found = read_slots(KEYS[1], first, math.min(last, lease.size), lease.size, tonumber(ARGV[4]))
+  for i = 1, #held do
+    if is_entry(found[i]) then -- else it was overwritten from outside
+      slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
+    end
+  end
   return {
-    'open', lease.token, lease.takeovers, lease.size, lease.held, math.floor(deadline - clock_us() / 1000), slots, entries,
+    'open', lease.token, lease.takeovers, lease.size, lease.held,
+    math.floor(math.max(-LATEST, math.min(LATEST, deadline - clock_us() / 1000))), slots, entries,
   }
 end
-local record = redis.call('GET', KEYS[3])
-record = record and cjson.decode(record)
+local record = read_record(KEYS[3])
 if record and record.token then -- a remembered empty answer has none
   return {
     'ended', record.token, record.how, record.size, record.acked, count_slots(record.returned), count_slots(record.buried),

@@ -12,13 +12,14 @@
 
 --- @include admit
 --- @include bell
+--- @include counting
 local counters, wanted = KEYS[2], ARGV[1]
 admit(KEYS[1])
 local tokens = redis.call('LLEN', KEYS[3])
 local found = redis.call('HMGET', counters, 'pauses', 'paused')
-local changes, paused = tonumber(found[1] or 0), found[2] and '1' or '0'
+local changes, paused = whole(found[1]), found[2] and '1' or '0'
 if ARGV[2] ~= '' and tonumber(ARGV[2]) == changes and paused ~= wanted then
-  changes, paused = redis.call('HINCRBY', counters, 'pauses', 1), wanted
+  changes, paused = count_up(counters, 'pauses', 1), wanted
   if wanted == '1' then
     redis.call('HSET', counters, 'paused', '1')
   else

@@ -28,6 +28,7 @@
 
 --- @include clock
 --- @include bell
+--- @include counting
 --- @include owners
 --- @include store
 local pending, counters, bell, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
@@ -39,7 +40,8 @@ if receipt_ms > 0 then
   local outcomes = redis.call('GET', receipt)
   if outcomes then
     redis.call('PEXPIRE', receipt, receipt_ms)
-    return cjson.decode(outcomes)
+    local readable, reply = pcall(cjson.decode, outcomes)
+    return readable and type(reply) == 'table' and reply[1] and reply or {-1} -- overwritten from outside: nobody knows any more
   end
 end
 if tonumber(ARGV[2]) > tonumber(ARGV[3]) then
@@ -58,8 +60,21 @@ if due == 0 and delay > 0 then
 end
 due = due > ms and due
 
+-- The greatest sequence that can be seen, for a queue whose counter of it was overwritten: the order of what waits is kept.
+local function newest_in(list, zset)
+  local last, values = 0, {redis.call('LINDEX', list, 0), redis.call('ZRANGE', zset, -1, -1)[1]}
+  for _, value in pairs(values) do
+    last = math.max(last, value and tonumber(string.match(value, '^[12](%x%x%x%x%x%x%x%x%x%x%x%x)') or '0', 16) or 0)
+  end
+  return last
+end
+
 local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
-local sequence = tonumber(redis.call('HGET', counters, 'published') or 0)
+local published = redis.call('HGET', counters, 'published')
+local sequence = whole(published)
+if published and published ~= string.format('%.0f', sequence) then
+  sequence = math.max(whole(redis.call('HGET', counters, 'claimed')), newest_in(pending, KEYS[5]))
+end
 local head, stamp = ARGV[6] .. '%012x', string.format('%012x', ms) .. '0000'
 local reply, entries, owned, refused, fresh, mine = {0}, {}, {}, {}, 0, 0
 local KEYS, ARGV, call, format = KEYS, ARGV, redis.call, string.format -- locals: read for every message
@@ -99,21 +114,21 @@ if fresh > 0 then
   if due and ARGV[6] == '2' then
     window_ms = format('%.0f', window_ms + due - ms)
   end
-  redis.call('HINCRBY', counters, 'published', fresh)
+  redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
   store(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
     call('PSETEX', marker, window_ms, id) -- as SET with PX, with less work
   end
   if dropped > 0 then
     redis.call('LTRIM', pending, 0, -dropped - 1)
-    redis.call('HINCRBY', counters, 'dropped', dropped)
+    count_up(counters, 'dropped', dropped)
   end
   if not due or not first_due or due < tonumber(first_due) then
     ring(bell, tokens)
   end
 end
 if #reply > 1 then
-  redis.call('HINCRBY', counters, 'duplicates', (#reply - 1) / 2)
+  count_up(counters, 'duplicates', (#reply - 1) / 2)
 end
 if receipt_ms > 0 then
   redis.call('SET', receipt, cjson.encode(reply), 'PX', receipt_ms)

@@ -16,6 +16,7 @@
 -- Repeat: answered from the receipt.
 
 --- @include admit
+--- @include counting
 --- @include entry
 --- @include owners
 --- @include receipt
@@ -32,7 +33,7 @@ if kind == 'history' then
   local count = redis.call('LLEN', source)
   redis.call('UNLINK', source)
   if count > 0 then
-    redis.call('HINCRBY', KEYS[4], 'purged', count)
+    count_up(KEYS[4], 'purged', count)
   end
   return answer(receipt, step, ARGV[3], {count})
 end
@@ -89,6 +90,6 @@ if #gone > 0 then
   else
     drop_members(source, members)
   end
-  redis.call('HINCRBY', KEYS[4], 'purged', #gone)
+  count_up(KEYS[4], 'purged', #gone)
 end
 return answer(receipt, step, ARGV[3], {#gone})

@@ -9,22 +9,26 @@
 --   6 dead_records
 --   7 counters
 --   8 bell
---   9... marker      of a message that must be buried and frees it, once an answer asked for it
+--   9 set_aside      values of kinds that only a newer version knows
+--  10... marker      of a message that must be buried and frees it, once an answer asked for it
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 step           most messages to move
 --   3 most           delivery cap, 0 for none
 --   4 most_dead      dead letters kept, 0 for all
 --   5... wanted      deduplication key of the marker, as it stands in the entry
--- Returns: {1 when the lease is gone and 0 when more is left, messages made claimable, messages buried, dead letters dropped for their cap,
---   deduplication key whose marker the next call must bring}
--- Repeat: goes on where it stands; a lease that lives again or is gone is left alone.
+-- Returns: {1 when the lease is gone and 0 when more is left, messages made claimable, messages and other values buried, dead letters dropped
+--   for their cap, values set aside, deduplication key whose marker the next call must bring}
+-- Repeat: goes on where it stands; a lease that lives again or is gone is left alone. A lease that was damaged from outside is in nobody's
+--   hand, and comes back at once, whatever it says of itself.
 
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include counting
 --- @include entry
 --- @include dead
+--- @include strange
 --- @include lease
 --- @include ranges
 --- @include slots
@@ -39,65 +43,78 @@ redis.call('ZCARD', KEYS[4])
 redis.call('ZCARD', KEYS[5])
 redis.call('HLEN', KEYS[6])
 redis.call('STRLEN', KEYS[3])
-local owner = KEYS[9] and redis.call('GET', KEYS[9])
+redis.call('ZCARD', KEYS[9])
+local owner = KEYS[10] and redis.call('GET', KEYS[10])
 local ms = math.floor(clock_us() / 1000)
 local deadline, lease = tonumber(redis.call('ZSCORE', leases, name)), read_lease(lease_key)
 if not lease then
   redis.call('ZREM', leases, name) -- evicted or deleted from outside; nothing is left to take back
-  return {1, 0, 0, 0}
+  return {1, 0, 0, 0, 0}
 end
 -- A lease without a deadline was damaged from outside, and one that is fenced stays so whatever the clock says by now.
-if deadline and deadline > ms and lease.token ~= '-' then
-  return {1, 0, 0, 0}
+if deadline and deadline > ms and lease.token ~= '-' and not lease.damaged then
+  return {1, 0, 0, 0, 0}
 end
 
-if lease.token ~= '-' then
+if lease.token ~= '-' and not lease.damaged then
   redis.call('HSET', lease_key, 'fenced', lease.token, 'left', held_slots(lease_key, lease), 'from', 1)
   lease.token = '-'
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
   if lease.held < lease.size and lease.size > 1000 then
-    return {0, 0, 0, 0} -- what is left was many slots to tell: work enough for one step
+    return {0, 0, 0, 0, 0} -- what is left was many slots to tell: work enough for one step
   end
 end
-local from = tonumber(redis.call('HGET', lease_key, 'from'))
+local from = math.max(1, whole(redis.call('HGET', lease_key, 'from')))
 local slots, entries = read_slots(lease_key, from, lease.size, step, MOST_BYTES)
+local others = 0 -- values under names that are no slots
+if #slots == 0 then -- its own slots are all back; something else may have written others, or its size
+  slots, entries, others = read_rest(lease_key, step, MOST_BYTES)
+end
 -- Only a lease of one message buries for the count, so at most one marker is asked for; it goes with its message.
-if lease.size == 1 and slots[1] and is_bound(entries[1]) and key_of(entries[1]) ~= ARGV[5] then
+if lease.size == 1 and slots[1] and is_entry(entries[1]) and is_bound(entries[1]) and key_of(entries[1]) ~= ARGV[5] then
   local _, deadly = come_back(entries[1], true, lease, most, false)
   if deadly then
-    return {0, 0, 0, 0, key_of(entries[1])}
+    return {0, 0, 0, 0, 0, key_of(entries[1])}
   end
 end
-local buried = 0
+local back, buried, foreign, aside = 0, 0, 0, 0
 for i = 1, #slots do
-  local entry, deadly = come_back(entries[i], true, lease, most, false)
-  if deadly then
-    bury(KEYS[5], KEYS[6], ms, entry, id_of(entry), spent(entry, lease, most, '\31\31', 'lease expired while being handled'))
-    buried = buried + 1
-    if owner == id_of(entry) then
-      redis.call('DEL', KEYS[9])
-    end
+  if not is_entry(entries[i]) then
+    local set_aside, away = put_away(KEYS[9], KEYS[5], KEYS[6], counters, ms, entries[i])
+    aside, foreign = aside + set_aside, foreign + away
   else
-    redis.call('ZADD', KEYS[4], sequence_of(entry), entry)
+    local entry, deadly = come_back(entries[i], true, lease, most, false)
+    if deadly then
+      bury(KEYS[5], KEYS[6], ms, entry, id_of(entry), spent(entry, lease, most, '\31\31', 'lease expired while being handled'))
+      buried = buried + 1
+      if owner == id_of(entry) then
+        redis.call('DEL', KEYS[10])
+      end
+    else
+      redis.call('ZADD', KEYS[4], sequence_of(entry), entry)
+      back = back + 1
+    end
   end
 end
 drop_slots(lease_key, slots)
-local dropped = cap_dead(KEYS[5], KEYS[6], counters, tonumber(ARGV[4]), buried)
-lease.held = lease.held - #slots
+local dropped = cap_dead(KEYS[5], KEYS[6], counters, tonumber(ARGV[4]), buried + foreign)
+lease.held = math.max(0, lease.held - #slots + others)
 if #slots > 0 then
-  redis.call('HINCRBY', counters, 'in_flight', -#slots)
-  redis.call('HINCRBY', counters, 'reaped', #slots - buried)
-  redis.call('HINCRBY', counters, 'buried', buried)
+  count_up(counters, 'in_flight', others - #slots)
+  count_up(counters, 'reaped', back)
+  count_up(counters, 'buried', buried)
 end
-if #slots > buried then
+if back > 0 then
   ring(bell, tokens)
 end
-if lease.held > 0 and #slots > 0 then
-  redis.call('HSET', lease_key, 'm', pack_lease(lease), 'from', slots[#slots] + 1)
-  return {0, #slots - buried, buried, dropped}
+if #slots > 0 and not lease.damaged then
+  redis.call('HSET', lease_key, 'm', pack_lease(lease), 'from', (tonumber(slots[#slots]) or lease.size) + 1)
+end
+if #slots > 0 and #names_in(lease_key) > 0 then
+  return {0, back, buried + foreign, dropped, aside}
 end
 local token, left, returned, gone = unpack(redis.call('HMGET', lease_key, 'fenced', 'left', 'returned', 'buried'))
 redis.call('UNLINK', lease_key)
 redis.call('ZREM', leases, name)
-redis.call('SET', KEYS[3], close_record('reaped', token, ms, lease, returned or '', gone or '', left), 'PX', lease.keep)
-return {1, #slots - buried, buried, dropped}
+redis.call('SET', KEYS[3], close_record('reaped', token or lease.token, ms, lease, sane(returned), sane(gone), sane(left)), 'PX', lease.keep)
+return {1, back, buried + foreign, dropped, aside}

@@ -24,6 +24,7 @@
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include counting
 --- @include entry
 --- @include owners
 --- @include receipt
@@ -86,7 +87,7 @@ if #entries > 0 then
     redis.call('SET', marker, id, 'PX', math.max(tonumber(ARGV[5]), redis.call('PTTL', marker)))
   end
   drop_letters(dead, records, ids)
-  redis.call('HINCRBY', counters, 'redriven', #entries)
+  count_up(counters, 'redriven', #entries)
   ring(bell, tokens)
 end
 return answer(receipt, step, ARGV[2], reply)

@@ -12,7 +12,8 @@
 --   9 bell
 --  10 completed      records of acked messages
 --  11 failed         records of failed attempts
---  12... markers     deduplication markers that end with the messages in `bound`
+--  12 set_aside      values of kinds that only a newer version knows
+--  13... markers     deduplication markers that end with the messages in `bound`
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 token
@@ -29,36 +30,39 @@
 --  13 delay_ms       of a group: how long a nack stays out of reach
 --  14 named          of a group: 1 when the verdict was given to its messages by name, 0 when to a whole batch
 --  15... why         of a group: "reason US error type US error text"; then the next group
--- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead letters dropped for their cap}
+-- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead letters dropped for their cap,
+--   values set aside}; what was put in a message's place from outside is buried or set aside, and its slot among the dead ones
 -- Repeat: slots already gone under this token are done if the lease, or the record of its end, says that they went this way.
 --   Nothing is recorded, freed or dropped for them again.
 
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include counting
+--- @include ranges
+--- @include record
 --- @include lease
 local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
 local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 admit(leases)
 local tokens = redis.call('LLEN', bell)
 local totals = redis.call('HMGET', counters, 'acked', 'in_flight')
-local record = redis.call('GET', closed_key)
-record = record and cjson.decode(record)
+local record = read_record(closed_key)
 local lease = read_lease(lease_key)
 local ms = math.floor(clock_us() / 1000)
-local lost, returned, buried, back, dropped = '', '', '', 0, 0
+local lost, returned, buried, back, dropped, aside = '', '', '', 0, 0, 0
 
 -- Most settles ack a whole lease of which nothing is recorded or freed. They do without the functions that the others need, since a
 -- script makes its functions anew each time it runs.
 if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 and ARGV[11] == 'ack'
   and ARGV[12] == (lease.size == 1 and '1' or '1-' .. lease.size) and ARGV[8] == '-1' and ARGV[10] == '' then
-  redis.call('HSET', counters, 'acked', string.format('%.0f', (totals[1] or 0) + lease.size),
-    'in_flight', string.format('%.0f', (totals[2] or 0) - lease.size))
+  redis.call('HSET', counters, 'acked', string.format('%.0f', whole(totals[1]) + lease.size),
+    'in_flight', string.format('%.0f', whole(totals[2]) - lease.size))
   lease.held, lease.acked = 0, lease.acked + lease.size
 else
 --- @include entry
 --- @include dead
---- @include ranges
+--- @include strange
 --- @include slots
 --- @include come_back
 --- @include history
@@ -69,13 +73,13 @@ else
   if not lease or lease.token ~= token then
     local fenced = lease and lease.token == '-' and fenced_record(lease_key)
     if fenced and fenced.token == token then
-      return {lost_after(fenced, ARGV), 0, fenced.buried, 0}
+      return {lost_after(fenced, ARGV), 0, fenced.buried, 0, 0}
     elseif record and record.token == token then
-      return {lost_after(record, ARGV), 0, record.buried, 0}
+      return {lost_after(record, ARGV), 0, record.buried, 0, 0}
     elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
-      return {'', 0, '', 0}
+      return {'', 0, '', 0, 0}
     end
-    return {asked_slots(ARGV), 0, '', 0}
+    return {asked_slots(ARGV), 0, '', 0, 0}
   end
 
   if brings_back(ARGV) then
@@ -83,9 +87,10 @@ else
       redis.call('ZCARD', KEYS[i])
     end
     redis.call('HLEN', KEYS[7])
+    redis.call('ZCARD', KEYS[12])
   end
   local completed, failed = history(KEYS[10], tonumber(ARGV[8])), history(KEYS[11], tonumber(ARGV[9]))
-  local verdicts, gone = verdicts_of(lease_key, lease, ms, markers_of(ARGV[10], 12), completed, failed), {}
+  local verdicts, gone = verdicts_of(lease_key, lease, ms, markers_of(ARGV[10], 13), completed, failed), {}
   for at = FIRST_GROUP, #ARGV, 5 do
     local verb, ranges = ARGV[at], ARGV[at + 1]
     if verb == 'ack' or verb == 'discard' then
@@ -93,16 +98,19 @@ else
     else
       back = back + verdicts.take_back(verb, ranges, gone, {
         delay = tonumber(ARGV[at + 2]), named = ARGV[at + 3] == '1', why = ARGV[at + 4], most = most,
-        returned = KEYS[4], delayed = KEYS[5], dead = KEYS[6], records = KEYS[7],
+        returned = KEYS[4], delayed = KEYS[5], dead = KEYS[6], records = KEYS[7], aside = KEYS[12], counters = counters,
       })
     end
   end
   verdicts.count(counters)
   dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
+  if lease.held <= 0 and not verdicts.whole then
+    lease.held = slots_in(lease_key) -- what was written into the lease from outside must not let it end with messages in it
+  end
   if lease.held > 0 then
     verdicts.keep()
   end
-  lost, returned, buried = table.concat(gone, ','), verdicts.returned, verdicts.buried
+  lost, returned, buried, aside = table.concat(gone, ','), verdicts.returned, verdicts.buried, verdicts.aside
 end
 if lease.held == 0 then
   redis.call('UNLINK', lease_key)
@@ -116,4 +124,4 @@ end
 if back > 0 then
   ring(bell, tokens)
 end
-return {lost, lease.held, buried, dropped}
+return {lost, lease.held, buried, dropped, aside}

@@ -114,7 +114,7 @@ class LeaseBase:
         match reply:
             case replies.Opened(opening, takeovers, slots, entries):
                 self.state = LeaseState.OPEN
-                self.opening = opening.decode()
+                self.opening = opening.decode(errors="replace")
                 self.takeovers = takeovers
                 begun = 1 + takeovers
                 numbers: Sequence[int] = slots or range(1, len(entries) + 1)

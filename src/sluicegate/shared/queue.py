@@ -46,7 +46,7 @@ _MOST_CLAIMED = 10_000
 _SHORTEST_RETENTION_SECONDS = 3600.0
 _EMPTY_REMEMBERED_SECONDS = 600.0
 _AT_MOST_ONCE_LEASE_SECONDS = 60.0  # from the claim to the ack that follows at once
-_PEEKABLE = ("pending", "returned", "delayed", "in_flight", "dead", "completed", "failed")
+_PEEKABLE = ("pending", "returned", "delayed", "in_flight", "dead", "completed", "failed", "set_aside")
 
 
 class QueueBase(Generic[L]):

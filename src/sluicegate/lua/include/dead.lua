@@ -14,6 +14,6 @@ local function cap_dead(dead, records, counters, most, buried)
     redis.call('HDEL', records, unpack(redis.call('ZRANGE', dead, first, math.min(first + 999, over - 1))))
   end
   redis.call('ZREMRANGEBYRANK', dead, 0, over - 1)
-  redis.call('HINCRBY', counters, 'dead_dropped', over)
+  count_up(counters, 'dead_dropped', over)
   return over
 end

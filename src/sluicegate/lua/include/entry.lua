@@ -9,6 +9,12 @@ local function is_entry(value)
   return digits ~= nil and digits >= 29 and string.find(value, PARTS, 30) ~= nil
 end
 
+-- The shape of a message whose kind this version does not know: a newer version's.
+local function is_newer(value)
+  local _, digits = string.find(value, '^[^12\31]%x*')
+  return digits ~= nil and digits >= 29 and string.find(value, PARTS, 30) ~= nil
+end
+
 local function sequence_of(entry)
   return tonumber(string.sub(entry, 2, 13), 16)
 end

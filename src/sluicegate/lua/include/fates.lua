@@ -35,7 +35,7 @@ end
 -- The record that a reap in progress will write.
 local function fenced_record(key)
   local token, left, returned, buried = unpack(redis.call('HMGET', key, 'fenced', 'left', 'returned', 'buried'))
-  return {token = token, left = left or '', returned = returned or '', buried = buried or ''}
+  return {token = token, left = sane(left), returned = sane(returned), buried = sane(buried)}
 end
 
 -- The slots of a repeated or late settle whose verdict did not take effect.

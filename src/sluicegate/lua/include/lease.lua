@@ -1,16 +1,31 @@
 -- An open lease: a hash of slot number -> entry, and one packed field `m`:
 -- token since span takeovers size held keep oldest acked. The token is "<nonce>:<opening>", or "-" once a reap has fenced the lease.
 local LEASE = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
+local DAMAGED, MOST_SLOTS, LATEST = '!', 99999, 1e15
 
+-- What no lease of ours can have: then something else has written into the hash.
+local function is_sound(lease)
+  return lease.token and lease.size <= MOST_SLOTS and lease.held <= lease.size and lease.takeovers < 4096 and lease.acked <= lease.size
+    and lease.since < LATEST and lease.span < LATEST and lease.oldest < LATEST and lease.keep > 0 and lease.keep < LATEST
+end
+
+-- nil when there is none. A damaged one has a token that nobody bears, so that it is in nobody's hand and must come back.
 local function read_lease(key)
   local packed = redis.call('HGET', key, 'm')
-  if not packed then
+  if not packed and redis.call('EXISTS', key) == 0 then
     return nil
   end
-  local token, since, span, takeovers, size, held, keep, oldest, acked = string.match(packed, LEASE)
-  return {
+  local token, since, span, takeovers, size, held, keep, oldest, acked = string.match(packed or '', LEASE)
+  local lease = {
     token = token, since = tonumber(since), span = tonumber(span), takeovers = tonumber(takeovers), size = tonumber(size),
     held = tonumber(held), keep = tonumber(keep), oldest = tonumber(oldest), acked = tonumber(acked),
+  }
+  if is_sound(lease) then
+    return lease
+  end
+  return {
+    token = DAMAGED, since = 0, span = 0, takeovers = 0, size = 0, held = redis.call('HLEN', key), keep = 3600000, oldest = LATEST,
+    acked = 0, damaged = true,
   }
 end
 

@@ -40,6 +40,43 @@ local function held_slots(key, lease)
   return to_ranges(slots)
 end
 
+-- The names of all that a lease holds beside what is told of it, whatever its size says.
+local TOLD = {m = true, fenced = true, left = true, from = true, returned = true, buried = true}
+local function names_in(key)
+  local found, names = redis.call('HKEYS', key), {}
+  for i = 1, #found do
+    if not TOLD[found[i]] then
+      names[#names + 1] = found[i]
+    end
+  end
+  return names
+end
+
+local function is_slot(name)
+  return string.find(name, '^%d+$') ~= nil
+end
+
+-- How many slots a lease holds, where its own count of them says none.
+local function slots_in(key)
+  local count, names = 0, names_in(key)
+  for i = 1, #names do
+    count = count + (is_slot(names[i]) and 1 or 0)
+  end
+  return count
+end
+
+-- Whatever a lease holds: at most `most`, and no more once `most_bytes` are read; and how many of it are no slots.
+local function read_rest(key, most, most_bytes)
+  local slots, entries, bytes, others, names = {}, {}, 0, 0, names_in(key)
+  for i = 1, math.min(most, #names) do
+    if bytes < most_bytes then
+      slots[i], entries[i] = names[i], redis.call('HGET', key, names[i])
+      bytes, others = bytes + #entries[i], others + (is_slot(names[i]) and 0 or 1)
+    end
+  end
+  return slots, entries, others
+end
+
 local function drop_slots(key, slots)
   local dropped = 0
   for first = 1, #slots, 1000 do

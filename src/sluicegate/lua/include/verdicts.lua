@@ -3,11 +3,11 @@
 -- what is gone already is read once, and only if some verdict does not find its message.
 local function verdicts_of(key, lease, ms, markers, completed, failed)
   local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
-  local self = {returned = earlier[1] or '', buried = earlier[2] or '', dead = 0}
+  local self = {returned = sane(earlier[1]), buried = sane(earlier[2]), dead = 0, aside = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
   local back, buried, went, known = {}, {}, {}, false -- `went`: slot -> "returned" or "buried", of this settle and, once known, of earlier ones
   local failures = 0 -- attempts that failed, whatever became of their messages
-  local stamp, stamps = string.format('%.0f', ms) .. '\31', {}
+  local stamp, stamps, gone = string.format('%.0f', ms) .. '\31', {}, 0
 
   local function fate(slot)
     if not known then
@@ -48,6 +48,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       local found = redis.call('HMGET', key, unpack(slots, first, math.min(first + 999, #slots)))
       for i = 1, #found do
         local entry = found[i]
+        entry = entry and is_entry(entry) and entry -- the slot may have been overwritten from outside
         if entry and markers then
           markers.free(slots[first + i - 1], entry)
         end
@@ -78,14 +79,14 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       say_farewell(verb, slots, why)
     end
     if whole then
-      dropped = asked -- the whole lease: its hash is unlinked at once
+      dropped, self.whole = asked, true -- its hash is unlinked at once
     else
       dropped = drop_slots(key, slots)
       if dropped < #slots then
         note_gone(verb, slots, lost)
       end
     end
-    lease.held, lease.acked = lease.held - dropped, lease.acked + dropped
+    gone, lease.held, lease.acked = gone + dropped, lease.held - dropped, lease.acked + dropped
     local counter = verb == 'ack' and 'acked' or 'discarded'
     counts[counter] = counts[counter] + dropped
     failures = failures + (verb == 'discard' and dropped or 0)
@@ -94,6 +95,10 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   -- One slot leaves unacked: to the dead at once, or to what is put out of reach for a while or back among the claimable. Answers whether
   -- it died.
   local function put_back(verb, slot, entry, to, scored)
+    if not is_entry(entry) then
+      self.aside = self.aside + put_away(to.aside, to.dead, to.records, to.counters, ms, entry)
+      return true -- overwritten from outside, or in a lease that a newer version opened
+    end
     local deadly = verb == 'bury'
     if deadly then
       entry = ended(entry, lease.takeovers)
@@ -122,6 +127,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   -- So many slots at most are asked for as one command carries; answers how many came back alive.
   local function take_some(verb, slots, first, last, lost, to)
     local found, left, dead, missing, scored = redis.call('HMGET', key, unpack(slots, first, last)), {}, {}, {}, {}
+    local aside = self.aside
     for i = 1, #found do
       local slot = slots[first + i - 1]
       if not found[i] or went[slot] then
@@ -144,7 +150,8 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     end
     drop_slots(key, left)
     drop_slots(key, dead)
-    lease.held, self.dead, counts.buried = lease.held - #left - #dead, self.dead + #dead, counts.buried + #dead
+    gone, lease.held, self.dead = gone + #left + #dead, lease.held - #left - #dead, self.dead + #dead
+    counts.buried = counts.buried + #dead - (self.aside - aside)
     return #left
   end
 
@@ -162,18 +169,16 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
 
   -- Once, after the last verdict.
   function self.count(counters)
-    local gone = 0
     for name, count in pairs(counts) do
       if count > 0 then
-        redis.call('HINCRBY', counters, name, count)
-        gone = gone + count
+        count_up(counters, name, count)
       end
     end
     if gone > 0 then
-      redis.call('HINCRBY', counters, 'in_flight', -gone)
+      count_up(counters, 'in_flight', -gone)
     end
     if failures > 0 then
-      redis.call('HINCRBY', counters, 'failed', failures)
+      count_up(counters, 'failed', failures)
     end
     table.sort(back)
     table.sort(buried)

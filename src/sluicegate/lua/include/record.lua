@@ -1,0 +1,26 @@
+-- The record of how a lease ended, or nil without one. Of one that was damaged from outside only what can be read: a record without a token
+-- proves nothing, and is no more the absence of one.
+local function read_record(key)
+  local raw = redis.call('GET', key)
+  if not raw then
+    return nil
+  end
+  local readable, found = pcall(cjson.decode, raw)
+  local record = {}
+  if readable and type(found) == 'table' then
+    for _, name in ipairs({'how', 'token', 'at', 'empty', 'gone'}) do
+      record[name] = type(found[name]) == 'string' and found[name] or nil
+    end
+    for _, name in ipairs({'size', 'acked', 'concluded'}) do
+      record[name] = type(found[name]) == 'number' and found[name] or nil
+    end
+    for _, name in ipairs({'returned', 'buried', 'left'}) do
+      record[name] = type(found[name]) == 'string' and sane(found[name]) or nil
+    end
+  end
+  if not record.acked or not record.size or not record.returned or not record.buried or not record.left then
+    record.token = nil
+    record.how = record.how ~= 'acked' and record.how ~= 'returned' and record.how or nil
+  end
+  return record
+end

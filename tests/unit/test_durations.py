@@ -1,0 +1,73 @@
+"""Durations below a millisecond: Redis counts in whole ones, and none of them may become no duration at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluicegate.core import admin_calls, batch_calls, calls
+from sluicegate.core.call import Call
+from sluicegate.core.durability import replicated
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
+
+KEYS = QueueKeys("orders")
+SHORT = 0.0004
+TERMS = Terms(longest_lease_seconds=SHORT)
+
+
+def _publish(**durations: float) -> Call[Any]:
+    return calls.publish(KEYS, Batch(id=b"B", parts=[b"p"], **durations), age_seconds=SHORT)  # type: ignore[arg-type]
+
+
+def _claim() -> Call[Any]:
+    request = ClaimRequest(b"L", b"N", 1, lease_seconds=SHORT, keep_seconds=SHORT, empty_seconds=SHORT, run=b"r")
+    return calls.claim(KEYS, TERMS, request)
+
+
+def _settle() -> Call[Any]:
+    group = VerdictGroup("nack", "1", delay_seconds=SHORT)
+    return calls.settle(KEYS, TERMS, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
+
+
+CASES: dict[str, tuple[Call[Any], str]] = {
+    "publish": (
+        _publish(window_seconds=SHORT, receipt_seconds=SHORT, oldest_seconds=SHORT, delay_seconds=SHORT),
+        "age_ms oldest_ms window_ms receipt_ms delay_ms",
+    ),
+    "claim": (_claim(), "span_ms keep_ms empty_ms longest_ms pass_ms"),
+    "settle": (_settle(), "keep_ms held_ms delay_ms"),
+    "extend": (calls.extend(KEYS, b"L", b"T", lease_seconds=SHORT, longest_seconds=SHORT), "span_ms longest_ms"),
+    "scan": (admin_calls.scan(KEYS, "dead", most=1, older_seconds=SHORT), "older_ms"),
+    "fence": (batch_calls.fence(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
+    "note": (batch_calls.note(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
+    "stage": (batch_calls.stage(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
+    "hand_over": (batch_calls.hand_over(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
+}
+
+
+@pytest.mark.parametrize(("name", "arg"), [(name, arg) for name, (_, args) in CASES.items() for arg in args.split()])
+def test_a_duration_below_a_millisecond_is_one(name: str, arg: str) -> None:
+    call = CASES[name][0]
+    assert call.args[call.script.header.args.index(arg)] == 1
+
+
+def test_every_duration_of_every_call_is_among_them() -> None:
+    named = {name: {arg for arg in call.script.header.args if arg.endswith("_ms")} for name, (call, _) in CASES.items()}
+    fixed = {"publish": {"due_ms"}}  # a time, not a duration
+    tried = {name: set(args.split()) | fixed.get(name, set()) for name, (_, args) in CASES.items()}
+    assert {name: args for name, args in named.items() if name != "scan"} == {
+        name: args for name, args in tried.items() if name != "scan"
+    }
+
+
+def test_none_stays_none_and_whole_milliseconds_stay_as_they_are() -> None:
+    call = _publish(window_seconds=0, receipt_seconds=0, oldest_seconds=2, delay_seconds=0.007)
+    names = call.script.header.args
+    told = {name: call.args[names.index(name)] for name in ("window_ms", "receipt_ms", "oldest_ms", "delay_ms")}
+    assert told == {"window_ms": 0, "receipt_ms": 0, "oldest_ms": 2000, "delay_ms": 7}
+
+
+def test_a_wait_for_replicas_below_a_millisecond_is_not_for_ever() -> None:
+    assert replicated(1, timeout_seconds=SHORT).command() == (b"WAIT", 1, 1)
