@@ -19,7 +19,7 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, batch_calls, calls, concluding, looking, replies, scripts
+from sluicegate.core import admin_calls, batch_calls, calls, concluding, eviction, looking, replies, scripts
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -265,6 +265,10 @@ def _stats() -> Sample:
     return Sample(admin_calls.stats(KEYS), _PLAIN_KEYS, {})
 
 
+def _eviction() -> Sample:
+    return Sample(eviction.eviction(KEYS), _PLAIN_KEYS, {})
+
+
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "stats": _stats,
     "scan": _scan,
@@ -276,6 +280,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "claim": _claim,
     "conclude": _conclude,
     "depth": _depth,
+    "eviction": _eviction,
     "extend": _extend,
     "fence": _fence,
     "in_flight": _in_flight,

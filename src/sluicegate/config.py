@@ -110,6 +110,7 @@ class QueueConfig:
     max_payload_bytes: int | None = None
     max_payload_depth: int | None = None
     strict_envelope_decoding: bool = False
+    require_noeviction: bool = False
     message_wait_interval_seconds: float = 5
     retry_budget_seconds: float = 120
     retry_initial_delay_seconds: float = 0.01
@@ -305,6 +306,7 @@ class QueueConfig:
     def _check_payloads(self) -> None:
         checks.flag("strict_payload_types", self.strict_payload_types)
         checks.flag("strict_envelope_decoding", self.strict_envelope_decoding)
+        checks.flag("require_noeviction", self.require_noeviction)
         checks.cap("max_payload_bytes", self.max_payload_bytes)
         checks.cap("max_payload_depth", self.max_payload_depth)
 

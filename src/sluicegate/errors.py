@@ -28,6 +28,7 @@ __all__ = [
     "DurabilityAccessError",
     "EmbeddedServerError",
     "EmbeddedServerNotFoundError",
+    "EvictionPolicyError",
     "GatewayContractError",
     "LeaseLostError",
     "LuaScriptError",
@@ -98,6 +99,18 @@ class RedisMessageQueueError(Exception):
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
     """An option, a URL, a key function or a name cannot work as given; nothing was sent to Redis."""
+
+
+class EvictionPolicyError(ConfigurationError):
+    """The queue has `require_noeviction=True`, and its server may evict its keys; nothing was published.
+
+    Attributes:
+        policy: the server's `maxmemory-policy`, None where it does not tell.
+    """
+
+    def __init__(self, message: str, *, policy: str | None = None) -> None:
+        super().__init__(message)
+        self.policy = policy
 
 
 class OptionTypeError(ConfigurationError, TypeError):

@@ -93,6 +93,8 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_depth: deepest nesting of dicts and lists.
         strict_envelope_decoding: raise for values that something else put into the queue, and leave them there,
             instead of burying them as `foreign`.
+        require_noeviction: publish only to a server that evicts no keys when it is full; otherwise one that does is
+            warned of in the log, once per object.
         message_wait_interval_seconds: how long `process_message` waits for a message; 0 for not at all.
         retry_budget_seconds: how long a call is retried when Redis goes away; 0 disables.
         retry_initial_delay_seconds: first pause between attempts.
@@ -135,6 +137,7 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_bytes: int | None = None,
         max_payload_depth: int | None = None,
         strict_envelope_decoding: bool = False,
+        require_noeviction: bool = False,
         message_wait_interval_seconds: float = 5,
         retry_budget_seconds: float = 120,
         retry_initial_delay_seconds: float = 0.01,
@@ -166,6 +169,7 @@ class RedisMessageQueue(QueueAdministration):
             max_payload_bytes=max_payload_bytes,
             max_payload_depth=max_payload_depth,
             strict_envelope_decoding=strict_envelope_decoding,
+            require_noeviction=require_noeviction,
             message_wait_interval_seconds=message_wait_interval_seconds,
             retry_budget_seconds=retry_budget_seconds,
             retry_initial_delay_seconds=retry_initial_delay_seconds,
@@ -244,6 +248,7 @@ class RedisMessageQueue(QueueAdministration):
             ConfigurationError: a deduplication key that is missing, null or empty.
             QueueBackpressureError: `max_pending_length` is reached; nothing was stored.
             RedisMemoryError: Redis is full; nothing was stored.
+            EvictionPolicyError: `require_noeviction` is set, and the server may evict messages; nothing was stored.
             NotDurableError: stored, but not confirmed as durable as asked.
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
@@ -405,7 +410,13 @@ class RedisMessageQueue(QueueAdministration):
         config = self._config
         block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
         return operations.publish(
-            self._keys, batch, clock=elapsed_clock, block_seconds=block, tell=self._driver.tells, born=born
+            self._keys,
+            batch,
+            clock=elapsed_clock,
+            block_seconds=block,
+            tell=self._driver.tells,
+            born=born,
+            eviction=self._eviction,
         )
 
     # ------------------------------------------------------------------ claim

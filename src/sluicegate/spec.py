@@ -36,6 +36,7 @@ PORTABLE = frozenset(
         "max_payload_bytes",
         "max_payload_depth",
         "strict_envelope_decoding",
+        "require_noeviction",
         "message_wait_interval_seconds",
         "retry_budget_seconds",
         "retry_initial_delay_seconds",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sluicegate.core import admin_calls
+from sluicegate.core import eviction as policies
 from sluicegate.core.admin_calls import Named, Step, head_of, marker_of
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
@@ -120,7 +121,11 @@ def stats(core: Core) -> Call[Any]:
     return admin_calls.stats(core.keys)
 
 
-READING = [scan_a_list, scan_letters, ask_who_owns, stats]
+def eviction(core: Core) -> Call[Any]:
+    return policies.eviction(core.keys)
+
+
+READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction]
 DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
 CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
 TYPES = {

@@ -8,7 +8,7 @@ import redis
 IN_SCRIPTS = (
     *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
     *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
-    *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop"),
+    *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop", "rpush"),
     *("sadd", "smismember"),
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
 )
@@ -16,6 +16,7 @@ IN_SCRIPTS = (
 SENT = ("evalsha", "eval", "blpop", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
+FOR_EVICTION = ("+info",)  # asked for in a script, which takes no for an answer
 FOR_REPLICAS = ("+wait",)
 FOR_FSYNC = ("+waitaof", "+command|info")
 FOR_CLUSTER = ("+cluster|slots", "+command", "+asking", *(("+info",) if redis.__version__.startswith("5.") else ()))

@@ -11,6 +11,7 @@ import redis
 
 from sluicegate import DurabilityAccessError, NotDurableError, RedisAccessError, RedisMessageQueue, replicated
 from sluicegate.core import scripts
+from sluicegate.errors import EvictionPolicyError
 from tests.conformance.servers import programs
 from tests.topologies import access
 from tests.topologies.servers import AclServer
@@ -31,7 +32,8 @@ def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
         for script in scripts.load_all().values()
         for name in re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", _text(script))
     }
-    assert called == set(access.IN_SCRIPTS)
+    assert {f"+{name}" for name in called - set(access.IN_SCRIPTS)} == set(access.FOR_EVICTION)
+    assert called > set(access.IN_SCRIPTS)
 
 
 def test_the_document_shows_the_rule() -> None:
@@ -86,7 +88,30 @@ def test_fsync_needs_rights_of_its_own(missing: str) -> None:
             else:
                 assert queue.publish("a", durability="fsync") is True
             assert queue.depth().ready == 1
-        assert {"+" + name for name in server.refused() - {"client|setinfo"}} == ({missing} if missing else set())
+        assert {"+" + name for name in server.refused() - {"client|setinfo", "info"}} == (
+            {missing} if missing else set()
+        )
+
+
+@pytest.mark.parametrize("may_ask", [False, True])
+def test_the_eviction_policy_is_looked_at_where_that_is_allowed(
+    server: AclServer, may_ask: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the right the publish succeeds without a word; a queue that requires an answer says what it needs."""
+    server.allow(*access.RULE, *(access.FOR_EVICTION if may_ask else ()))
+    try:
+        with server.servers[0].client() as admin, server.client() as client:
+            admin.config_set("maxmemory-policy", "allkeys-lru")
+            assert RedisMessageQueue("orders", client=client).publish("a") is True
+            assert ("maxmemory-policy" in caplog.text) is may_ask
+            strict = RedisMessageQueue("orders", client=client, require_noeviction=True)
+            with pytest.raises(EvictionPolicyError, match="allkeys-lru" if may_ask else "cannot be read: grant INFO"):
+                strict.publish("b")
+            admin.config_set("maxmemory-policy", "noeviction")
+            if may_ask:
+                assert strict.publish("b") is True
+    finally:
+        server.allow(*access.RULE)
 
 
 @pytest.mark.parametrize("command", access.SENT)

@@ -374,6 +374,7 @@ TRAVELLING: dict[str, Any] = {
     "max_payload_bytes": 1000,
     "max_payload_depth": 5,
     "strict_envelope_decoding": True,
+    "require_noeviction": True,
     "message_wait_interval_seconds": 1,
     "retry_budget_seconds": 9,
     "retry_initial_delay_seconds": 0.5,

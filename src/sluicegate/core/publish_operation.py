@@ -9,6 +9,7 @@ from typing import Any
 from sluicegate.core import calls, replies
 from sluicegate.core.call import Call, Operation, Pause
 from sluicegate.core.entry import SEPARATOR
+from sluicegate.core.eviction import Eviction
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
@@ -36,6 +37,7 @@ def publish(
     block_seconds: float | None = None,
     tell: bool = False,
     born: float | None = None,
+    eviction: Eviction | None = None,
 ) -> Operation[replies.Published]:
     """Publish one batch, or ask again for the outcome of one.
 
@@ -46,14 +48,25 @@ def publish(
         block_seconds: how long to wait for room when the queue is full, from the first call on; None: not at all.
         tell: whether events are wanted.
         born: when the batch was first sent, when it was before.
+        eviction: what is known of the server's eviction policy, None when nobody wants to know.
 
     Raises:
+        EvictionPolicyError: the queue requires that nothing is evicted, and something may be; nothing was stored.
         QueueBackpressureError: there was no room, or the queue is stopping and waits for none; nothing was stored.
         NotDurableError: published, but not confirmed to be as durable as asked.
         PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
     """
     operation = _publish(keys, batch, clock, block_seconds, born)
+    if eviction is not None:
+        operation = _watched(operation, eviction)
     return _told(keys, batch, operation) if tell else operation
+
+
+def _watched(operation: Operation[replies.Published], eviction: Eviction) -> Operation[replies.Published]:
+    yield from eviction.before()
+    published = yield from operation
+    yield from eviction.after()
+    return published
 
 
 def _publish(

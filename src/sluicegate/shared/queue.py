@@ -15,6 +15,7 @@ from sluicegate import checks
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.connection import Address
 from sluicegate.core.deduplication import compile_key_function
+from sluicegate.core.eviction import Eviction
 from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Batches, Payload, Publishing
@@ -70,6 +71,7 @@ class QueueBase(Generic[L]):
             overload=config.pending_overload_policy,
             guards=Guards(config.strict_payload_types, config.max_payload_bytes, config.max_payload_depth),
         )
+        self._eviction = Eviction(self._keys, config.require_noeviction)
         self._publishes = True
         self._drained = False
         self._publishers: dict[object, int] = {}  # a publish under way -> who is at it
