@@ -19,24 +19,29 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _asked() -> int:
-    """How often the current task was asked to end."""
+def _never() -> int:
+    return 0
+
+
+def _counter() -> Callable[[], int]:
+    """What tells how often the current task was asked to end."""
     task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
+    return task.cancelling if task is not None else _never
 
 
 class CancellationGuard:
     """A block that ends in `CancelledError` when its task was cancelled meanwhile, also where nothing else says so."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_asked", "_before")
 
     def __enter__(self) -> None:
-        self._before = _asked()
+        self._asked = _counter()
+        self._before = self._asked()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if (error is None or isinstance(error, Exception)) and _asked() > self._before:
+        if self._asked() > self._before and (error is None or isinstance(error, Exception)):
             raise asyncio.CancelledError from error
 
 
@@ -45,16 +50,17 @@ def heeds_cancellation(function: Callable[P, Awaitable[T]]) -> Callable[P, Await
 
     @wraps(function)
     async def heeding(*args: P.args, **options: P.kwargs) -> T:
-        before = _asked()
+        asked = _counter()
+        before = asked()
         hidden: Exception | None = None
         try:
             result = await function(*args, **options)
         except Exception as error:
-            if _asked() <= before:
+            if asked() <= before:
                 raise
             hidden = error
         else:
-            if _asked() <= before:
+            if asked() <= before:
                 return result
         await asyncio.sleep(0)  # a callback that cancels its own task: delivered here, it does not come a second time
         raise asyncio.CancelledError from hidden
