@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
+import pandas
 import pytest
 
 from sluicegate.core.schedule import NOW, Schedule, parse_schedule
@@ -51,3 +52,8 @@ def test_due_at_is_a_datetime(due_at: Any) -> None:
 def test_both_at_once_contradict_each_other() -> None:
     with pytest.raises(ConfigurationError, match="delay_seconds or due_at, not both"):
         parse_schedule(5, datetime.now(UTC))
+
+
+def test_no_time_at_all_is_an_error_of_ours() -> None:
+    with pytest.raises(ConfigurationError, match=r"due_at is not a time \(NaT\)"):
+        parse_schedule(due_at=pandas.NaT)

@@ -21,8 +21,9 @@ import re
 from typing import NamedTuple
 
 from sluicegate.core import json
+from sluicegate.core.bounds import LONGEST_HEADERS_BYTES, LONGEST_KEY_BYTES
 from sluicegate.core.keys import encode_name
-from sluicegate.errors import ConfigurationError, MalformedStoredMessageError
+from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
 __all__ = [
     "KINDS",
@@ -63,13 +64,16 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
 
     Raises:
         TypeError: a name or value that is not a str.
+        PayloadTooLargeError: more than `LONGEST_HEADERS_BYTES`.
     """
     if not headers:
         return b""
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"header {name!r} must map a str to a str, not to {type(value).__name__}")
-    return json.dumps(dict(headers))
+    data = json.dumps(dict(headers))
+    _refuse_longer("headers", data, LONGEST_HEADERS_BYTES, "put the bulk into the payload")
+    return data
 
 
 def encode_deduplication_key(key: str) -> bytes:
@@ -77,11 +81,23 @@ def encode_deduplication_key(key: str) -> bytes:
 
     Raises:
         ConfigurationError: a lone surrogate, which UTF-8 cannot carry.
+        PayloadTooLargeError: more than `LONGEST_KEY_BYTES`.
     """
     try:
-        return encode_name(key).encode()
+        data = encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
+    _refuse_longer("deduplication key", data, LONGEST_KEY_BYTES, "use a hash of it")
+    return data
+
+
+def _refuse_longer(what: str, data: bytes, longest: int, advice: str) -> None:
+    if len(data) > longest:
+        raise PayloadTooLargeError(
+            f"{what} of {len(data)} bytes as stored, and {longest} are the most; {advice}",
+            size=len(data),
+            limit=longest,
+        )
 
 
 def read_prefix(entry: bytes) -> Prefix:

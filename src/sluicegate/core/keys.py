@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from sluicegate.core.bounds import LONGEST_ID, LONGEST_NAME
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
@@ -66,6 +67,8 @@ class QueueKeys:
             raise OptionTypeError(f"queue name must be a str, not {type(name).__name__}")
         if not name.strip():
             raise ConfigurationError("queue name is blank; give it at least one visible character")
+        if len(name) > LONGEST_NAME:
+            raise ConfigurationError(f"queue name has {len(name)} characters, and {LONGEST_NAME} are the most")
         try:
             root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
         except UnicodeEncodeError:
@@ -120,6 +123,8 @@ class QueueKeys:
 
     def seat(self, consumer: str) -> bytes:
         """Who claims for a consumer, and in which epoch."""
+        if len(consumer) > LONGEST_ID:
+            raise ConfigurationError(f"consumer's name has {len(consumer)} characters, and {LONGEST_ID} are the most")
         return self._root + b"consumer:" + _bounded(encode_name(consumer).encode(), _LONGEST_LEASE_ID)
 
     @staticmethod
@@ -129,6 +134,10 @@ class QueueKeys:
             raise OptionTypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
         if not lease_id:
             raise ConfigurationError("lease_id is empty; leave it out to let the library make one")
+        if len(lease_id) > LONGEST_ID:
+            raise ConfigurationError(
+                f"lease_id has {len(lease_id)} characters; {LONGEST_ID} at most, so give a hash of it"
+            )
         try:
             return _bounded(encode_name(lease_id).encode(), _LONGEST_LEASE_ID)
         except UnicodeEncodeError:

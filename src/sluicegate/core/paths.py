@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sluicegate.core.bounds import cut
+
 __all__ = ["ROOT", "Path", "words"]
 
 Path = tuple["Path", str | int] | tuple[()]
@@ -14,9 +16,5 @@ def words(path: Path) -> str:
     steps = []
     while path:
         path, step = path
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{_cut(step)}")
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{cut(step, _LONGEST_NAME)}")
     return "$" + "".join(reversed(steps))
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -10,16 +10,26 @@ from typing import Any, Literal
 import tenacity
 
 from sluicegate import checks
+from sluicegate.core.bounds import LONGEST_ERROR, LONGEST_ERROR_TYPE, LONGEST_REASON, cut
 from sluicegate.core.values import Verb
 
-__all__ = ["DEFAULT_BACKOFF", "Failure", "OnError", "after_error", "backoff_seconds", "pause_seconds", "text_of", "why"]
+__all__ = [
+    "DEFAULT_BACKOFF",
+    "Failure",
+    "OnError",
+    "after_error",
+    "backoff_seconds",
+    "pause_seconds",
+    "stored_reason",
+    "text_of",
+    "why",
+]
 
 _log = logging.getLogger("sluicegate")
 
 OnError = Literal["retry", "bury", "discard"]
 
 DEFAULT_BACKOFF: Any = tenacity.wait_exponential_jitter(initial=1, max=300, jitter=1)
-_LONGEST_ERROR = 2000
 _US = "\x1f"
 
 
@@ -90,12 +100,21 @@ def text_of(error: BaseException) -> str:
 
 
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
-    """Reason, error type and error text as the scripts keep them: one line each, at most 2,000 characters of text."""
+    """Reason, error type and error text as the scripts keep them, each cut to its bound."""
     if error is None:
         kind, text = "", ""
     elif isinstance(error, str):
         kind, text = "", error
     else:
         kind, text = type(error).__name__, text_of(error)
-    parts = (reason, kind, text[:_LONGEST_ERROR])
-    return _US.join(part.replace(_US, " ") for part in parts).encode(errors="replace")
+    parts = (stored_reason(reason), _stored(kind, LONGEST_ERROR_TYPE), _stored(text, LONGEST_ERROR))
+    return _US.encode().join(parts)
+
+
+def stored_reason(reason: str) -> bytes:
+    """The reason of a burial as it is stored."""
+    return _stored(reason, LONGEST_REASON)
+
+
+def _stored(text: str, longest: int) -> bytes:
+    return cut(text, longest).replace(_US, " ").encode(errors="replace")

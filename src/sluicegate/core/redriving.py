@@ -13,6 +13,7 @@ from sluicegate.core.admin_calls import Cursor, Named, Page, Redriven, Step, Ste
 from sluicegate.core.call import Operation
 from sluicegate.core.entry import encode_deduplication_key
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.policies import stored_reason
 from sluicegate.core.reports import RedriveReport
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -166,7 +167,7 @@ def _filter(request: RedriveRequest) -> Callable[[bytes], bool]:
     """The filters that a record must pass, the caller's last."""
     tests: list[Callable[[list[bytes], bytes], Any]] = []
     if request.reason is not None:
-        reason = request.reason.encode(errors="replace")
+        reason = stored_reason(request.reason)
         tests.append(lambda parts, _: parts[1] == reason)
     if request.deduplication_key is not None:
         key = encode_deduplication_key(request.deduplication_key)

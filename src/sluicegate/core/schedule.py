@@ -35,7 +35,8 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
         due_at: an aware datetime; one in the past means at once.
 
     Raises:
-        ConfigurationError: a delay that is no number of 0 or more (at most 100 years), a naive datetime, or both given.
+        ConfigurationError: a delay that is no number of 0 or more (at most 100 years), a naive datetime, no time at all
+            (pandas' NaT), or both given.
     """
     if due_at is None:
         if delay_seconds == 0 and type(delay_seconds) is int:
@@ -47,6 +48,8 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
     # By what it can do, not by its class: the core has no `datetime`, whose `now` would be a clock of its own.
     if not hasattr(due_at, "utcoffset") or not hasattr(due_at, "timestamp"):
         raise OptionTypeError(f"due_at must be an aware datetime, not {type(due_at).__name__}")
+    if due_at != due_at:  # noqa: PLR0124  (pandas' NaT is a datetime by its class, and unequal to itself)
+        raise ConfigurationError("due_at is not a time (NaT); leave it out for a message that is due at once")
     if due_at.utcoffset() is None:
         raise ConfigurationError(
             "due_at is a naive datetime: it names no instant without a time zone, and this machine's may not be the "
