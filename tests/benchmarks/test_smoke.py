@@ -97,6 +97,24 @@ def test_without_another_python_the_other_libraries_are_not_measured_and_the_run
     assert "not measured" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_library_that_fails_is_named_with_its_error_and_the_report_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(library: peers.Library, options: object) -> None:
+        raise AssertionError(f"{library.label} ended during singles")
+
+    monkeypatch.setattr(peers, "interpreter", lambda: None)
+    monkeypatch.setattr(peers.Library, "run", fails)
+    output = tmp_path / "peers.json"
+
+    assert peers.main(["--quick", "--output", str(output)]) == run.NOT_MEASURED
+
+    report = json.loads(output.read_text())
+    assert report["not measured"][peers.OURS] == "failed: AssertionError: sluicegate ended during singles"
+    assert (report["ok"], report["bars"], report["figures"]) == (False, [], {})
+
+
 def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
     cpu = "Redis CPU µs per claim+ack"
     ours = {

@@ -1,8 +1,8 @@
 """Measure this library beside redis-message-queue, on one server in one run, and write build/bench/peers.json.
 
 Rounds alternate between the libraries; what is reported are medians of rounds. Without Python 3.12 or a package index,
-the rows of the others read "not measured", with the reason. Exits 0 whatever it finds; with `--strict` 1 when a bar is
-missed.
+the rows of the others read "not measured", with the reason. Exits 0 whatever it finds; 2 when a library failed; with
+`--strict` 1 when a bar is missed.
 
 Usage: python -m tests.benchmarks.peers.run [--quick] [--rounds N] [--count N] [--strict] [--output FILE]
 """
@@ -15,6 +15,7 @@ import os
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,13 +26,15 @@ from rich.table import Table
 
 from tests.benchmarks.measure import median
 from tests.benchmarks.peers.environments import PEERS, ROOT, environment, interpreter
-from tests.benchmarks.report import Bar, print_bars
+from tests.benchmarks.report import Bar, last_line, print_bars
+from tests.benchmarks.run import NOT_MEASURED
 from tests.conformance.servers import RedisServer, programs
 
 __all__ = ["main"]
 
 OURS = "sluicegate"
 NO_PYTHON = "not measured: needs Python 3.12"
+_FAILED = "failed: "  # and then the error
 _WORKLOAD = Path(__file__).with_name("workload.py")
 _SMALL_BYTES, _LARGE_BYTES = 1_000, 1_000_000
 _IN_FLIGHT = 1_000
@@ -96,18 +99,30 @@ def main(arguments: Sequence[str]) -> int:
         for number in range(options.rounds):
             console.print(f"round {number + 1} of {options.rounds} …")
             for library in libraries if number % 2 else libraries[::-1]:
-                library.run(options)
-        report["figures"] = {library.label: library.figures() for library in libraries}
+                if library.label not in missing:
+                    _round(library, options, missing)
+        measured = [library for library in libraries if library.label not in missing]
+        report["figures"] = {library.label: library.figures() for library in measured}
         report["versions"] = {library.label: library.versions for library in libraries}
+    failed = [label for label, why in missing.items() if why.startswith(_FAILED)]
     report["not measured"] = missing
-    report["bars"] = [bar.to_dict() for bar in bars(report["figures"])]
-    report["ok"] = all(bar["ok"] for bar in report["bars"])
+    report["bars"] = [bar.to_dict() for bar in bars(report["figures"])] if OURS not in missing else []
+    report["ok"] = not failed and all(bar["ok"] for bar in report["bars"])
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     _print(console, report["figures"], missing)
     print_bars(console, report["bars"])
     console.print(f"report: {os.path.relpath(options.output)}")
-    return 0 if report["ok"] or not options.strict else 1
+    return NOT_MEASURED if failed else int(options.strict and not report["ok"])
+
+
+def _round(library: Library, options: argparse.Namespace, missing: dict[str, str]) -> None:
+    """One round of a library; one that fails is measured no further, and the others are."""
+    try:
+        library.run(options)
+    except Exception as error:
+        traceback.print_exception(error)
+        missing[library.label] = f"{_FAILED}{type(error).__name__}: {last_line(str(error))}"
 
 
 def bars(figures: dict[str, Figures]) -> list[Bar]:
