@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -203,10 +204,7 @@ class RedisGateway(GatewayBase):
 
     def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
         """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
-        return self._execute(call, Course(), retry, on_retry)
-
-    def _execute(self, call: Call[T], course: Course, retry: bool, on_retry: Callable[[RetryNote], Any] | None) -> T:
-        start = elapsed_clock()
+        start, course = elapsed_clock(), Course(call.doubtful)
         try:
             try:
                 return self._once(call, Stage.CALLS if retry else Stage.SINGLE)
@@ -229,10 +227,10 @@ class RedisGateway(GatewayBase):
         Returns:
             What waits for the reply; it must be called. Whatever went wrong in between, `execute` repeats the call.
         """
-        start, course = elapsed_clock(), Course()
+        start = elapsed_clock()
 
-        def again() -> T:
-            return self._execute(call.later(elapsed_clock() - start), course, True, None)
+        def again(*, doubtful: bool = False) -> T:
+            return self.execute(replace(call.later(elapsed_clock() - start), doubtful=doubtful))
 
         if not self._reached or call.then:
             return again
@@ -249,20 +247,18 @@ class RedisGateway(GatewayBase):
             give_back(pool, connection, intact=False)
             if not isinstance(error, TROUBLE):
                 raise
-            course.doubtful = True
-            return again
+            return partial(again, doubtful=True)
 
         def receive() -> T:
-            intact = False
+            intact, lost = False, False
             try:
                 reply = read(connection)
                 intact = not faults.ends_connection(reply)
             except TROUBLE as error:
-                course.doubtful = True
-                reply = error
+                lost, reply = True, error
             finally:
                 give_back(pool, connection, intact=intact)
-            return again() if isinstance(reply, Exception) else call.decode(reply)
+            return again(doubtful=lost) if isinstance(reply, Exception) else call.decode(reply)
 
         return receive
 

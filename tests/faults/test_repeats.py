@@ -380,7 +380,6 @@ def test_scripts_flushed_between_any_two_calls(
         return execute(call, **options)
 
     monkeypatch.setattr(queue._gateway, "execute", flushing)
-    monkeypatch.setattr(queue._gateway, "send", None)
     report = queue.publish_many({"id": number % 5} for number in range(7))
     assert (report.accepted, report.duplicates) == (5, 2)
     lease = queue.claim(5)

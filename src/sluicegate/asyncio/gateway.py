@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
@@ -167,12 +168,7 @@ class RedisGateway(GatewayBase):
         self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
     ) -> T:
         """Execute one call, with retries unless told otherwise; see `sluicegate.gateway.Gateway.execute`."""
-        return await self._execute(call, Course(), retry, on_retry)
-
-    async def _execute(
-        self, call: Call[T], course: Course, retry: bool, on_retry: Callable[[RetryNote], Any] | None
-    ) -> T:
-        start = elapsed_clock()
+        start, course = elapsed_clock(), Course(call.doubtful)
         try:
             try:
                 return await self._once(call, Stage.CALLS if retry else Stage.SINGLE)
@@ -195,10 +191,10 @@ class RedisGateway(GatewayBase):
         Returns:
             What waits for the reply; it must be awaited. Whatever went wrong in between, `execute` repeats the call.
         """
-        start, course = elapsed_clock(), Course()
+        start = elapsed_clock()
 
-        async def again() -> T:
-            return await self._execute(call.later(elapsed_clock() - start), course, True, None)
+        async def again(*, doubtful: bool = False) -> T:
+            return await self.execute(replace(call.later(elapsed_clock() - start), doubtful=doubtful))
 
         if not self._reached or call.then:
             return again
@@ -215,20 +211,18 @@ class RedisGateway(GatewayBase):
             await give_back(pool, connection, intact=False)
             if not isinstance(error, TROUBLE):
                 raise
-            course.doubtful = True
-            return again
+            return partial(again, doubtful=True)
 
         async def receive() -> T:
-            intact = False
+            intact, lost = False, False
             try:
                 reply = await read(connection)
                 intact = not faults.ends_connection(reply)
             except TROUBLE as error:
-                course.doubtful = True
-                reply = error
+                lost, reply = True, error
             finally:
                 await give_back(pool, connection, intact=intact)
-            return await again() if isinstance(reply, Exception) else call.decode(reply)
+            return await again(doubtful=lost) if isinstance(reply, Exception) else call.decode(reply)
 
         return receive
 

@@ -30,6 +30,7 @@ class Call(Generic[T_co]):
         then: a command sent right behind the script on the same connection, at every attempt, such as WAIT; the result
             of the call is then a pair of the decoded reply and this command's raw reply, which may be an error.
         patience_seconds: how long it may be retried, when that is less than the gateway's budget; None for the budget.
+        doubtful: whether it was sent before and nobody knows what came of it, so that a refusal leaves that open.
     """
 
     script: Script
@@ -39,6 +40,7 @@ class Call(Generic[T_co]):
     elapsed_arg: int | None = None
     then: tuple[bytes | int, ...] = ()
     patience_seconds: float | None = None
+    doubtful: bool = False
 
     def later(self, seconds: float) -> Call[T_co]:
         """The same call, sent so much later: the argument that tells an age has grown."""
