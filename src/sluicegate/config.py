@@ -70,6 +70,7 @@ class QueueOptions(TypedDict, total=False):
     strict_payload_types: bool
     max_payload_bytes: int | None
     max_payload_depth: int | None
+    sort_keys: bool
     strict_envelope_decoding: bool
     message_wait_interval_seconds: float
     retry_budget_seconds: float
@@ -109,6 +110,7 @@ class QueueConfig:
     strict_payload_types: bool = False
     max_payload_bytes: int | None = None
     max_payload_depth: int | None = None
+    sort_keys: bool = False
     strict_envelope_decoding: bool = False
     require_noeviction: bool = False
     message_wait_interval_seconds: float = 5
@@ -309,6 +311,7 @@ class QueueConfig:
         checks.flag("require_noeviction", self.require_noeviction)
         checks.cap("max_payload_bytes", self.max_payload_bytes)
         checks.cap("max_payload_depth", self.max_payload_depth)
+        checks.flag("sort_keys", self.sort_keys)
 
     def _check_waiting(self) -> None:
         checks.not_negative("message_wait_interval_seconds", self.message_wait_interval_seconds)

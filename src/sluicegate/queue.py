@@ -91,6 +91,7 @@ class RedisMessageQueue(QueueAdministration):
         strict_payload_types: refuse what JSON would change, such as tuples.
         max_payload_bytes: largest payload as stored.
         max_payload_depth: deepest nesting of dicts and lists.
+        sort_keys: store dicts in the order of their keys, so that equal ones are the same bytes.
         strict_envelope_decoding: raise for values that something else put into the queue, and leave them there,
             instead of burying them as `foreign`.
         require_noeviction: publish only to a server that evicts no keys when it is full; otherwise one that does is
@@ -136,6 +137,7 @@ class RedisMessageQueue(QueueAdministration):
         strict_payload_types: bool = False,
         max_payload_bytes: int | None = None,
         max_payload_depth: int | None = None,
+        sort_keys: bool = False,
         strict_envelope_decoding: bool = False,
         require_noeviction: bool = False,
         message_wait_interval_seconds: float = 5,
@@ -168,6 +170,7 @@ class RedisMessageQueue(QueueAdministration):
             strict_payload_types=strict_payload_types,
             max_payload_bytes=max_payload_bytes,
             max_payload_depth=max_payload_depth,
+            sort_keys=sort_keys,
             strict_envelope_decoding=strict_envelope_decoding,
             require_noeviction=require_noeviction,
             message_wait_interval_seconds=message_wait_interval_seconds,

@@ -35,6 +35,7 @@ PORTABLE = frozenset(
         "strict_payload_types",
         "max_payload_bytes",
         "max_payload_depth",
+        "sort_keys",
         "strict_envelope_decoding",
         "require_noeviction",
         "message_wait_interval_seconds",

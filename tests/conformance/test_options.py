@@ -432,3 +432,23 @@ def test_times_beyond_what_redis_counts_are_refused_before_anything_is_sent(
         with pytest.raises(ConfigurationError, match="lease_seconds"):
             lease.extend(seconds)
     assert queue.depth().in_flight == queue.depth().ready == 0
+
+
+@pytest.mark.parametrize(
+    "guarded", [{}, {"max_payload_bytes": 1000, "strict_payload_types": True}], ids=["", "guarded"]
+)
+def test_sorted_keys_make_equal_payloads_the_same_bytes(make_queue: MakeQueue, guarded: dict[str, Any]) -> None:
+    queue = make_queue(sort_keys=True, **guarded)
+    queue.publish({"b": [{"d": 1, "c": 2}], "a": "\u00e4"})
+    queue.publish_many([{"a": "\u00e4", "b": [{"c": 2, "d": 1}]}, '{"b": 1, "a": 2}'])
+    with queue.claim(3) as lease:
+        assert [message.payload.decode() for message in lease.messages] == [
+            *['{"a":"\u00e4","b":[{"c":2,"d":1}]}'] * 2,
+            '{"b": 1, "a": 2}',
+        ]
+
+
+def test_by_default_keys_keep_their_order(queue: RedisMessageQueue) -> None:
+    queue.publish({"b": 1, "a": 2})
+    with queue.claim() as lease:
+        assert lease.messages[0].payload == b'{"b":1,"a":2}'

@@ -261,3 +261,10 @@ def test_a_slice_of_nested_columns_is_its_rows() -> None:
     }
     for start in range(12):
         assert plan.rows(batch.slice(start, 5)).payloads == whole[start : start + 5]
+
+
+def test_rows_are_sorted_by_name_where_the_queue_sorts_keys() -> None:
+    table = pa.table({"b": [{"d": 1, "c": 2}], "a": ["x"]})
+    assert made(table, sort_keys=True).payloads == [b'{"a":"x","b":{"c":2,"d":1}}']
+    assert made(table).payloads == [b'{"b":{"d":1,"c":2},"a":"x"}']
+    assert made(table, payload="b", sort_keys=True).payloads == [b'{"c":2,"d":1}']

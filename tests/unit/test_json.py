@@ -221,3 +221,39 @@ def test_bytes_that_are_not_json_are_a_value_error() -> None:
         assert outcome(json.loads, data)[0] in VALUE_ERRORS
         with without_orjson():
             assert outcome(json.loads, data)[0] in VALUE_ERRORS
+
+
+KEYS = st.text(max_size=4) | st.text(st.sampled_from("aZ\u00e4\u2028\ud7ff\ue000\uffff\U0001f642"), max_size=3)
+NESTED = st.recursive(
+    st.integers(-(2**63), 2**64 - 1)
+    | st.text(max_size=3)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, NESTED, max_size=5) | st.lists(NESTED, max_size=3))
+@example({"\U0001f642": 1, "\uffff": 2})
+@example({"b": {"d": 1e300, "c": (1, {"b": 1, "a": 2})}, "a": 0})
+def test_sorted_keys_make_the_bytes_of_the_standard_library_with_and_without_orjson(value: Any) -> None:
+    expected = stdlib.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    assert json.dumps(value, sort_keys=True) == expected
+    with without_orjson():
+        assert json.dumps(value, sort_keys=True) == expected
+
+
+def test_sorted_keys_of_what_both_encoders_write_alike() -> None:
+    value = {"b": [{"z": 1, "y": "\u00e4"}], "a": None}
+    for function in (json.dumps, json.dumps_alike):
+        with_it = function(value, sort_keys=True)
+        with without_orjson():
+            assert function(value, sort_keys=True) == with_it == '{"a":null,"b":[{"y":"\u00e4","z":1}]}'.encode()
+
+
+def test_errors_are_the_same_with_sorted_keys() -> None:
+    for value in ({"b": 1, "a": float("nan")}, {1: 2}, {"a": {1}}, {"b": "\ud800"}):
+        kind, text = outcome(json.dumps, value)
+        assert kind != "ok"
+        assert outcome(lambda value: json.dumps(value, sort_keys=True), value) == (kind, text)

@@ -42,12 +42,13 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 _STR = frozenset({str})
 
 
-def dumps(value: Any, *, strict: bool = False) -> bytes:
+def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False) -> bytes:
     """Encode a JSON value as compact UTF-8.
 
     Args:
         value: dict, list, tuple, str, int, float, bool or None, nested at most 200 deep.
         strict: refuse tuples instead of writing them as lists.
+        sort_keys: write dicts in the order of their keys (by code point) instead of their own.
 
     Raises:
         TypeError: something that JSON cannot carry, or a key that is not a str; the message names the path.
@@ -56,30 +57,31 @@ def dumps(value: Any, *, strict: bool = False) -> bytes:
     if not strict and _same_in_both(value, MAX_DEPTH):
         try:
             if orjson is not None:
-                return orjson.dumps(value)
-            data = _encoder.encode(value).encode()
+                return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+            data = _encoders[sort_keys].encode(value).encode()
             if _LONG_NUMBER not in data.translate(_SHAPE):
                 return data
         except (TypeError, ValueError):
             pass  # the walk below finds the path and says what is wrong
     plain = _checked(value, ROOT, strict, MAX_DEPTH)
     try:
-        return _encoder.encode(plain).encode()
+        return _encoders[sort_keys].encode(plain).encode()
     except UnicodeEncodeError:
         _raise_surrogate(plain, ROOT)
 
 
-def dumps_alike(value: Any) -> bytes:
+def dumps_alike(value: Any, *, sort_keys: bool = False) -> bytes:
     """Encode a value that both encoders are known to write alike; the bytes of `dumps`, without its look at each value.
 
     Args:
         value: as for `dumps`, of which the caller knows that it holds dicts with keys of str, lists, str without
             surrogates, integers of 64 bits, bool, None and floats that are 0 or within `ALIKE`, nothing derived from
             them, and is nested at most 200 deep.
+        sort_keys: as for `dumps`.
     """
     if orjson is not None:
-        return orjson.dumps(value)
-    return _encoder.encode(value).encode()
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
+    return _encoders[sort_keys].encode(value).encode()
 
 
 def loads(data: bytes | str) -> Any:
@@ -128,7 +130,13 @@ def _read_float(digits: str) -> float:
 
 _SHAPE = bytes.maketrans(b"123456789ED", b"000000000ed")
 _LONG_NUMBER = b"0" * 19  # in the shape of a text: perhaps an integer beyond 64 bits
-_encoder = _stdlib.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+_encoder, _sorting_encoder = (
+    _stdlib.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), sort_keys=sort_keys
+    )
+    for sort_keys in (False, True)
+)
+_encoders = {False: _encoder, True: _sorting_encoder}
 _decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant)
 _careful_decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_float)
 

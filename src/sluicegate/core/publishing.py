@@ -36,11 +36,12 @@ _SHORTEST_BOUND_SECONDS = 7 * 86400.0  # of a marker that is freed as its messag
 _SAFE_SHARE = 0.9  # of a marker's or receipt's life: a repeat sent within it arrives within it
 
 
-def encode_payload(payload: Any) -> bytes:
+def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
     """The stored bytes of a payload.
 
     Args:
         payload: dict or list (JSON), str (UTF-8) or bytes (as they are).
+        sort_keys: write dicts in the order of their keys.
 
     Raises:
         TypeError: anything else, or something in it that JSON cannot carry; names the path.
@@ -48,7 +49,7 @@ def encode_payload(payload: Any) -> bytes:
     """
     kind = type(payload)
     if kind is dict or kind is list:
-        return json.dumps(payload)
+        return json.dumps(payload, sort_keys=sort_keys)
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
     if isinstance(payload, str):
@@ -57,7 +58,7 @@ def encode_payload(payload: Any) -> bytes:
         except UnicodeEncodeError:
             raise ValueError("payload has a lone surrogate at $; UTF-8 cannot carry it") from None
     if isinstance(payload, (dict, list)):
-        return json.dumps(payload)
+        return json.dumps(payload, sort_keys=sort_keys)
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
@@ -86,6 +87,7 @@ class Publishing:
         most_waiting: messages that may wait in the queue, 0 for any number.
         overload: what a publish beyond that does; `block` is refused like `raise`, and tries again.
         guards: what a payload may be.
+        sort_keys: write dicts in the order of their keys.
     """
 
     keys: QueueKeys
@@ -96,6 +98,7 @@ class Publishing:
     most_waiting: int = 0
     overload: Literal["raise", "block", "drop_oldest"] = "raise"
     guards: Guards = NO_GUARDS
+    sort_keys: bool = False
 
     @property
     def most_per_call(self) -> int:
@@ -137,7 +140,7 @@ class Publishing:
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.most_per_call)
-        encode = self._guarded if self.guards else encode_payload
+        encode = self._checked if self.guards or self.sort_keys else encode_payload
         key_function, dedup = self.key_function, self.keys.dedup
         parts, markers, held, first = list[bytes](), list[bytes](), 0, 0
 
@@ -226,8 +229,8 @@ class Publishing:
     def _drops(self) -> bool:
         return self.overload == "drop_oldest"
 
-    def _guarded(self, payload: Any) -> bytes:
+    def _checked(self, payload: Any) -> bytes:
         self.guards.check_payload(payload)
-        data = encode_payload(payload)
+        data = encode_payload(payload, sort_keys=self.sort_keys)
         self.guards.check_stored(payload, data)
         return data

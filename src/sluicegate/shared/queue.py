@@ -70,6 +70,7 @@ class QueueBase(Generic[L]):
             most_waiting=config.max_pending_length or 0,
             overload=config.pending_overload_policy,
             guards=Guards(config.strict_payload_types, config.max_payload_bytes, config.max_payload_depth),
+            sort_keys=config.sort_keys,
         )
         self._eviction = Eviction(self._keys, config.require_noeviction)
         self._publishes = True

@@ -180,6 +180,7 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
         headers=options.headers_column,
         key_column=options.key_column,
         key_source=options.key_template if chosen else source,
+        sort_keys=changed.get("sort_keys", False),
     )
     adapted = replace(spec, options=changed)
     RedisMessageQueue.from_spec(adapted)  # which refuses options that cannot work together

@@ -63,6 +63,7 @@ class RowPlan:
         headers: a column of maps.
         key_column: holds the deduplication key.
         key_source: or the template, field or fields that make it out of a row.
+        sort_keys: write JSON in the order of its names instead of the columns'.
     """
 
     columns: tuple[str, ...]
@@ -71,6 +72,7 @@ class RowPlan:
     headers: str | None = None
     key_column: str | None = None
     key_source: str | tuple[str, ...] | None = None
+    sort_keys: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -92,11 +94,11 @@ class RowPlan:
             names = [name for name in self.columns if name != self.headers]
             columns = [found[name] for name in names]
             dumps = json.dumps_alike if all(map(_is_alike, columns)) else json.dumps
-            return [dumps(row) for row in _objects(names, columns, count)]
+            return [dumps(row, sort_keys=self.sort_keys) for row in _objects(names, columns, count)]
         column = found[self.payload]
         _refuse_nulls(column, f"payload column {self.payload!r}", "filter such rows out, or publish other columns")
         if self.as_json:
-            return [json.dumps(value) for value in _values(column, self.payload)]
+            return [json.dumps(value, sort_keys=self.sort_keys) for value in _values(column, self.payload)]
         return _bytes(column)
 
     def _headers(self, found: dict[str, Any], count: int) -> list[bytes]:
@@ -143,6 +145,7 @@ def plan_rows(
     headers: str | None = None,
     key_column: str | None = None,
     key_source: str | Sequence[str] | None = None,
+    sort_keys: bool = False,
 ) -> RowPlan:
     """Decide which columns become what, and refuse on the driver what no row could change.
 
@@ -152,6 +155,7 @@ def plan_rows(
         headers: a column of maps from text to text.
         key_column: holds the deduplication key.
         key_source: or makes it: a template, a field name or a list of them, over the row as it would be in JSON.
+        sort_keys: of the queue.
 
     Raises:
         ConfigurationError: a column that is missing, stands twice or has a type that cannot be published.
@@ -179,7 +183,7 @@ def plan_rows(
     if as_json and isinstance(kinds[payload or ""], str):
         raise ConfigurationError(f"payloadColumn {payload!r} must hold texts, binary, or structs, arrays or maps")
     source = key_source if key_source is None or isinstance(key_source, str) else tuple(key_source)
-    return RowPlan(columns, payload, as_json, headers, key_column, source)
+    return RowPlan(columns, payload, as_json, headers, key_column, source, sort_keys)
 
 
 def _find(name: str | None, kinds: dict[str, Any], option: str) -> Any:
