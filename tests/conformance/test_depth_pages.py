@@ -123,6 +123,19 @@ def test_leases_that_expire_while_it_counts_are_left_to_the_next_count(core: Cor
     assert Between(core, {}).depth().expired == 1 + 2 + 4 + 1
 
 
+@pytest.mark.parametrize(
+    "packed", [b"", b"junk", b"t:u 1 2 3 4 99999999999999999999 6 7 8", b"t:u 9 9 0 3 3 9 99999999999999999999 0"]
+)
+def test_a_damaged_lease_is_ready_and_says_nothing_absurd(bare_client: redis.Redis, packed: bytes) -> None:
+    """The gate must open for it: a claim is what brings its messages back."""
+    core = Core(bare_client)
+    leases(core, [3, 2])
+    bare_client.hset(core.keys.lease(b"l0"), "m", packed)
+    counted = Between(core, {}).depth()
+    assert 2 + 3 <= counted.expired <= 2 + 4
+    assert 0 <= counted.oldest_ms < 60_000
+
+
 def test_a_lease_whose_hash_is_gone_holds_nothing(core: Core) -> None:
     leases(core, [1, 2, 4])
     core.client.zadd(core.keys.leases, {b"gone": 1})
