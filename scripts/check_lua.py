@@ -23,6 +23,7 @@ from sluicegate.core import admin_calls, batch_calls, calls, concluding, evictio
 from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.repair_calls import repair_part
 from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
 from sluicegate.embedded import find_server
 
@@ -217,6 +218,13 @@ def _redrive() -> Sample:
     )
 
 
+def _repair() -> Sample:
+    call = repair_part(KEYS, "count", b"N", place=b"P", most=7, text=b"T", names=[b"L", b"M"])
+    names = {**_PLAIN_KEYS, "lease": [KEYS.lease(b"L"), KEYS.lease(b"M")]}
+    args = {"part": b"count", "nonce": b"N", "from": b"P", "most": 7, "text": b"T", "names": [b"L", b"M"]}
+    return Sample(call, names, args)
+
+
 def _forget() -> Sample:
     names = {**_PLAIN_KEYS, "marker": KEYS.dedup(b"k")}
     return Sample(admin_calls.forget(KEYS, b"k", b"O"), names, {"owner": b"O"})
@@ -273,6 +281,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "stats": _stats,
     "scan": _scan,
     "redrive": _redrive,
+    "repair": _repair,
     "purge": _purge,
     "pause": _pause,
     "forget": _forget,

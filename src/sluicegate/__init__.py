@@ -49,7 +49,7 @@ from sluicegate.interrupts import (
 from sluicegate.lease import Lease
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 from sluicegate.shared.lease import LeaseState, Verdict
 
 __all__ = [
@@ -101,6 +101,7 @@ __all__ = [
     "RedisRefusedError",
     "RedisUnavailableError",
     "RedriveReport",
+    "RepairReport",
     "RetryBudgetExhaustedError",
     "UnsafeFolderError",
     "Verdict",

@@ -28,6 +28,7 @@ class EventOperation(StrEnum):
     FORGET = "forget"
     PAUSE = "pause"
     RESUME = "resume"
+    REPAIR = "repair"
     DRAIN = "drain"
     DEPTH = "depth"
     STATS = "stats"

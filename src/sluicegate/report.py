@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sluicegate.core.replies import Counted, Published
-from sluicegate.core.reports import QueueStats, RedriveReport
+from sluicegate.core.reports import QueueStats, RedriveReport, RepairReport
 
-__all__ = ["Depth", "PublishReport", "QueueStats", "RedriveReport"]
+__all__ = ["Depth", "PublishReport", "QueueStats", "RedriveReport", "RepairReport"]
 
 
 @dataclass(slots=True)

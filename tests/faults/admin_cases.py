@@ -10,6 +10,7 @@ from sluicegate.core import eviction as policies
 from sluicegate.core.admin_calls import Named, Step, head_of, marker_of
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.repair_calls import repair_part
 from tests.conformance.core import Core, verdict
 
 STEP = Step(b"op", 1)
@@ -125,6 +126,42 @@ def eviction(core: Core) -> Call[Any]:
     return policies.eviction(core.keys)
 
 
+def repair(core: Core, part: str = "count") -> Call[Any]:
+    with_messages_everywhere(core)
+    core.opened("open", "n", 2)
+    core.client.zadd(core.keys.set_aside, {core.client.lpop(core.keys.pending): 1})
+    core.do(repair_part(core.keys, "begin", b"R"))
+    return repair_part(core.keys, part, b"R", place=b"f" if part == "count" else b"0", most=9, names=[b"open"])
+
+
+def repair_what_was_set_aside(core: Core) -> Call[Any]:
+    return repair(core, "aside")
+
+
+def repair_letters(core: Core) -> Call[Any]:
+    call = repair(core, "letters")
+    core.client.hdel(core.keys.dead_records, core.client.zrange(core.keys.dead, 0, 0)[0])
+    return call
+
+
+def repair_records(core: Core) -> Call[Any]:
+    call = repair(core, "records")
+    core.client.zremrangebyrank(core.keys.dead, 0, 0)
+    return call
+
+
+def repair_leases(core: Core) -> Call[Any]:
+    call = repair(core, "check")
+    core.client.zrem(core.keys.leases, "open")
+    return call
+
+
+def end_a_repair(core: Core) -> Call[Any]:
+    core.do(repair(core))
+    return repair_part(core.keys, "end", b"R")
+
+
+REPAIRS = [repair, repair_what_was_set_aside, repair_letters, repair_records, repair_leases, end_a_repair]
 READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction]
 DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
 CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
@@ -142,4 +179,5 @@ TYPES = {
     "pause": (pause, "leases counters bell"),
     "resume": (resume, "leases counters bell"),
     "stats": (stats, "counters"),
+    "repair": (repair, "leases counters bell pending returned set_aside dead dead_records lease"),
 }

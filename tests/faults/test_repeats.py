@@ -212,7 +212,7 @@ def peek(core: Core) -> Call[Any]:
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
-ANSWERS_WHAT_IT_DID = (reap, promote, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
+ANSWERS_WHAT_IT_DID = (reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
     publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
@@ -221,8 +221,8 @@ CASES: list[Prepare] = [
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
-    *admin_cases.READING, *admin_cases.CHANGING, *ending_cases.CASES, *run_cases.CASES, *seat_cases.CASES,
-    *write_cases.CASES,
+    *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
+    *run_cases.CASES, *seat_cases.CASES, *write_cases.CASES,
 ]  # fmt: skip
 
 
@@ -407,6 +407,7 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.cancel([waiting.id]) == [waiting.id]
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
+    assert queue.repair().mended == 0
     assert admin.do(batch_calls.note(queue._keys, queue._keys.run("r"), [b"1"])) == (False,)
     assert admin.do(batch_calls.stage(queue._keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
     opened = admin.do(batch_calls.hand_over(queue._keys, b"w", "open", {"s": "4 4"}, life_seconds=60))

@@ -31,7 +31,7 @@ from tests.faults.test_repeats import (
 
 READS = {
     "TIME", "EXISTS", "PTTL", "GET", "MGET", "STRLEN", "LLEN", "LRANGE", "LINDEX", "HLEN", "HGET", "HMGET", "HKEYS",
-    "SMISMEMBER", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE",
+    "HEXISTS", "HSCAN", "SCAN", "SMISMEMBER", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE",
 }  # fmt: skip
 
 
@@ -49,7 +49,7 @@ CASES: list[Prepare] = [
     publish_with_keys, publish_delayed, claim_with_foreign_values, take_over, settle, settle_whole, reap, promote,
 ]  # fmt: skip
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
-CASES += [run_cases.claim_and_pass_by]
+CASES += [run_cases.claim_and_pass_by, admin_cases.repair_what_was_set_aside]
 
 
 @contextmanager

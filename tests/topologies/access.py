@@ -17,6 +17,7 @@ SENT = ("evalsha", "eval", "blpop", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
 FOR_EVICTION = ("+info",)  # asked for in a script, which takes no for an answer
+FOR_REPAIR = ("+hscan", "+scan")
 FOR_REPLICAS = ("+wait",)
 FOR_FSYNC = ("+waitaof", "+command|info")
 FOR_CLUSTER = ("+cluster|slots", "+command", "+asking", *(("+info",) if redis.__version__.startswith("5.") else ()))

@@ -32,7 +32,7 @@ def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
         for script in scripts.load_all().values()
         for name in re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", _text(script))
     }
-    assert {f"+{name}" for name in called - set(access.IN_SCRIPTS)} == set(access.FOR_EVICTION)
+    assert {f"+{name}" for name in called - set(access.IN_SCRIPTS)} == {*access.FOR_EVICTION, *access.FOR_REPAIR}
     assert called > set(access.IN_SCRIPTS)
 
 
@@ -55,6 +55,23 @@ def test_a_user_of_one_queue_has_no_other(server: AclServer) -> None:
             assert RedisMessageQueue("orders", client=client).publish("a") is True
             with pytest.raises(RedisAccessError):
                 RedisMessageQueue("orders2", client=client).publish("a")
+    finally:
+        server.allow(*access.RULE)
+
+
+@pytest.mark.parametrize("given", [(), access.FOR_REPAIR])
+def test_repair_goes_without_what_only_a_scan_finds(server: AclServer, given: tuple[str, ...]) -> None:
+    server.allow(*access.RULE, *given)
+    try:
+        with server.servers[0].client() as admin, server.client() as client:
+            admin.flushall()
+            queue = RedisMessageQueue("orders", client=client)
+            queue.publish("a")
+            queue.claim(lease_id="l")
+            admin.zrem("sluicegate:{orders}:leases", "l")
+            admin.hincrby("sluicegate:{orders}:counters", "in_flight", 5)
+            report = queue.repair()
+            assert (report.leases, report.in_flight) == ((1, -5) if given else (0, -6))
     finally:
         server.allow(*access.RULE)
 

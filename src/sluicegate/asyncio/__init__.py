@@ -48,7 +48,7 @@ from sluicegate.interrupts import (
     GracefulInterruptHandler,
 )
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
-from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport
+from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 from sluicegate.shared.lease import LeaseState, Verdict
 
 __all__ = [
@@ -100,6 +100,7 @@ __all__ = [
     "RedisRefusedError",
     "RedisUnavailableError",
     "RedriveReport",
+    "RepairReport",
     "RetryBudgetExhaustedError",
     "UnsafeFolderError",
     "Verdict",

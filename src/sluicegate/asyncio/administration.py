@@ -13,8 +13,9 @@ from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, looking, operations
 from sluicegate.core.call import alone
 from sluicegate.core.redriving import RedriveRequest, redrive
+from sluicegate.core.repairing import repair
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
-from sluicegate.report import Depth, QueueStats, RedriveReport
+from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
 from sluicegate.shared.queue import QueueBase, new_id
 
 __all__ = ["QueueAdministration"]
@@ -182,3 +183,13 @@ class QueueAdministration(QueueBase[Lease]):
     async def resume(self) -> bool:
         """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
         return await self._driver.run(admin.resume(self._keys, tell=self._driver.tells))
+
+    async def repair(self) -> RepairReport:
+        """Put right what no longer agrees after something else has deleted or overwritten keys of the queue.
+
+        Recounts what is in flight, lets damaged leases come back, drops dead letters whose record is lost, and brings
+        back what was set aside and can be read by now. It works in bounded calls beside publishers and consumers, may
+        be repeated, and changes nothing where all agrees. It needs the rights to `SCAN` and `HSCAN`, and goes without
+        what only they find: leases without a deadline, and dead records without a letter.
+        """
+        return await self._driver.run(repair(self._keys, self._terms, new_id(), tell=self._driver.tells))

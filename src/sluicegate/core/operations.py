@@ -19,7 +19,7 @@ from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGr
 from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
 from sluicegate.events import EventOperation
 
-__all__ = ["claim", "depth", "publish", "settle"]
+__all__ = ["claim", "depth", "publish", "reap", "settle"]
 
 Clock = Callable[[], float]
 _LONGEST_SLEEP_SECONDS = 10.0
@@ -85,7 +85,7 @@ def _claim(
                 tidies = yield from _tidy(keys, terms, reply, tidies, tell)
                 continue
             case replies.Expired():
-                yield from _reap(keys, terms, request.name, calls_left=None, tell=tell)
+                yield from reap(keys, terms, request.name, calls_left=None, tell=tell)
                 continue
             case replies.Held(token, silent_seconds) if (
                 take_over_after_seconds is not None and silent_seconds >= take_over_after_seconds
@@ -213,11 +213,11 @@ def _tidy(keys: QueueKeys, terms: Terms, tidy: replies.Tidy, calls_left: int, te
     for name in tidy.expired:
         if calls_left <= 0:
             break
-        calls_left = yield from _reap(keys, terms, name, calls_left, tell)
+        calls_left = yield from reap(keys, terms, name, calls_left, tell)
     return calls_left
 
 
-def _reap(keys: QueueKeys, terms: Terms, name: bytes, calls_left: int | None, tell: bool) -> Operation[int]:
+def reap(keys: QueueKeys, terms: Terms, name: bytes, calls_left: int | None, tell: bool) -> Operation[int]:
     """Reap one lease, in so many calls at most; None for to the end."""
     made = 0
     wanted: tuple[bytes, ...] = ()

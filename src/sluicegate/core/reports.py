@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-__all__ = ["QueueStats", "RedriveReport"]
+__all__ = ["QueueStats", "RedriveReport", "RepairReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,37 @@ class RedriveReport:
     blocked: int = 0
     scanned: int = 0
     after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair mended.
+
+    Attributes:
+        in_flight: by how much the count of messages in flight was corrected; negative when it was too high.
+        recounted: whether they were recounted; False when another repair began to do so meanwhile.
+        counters: totals that were no numbers, and begin anew, or were behind what waits.
+        leases: leases without a hash, slots, or a deadline that comes, and those that counted their messages wrong.
+        reaped: damaged leases whose messages were taken back.
+        letters: dead letters whose record was lost.
+        records: records of dead letters that were in no order, and are dead letters again.
+        returned: messages that had been set aside and that this version can read.
+    """
+
+    in_flight: int = 0
+    recounted: bool = True
+    counters: int = 0
+    leases: int = 0
+    reaped: int = 0
+    letters: int = 0
+    records: int = 0
+    returned: int = 0
+
+    @property
+    def mended(self) -> int:
+        """How many things were mended; 0 when all agreed."""
+        found = (self.counters, self.leases, self.reaped, self.letters, self.records, self.returned)
+        return sum(found) + (self.in_flight != 0)
 
 
 @dataclass(frozen=True, slots=True)

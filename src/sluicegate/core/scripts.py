@@ -19,8 +19,8 @@ __all__ = ["NAMES", "Header", "Script", "load", "load_all"]
 
 NAMES = (
     "cancel", "claim", "conclude", "depth", "eviction", "extend", "fence", "forget", "hand_over", "in_flight",
-    "manifest", "note", "pause", "peek", "promote", "publish", "purge", "reap", "redrive", "scan", "settle", "stage",
-    "stats",
+    "manifest", "note", "pause", "peek", "promote", "publish", "purge", "reap", "redrive", "repair", "scan",
+    "settle", "stage", "stats",
 )  # fmt: skip
 _INCLUDE = re.compile(r"^--- @include (\w+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)

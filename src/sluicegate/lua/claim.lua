@@ -45,6 +45,7 @@
 --- @include ranges
 --- @include record
 --- @include lease
+--- @include recount
 --- @include remember
 --- @include write_slots
 local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -54,7 +55,7 @@ local longest, strict = tonumber(ARGV[11]), ARGV[13] == '1'
 span = longest > 0 and math.min(span, longest) or span
 admit(leases)
 local tokens = redis.call('LLEN', bell)
-local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight')
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount')
 local us = clock_us()
 local ms = math.floor(us / 1000)
 
@@ -108,6 +109,7 @@ if lease then
     end
     drop_slots(lease_key, gone)
     count_up(counters, 'in_flight', -#gone)
+    note_change(counters, totals[4], name, lease.token, -#gone)
     lease.held = #slots
   end
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
@@ -176,6 +178,7 @@ if #taken > 0 then
     keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
   }
   write_slots(lease_key, pack_lease(lease), taken)
+  note_change(counters, totals[4], name, lease.token, #taken)
   redis.call('ZADD', leases, ms + span, name)
 end
 for first = 1, #take.passed, 1000 do

@@ -29,6 +29,7 @@
 --- @include clock
 --- @include bell
 --- @include counting
+--- @include newest
 --- @include owners
 --- @include store
 local pending, counters, bell, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
@@ -59,15 +60,6 @@ if due == 0 and delay > 0 then
   due = ms + 1 + delay -- this millisecond has begun: nobody gets it early
 end
 due = due > ms and due
-
--- The greatest sequence that can be seen, for a queue whose counter of it was overwritten: the order of what waits is kept.
-local function newest_in(list, zset)
-  local last, values = 0, {redis.call('LINDEX', list, 0), redis.call('ZRANGE', zset, -1, -1)[1]}
-  for _, value in pairs(values) do
-    last = math.max(last, value and tonumber(string.match(value, '^[12](%x%x%x%x%x%x%x%x%x%x%x%x)') or '0', 16) or 0)
-  end
-  return last
-end
 
 local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
 local published = redis.call('HGET', counters, 'published')

@@ -33,6 +33,7 @@
 --- @include ranges
 --- @include slots
 --- @include come_back
+--- @include recount
 local lease_key, leases, counters, bell = KEYS[1], KEYS[2], KEYS[7], KEYS[8]
 local MOST_BYTES = 524288 -- with 250 messages a step of 1 to 3 ms
 local name, step, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -101,6 +102,8 @@ local dropped = cap_dead(KEYS[5], KEYS[6], counters, tonumber(ARGV[4]), buried +
 lease.held = math.max(0, lease.held - #slots + others)
 if #slots > 0 then
   count_up(counters, 'in_flight', others - #slots)
+  local recount, fenced = redis.call('HGET', counters, 'recount'), redis.call('HGET', lease_key, 'fenced')
+  note_change(counters, recount, name, fenced, others - #slots)
   count_up(counters, 'reaped', back)
   count_up(counters, 'buried', buried)
 end

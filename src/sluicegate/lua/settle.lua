@@ -42,11 +42,12 @@
 --- @include ranges
 --- @include record
 --- @include lease
+--- @include recount
 local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
 local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 admit(leases)
 local tokens = redis.call('LLEN', bell)
-local totals = redis.call('HMGET', counters, 'acked', 'in_flight')
+local totals = redis.call('HMGET', counters, 'acked', 'in_flight', 'recount')
 local record = read_record(closed_key)
 local lease = read_lease(lease_key)
 local ms = math.floor(clock_us() / 1000)
@@ -58,6 +59,7 @@ if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 a
   and ARGV[12] == (lease.size == 1 and '1' or '1-' .. lease.size) and ARGV[8] == '-1' and ARGV[10] == '' then
   redis.call('HSET', counters, 'acked', string.format('%.0f', whole(totals[1]) + lease.size),
     'in_flight', string.format('%.0f', whole(totals[2]) - lease.size))
+  note_change(counters, totals[3], name, token, -lease.size)
   lease.held, lease.acked = 0, lease.acked + lease.size
 else
 --- @include entry
@@ -102,7 +104,7 @@ else
       })
     end
   end
-  verdicts.count(counters)
+  note_change(counters, totals[3], name, token, -verdicts.count(counters))
   dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
   if lease.held <= 0 and not verdicts.whole then
     lease.held = slots_in(lease_key) -- what was written into the lease from outside must not let it end with messages in it

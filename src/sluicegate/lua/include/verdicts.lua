@@ -167,7 +167,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return count
   end
 
-  -- Once, after the last verdict.
+  -- Once, after the last verdict; answers how many messages left the lease.
   function self.count(counters)
     for name, count in pairs(counts) do
       if count > 0 then
@@ -183,6 +183,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     table.sort(back)
     table.sort(buried)
     self.returned, self.buried = joined(self.returned, to_ranges(back)), joined(self.buried, to_ranges(buried))
+    return gone
   end
 
   function self.keep()
