@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
+    DateType,
     DecimalType,
-    IntegerType,
     LongType,
     MapType,
     StringType,
@@ -225,10 +225,25 @@ def test_all_bad_payloads_of_a_batch_are_found_and_none_is_shown() -> None:
         (b"[1]", "it is an array, and no object"),
         (b"null", "it is null, and no object"),
         (b"{", "it is not JSON"),
+        (b'{"a":1,"b":NaN}', "it is not JSON"),
     ],
 )
 def test_the_reason_names_the_field_and_what_is_wrong(payload: bytes, reason: str) -> None:
     assert refused(SMALL, payload).reason == reason
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "Inf"])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_words_for_numbers_that_json_has_not_are_no_numbers(kind: pa.DataType, word: str) -> None:
+    error = refused(pa.schema([("a", kind)]), b'{"a":1.5}', b'{"a":%b}' % word.encode(), b'{"a":null}')
+
+    assert (error.positions, error.reason) == ((1,), "it is not JSON")
+
+
+def test_a_time_with_a_zone_where_none_was_declared_says_so() -> None:
+    schema = pa.schema([("a", pa.timestamp("us"))])
+
+    assert "(a time without a zone)" in refused(schema, b'{"a":"2024-01-31T12:00:00+02:00"}').reason
 
 
 def test_a_field_that_must_not_be_null_is_named() -> None:
@@ -278,6 +293,12 @@ def test_what_must_not_be_null_inside_of_a_null_struct_may_be_missing() -> None:
         (pa.list_(pa.list_(pa.int64())), "[[1],[],null]", [[1], [], None]),
         (pa.map_(pa.string(), pa.int64()), '{"k":1,"ü":null}', [("k", 1), ("ü", None)]),
         (pa.map_(pa.string(), pa.int64()), "{}", []),
+        (pa.map_(pa.int32(), pa.string()), '{"-1":"a","2":null}', [(-1, "a"), (2, None)]),
+        (pa.list_(pa.map_(pa.int64(), pa.float32())), '[{"7":0.5}]', [[(7, 0.5)]]),
+        (pa.float32(), "3.4028234663852886e38", 3.4028234663852886e38),
+        (pa.timestamp("us"), '"2024-01-31T12:00:00.123456789"', NOON.replace(tzinfo=None, microsecond=123456)),
+        (pa.timestamp("us"), '"9999-12-31"', datetime(9999, 12, 31)),  # noqa: DTZ001  (no zone is what is tested)
+        (pa.list_(pa.timestamp("us")), '["2024-01-31 12:00",null]', [NOON.replace(tzinfo=None), None]),
         (pa.map_(pa.string(), pa.int64()), "null", None),
         (pa.list_(pa.map_(pa.string(), pa.date32())), '[{"k":"2024-01-31"},null]', [[("k", date(2024, 1, 31))], None]),
         (pa.map_(pa.string(), pa.map_(pa.string(), pa.string())), '{"k":{"x":"y"}}', [("k", [("x", "y")])]),
@@ -308,6 +329,17 @@ def test_values_of_every_type(kind: pa.DataType, text: str, value: object) -> No
         (pa.map_(pa.string(), pa.int64()), "[1]"),
         (pa.map_(pa.string(), pa.int64()), '{"k":"x"}'),
         (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), '{"k":null}'),
+        (pa.map_(pa.int8(), pa.int64()), '{"128":1}'),
+        (pa.map_(pa.int8(), pa.int64()), '{"one":1}'),
+        (pa.map_(pa.int8(), pa.int64()), '{"01":1}'),
+        (pa.float32(), "1e300"),
+        (pa.float32(), "-3.5e38"),
+        (pa.list_(pa.float32()), "[1,1e300]"),
+        (pa.struct([("x", pa.float32())]), '{"x":1e300}'),
+        (pa.map_(pa.string(), pa.float32()), '{"k":1e300}'),
+        (pa.timestamp("us"), '"2024-01-31T12:00:00+02:00"'),
+        (pa.timestamp("us"), '"2024-01-31T12:00:00Z"'),
+        (pa.struct([("x", pa.timestamp("us"))]), '{"x":"2024-01-31T12:00:00-0100"}'),
     ],
 )
 def test_what_does_not_fit_its_type_is_refused_and_not_made_null(kind: pa.DataType, text: str) -> None:
@@ -385,14 +417,14 @@ class Pairs(list[tuple[str, Any]]):
         (pa.schema([("a", pa.uint64())]), ["'a'", "uint64"]),
         (pa.schema([("a", pa.struct([("x", pa.uint8())]))]), ["'a.x'", "uint8"]),
         (pa.schema([("a", pa.duration("s"))]), ["'a'", "duration"]),
-        (pa.schema([("a", pa.map_(pa.int64(), pa.string()))]), ["'a'", "keys"]),
+        (pa.schema([("a", pa.map_(pa.date32(), pa.string()))]), ["'a'", "keys"]),
         (pa.schema([("a", pa.map_(pa.string(), pa.decimal128(20, 2)))]), ["'a'", "20 digits"]),
         (pa.schema([("message_id", pa.int64())]), ["'message_id'", "declared as string"]),
         (pa.schema([("message_headers", pa.string())]), ["'message_headers'", "map<string,string>"]),
         (pa.schema([pa.field("message_deduplication_key", pa.string(), nullable=False)]), ["may be null"]),
-        (StructType([StructField("v", VariantType())]), ["'v'", "variant"]),
+        (StructType([StructField("v", VariantType())]), ["'v'", "variant", "parse_json(CAST(message_payload AS"]),
         (StructType([StructField("v", VarcharType(3))]), ["'v'", "varchar(3)", "string"]),
-        (StructType([StructField("m", ArrayType(MapType(IntegerType(), StringType())))]), ["'m[]'", "keys"]),
+        (StructType([StructField("m", ArrayType(MapType(DateType(), StringType())))]), ["'m[]'", "keys"]),
         ({"a": "int"}, ["StructType", "builtins.dict"]),
     ],
 )
@@ -420,7 +452,8 @@ def test_the_arrow_schema_is_what_spark_demands_of_a_data_source() -> None:
 
 DDL = (
     "a BIGINT NOT NULL COMMENT 'x', `b c` array<struct<d: date, e: map<string, double>>>, f decimal(12,2), g boolean, "
-    "h tinyint, i smallint, j int, k float, l double, m binary, n timestamp, o timestamp_ntz, message_sequence bigint"
+    "h tinyint, i smallint, j int, k float, l double, m binary, n timestamp, o timestamp_ntz, "
+    "p map<int, string>, message_sequence bigint"
 )
 
 
@@ -441,7 +474,7 @@ def test_spark_takes_the_tables_of_all_types(spark: SparkSession) -> None:
     columns = Columns.of(DDL)
     payload = (
         b'{"a":1,"b c":[{"d":"2024-01-31","e":{"k":1.5}}],"f":1.25,"g":true,"h":1,"i":2,"j":3,"k":1.5,"l":2.5,'
-        b'"m":"AP8f","n":"2024-01-31T12:00:00Z","o":"2024-01-31T12:00:00"}'
+        b'"m":"AP8f","n":"2024-01-31T12:00:00Z","o":"2024-01-31T12:00:00","p":{"1":"x"}}'
     )
     table = columns.table(messages(payload, b'{"a":2}'))
 

@@ -97,7 +97,8 @@ def explain(payload: bytes, schema: pa.Schema) -> str:
             continue
         if value.get(field.name) is None:
             return f"field {field.name!r} is {'null' if field.name in value else 'missing'}, and declared as not null"
-        return f"field {field.name!r} is {_kind(value[field.name])} that does not fit {field.type}"
+        hint = " (a time without a zone)" if field.type == pa.timestamp("us") else ""
+        return f"field {field.name!r} is {_kind(value[field.name])} that does not fit {field.type}{hint}"
     return "it cannot be read by Arrow"
 
 
@@ -190,6 +191,8 @@ def _parse_block(data: pa.Buffer, rows: int, fields: list[pa.Field], instants: I
     arrays = {field.name: _conform(table.column(field.name), field) for field in fields}
     if not all(_holds(arrays[field.name], field) for field in fields):
         raise ValueError("null where it must not be")
+    if not all(_is_finite(array) for array in arrays.values()):
+        raise ValueError("a number out of range, or one that JSON has not")
     return arrays
 
 
@@ -202,7 +205,8 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Make what was read into what is wanted; without a copy where only names and nullability differ.
 
     Raises:
-        ValueError: a text that is no date or no Base64.
+        ValueError: a text that is no date or no Base64, a time with a zone that is to have none, or a name that is no
+            number.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -218,9 +222,52 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         children = [_as_type(array.values, wanted.value_type)]
         return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], children=children)
     if types.is_map(wanted):
-        children = [_as_type(array.values, wanted.field(0).type)]
+        entries = pa.struct([wanted.key_field, wanted.item_field])
+        children = [_as_type(array.values, entries)]
         return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], children=children)
+    if types.is_string(array.type) and types.is_integer(wanted):
+        return _numbers(array, wanted)
+    if types.is_string(array.type) and types.is_timestamp(wanted):
+        return _local_times(array, wanted)
     return array.cast(wanted, safe=not types.is_timestamp(wanted))
+
+
+def _numbers(names: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Names of a map as numbers, each in the one way to write it: two names must not become one key."""
+    from pyarrow import compute as pc
+
+    numbers = names.cast(wanted)
+    if pc.all(pc.equal(numbers.cast(names.type), names)).as_py() is False:
+        raise ValueError("a name that is no number as it is written")
+    return numbers
+
+
+def _local_times(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Times without a zone; the cast refuses one with, where the JSON reader would move it to UTC."""
+    import pyarrow as pa
+
+    try:
+        return texts.cast(wanted)
+    except ValueError:  # more digits than microseconds have
+        return texts.cast(pa.timestamp("ns")).cast(wanted, safe=False)
+
+
+def _is_finite(array: pa.Array) -> bool:
+    """Whether no float, at whatever depth, is NaN or infinite. The reader takes these words, which are no JSON,
+    and makes infinities of numbers that a float cannot hold.
+    """
+    from pyarrow import compute as pc
+    from pyarrow import types
+
+    if types.is_floating(array.type):
+        return pc.all(pc.is_finite(array)).as_py() is not False  # nulls are left out
+    if types.is_struct(array.type):
+        return all(_is_finite(array.field(index)) for index in range(array.type.num_fields))
+    if types.is_list(array.type):
+        return _is_finite(array.values)
+    if types.is_map(array.type):
+        return _is_finite(array.items)
+    return True
 
 
 def _holds(array: pa.Array, field: pa.Field) -> bool:

@@ -22,6 +22,11 @@ Kind: TypeAlias = "str | dict[str, Any]"
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _EXACT_DIGITS = 15  # of a decimal that survives being a double on its way
 _HOW = "declare it as string and convert it yourself"
+_VARIANT = (
+    "leave it out and make it of the whole payload: parse_json(CAST(message_payload AS STRING)), where a read or a "
+    "stream declares message_payload as binary"
+)
+_KEYS = ("string", "byte", "short", "integer", "long")
 
 
 def arrow_type(kind: Kind, where: str) -> pa.DataType:
@@ -42,7 +47,8 @@ def arrow_type(kind: Kind, where: str) -> pa.DataType:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
         atoms = {name: make() for name, make in _atoms().items()}
         if kind not in atoms:
-            raise ConfigurationError(f"column {where!r} has the type {kind}, which cannot be read out of JSON; {_HOW}")
+            how = _VARIANT if kind == "variant" else _HOW
+            raise ConfigurationError(f"column {where!r} has the type {kind}, which cannot be read out of JSON; {how}")
         return atoms[kind]
     if kind["type"] == "struct":
         return pa.struct(struct_fields(kind, where))
@@ -51,11 +57,14 @@ def arrow_type(kind: Kind, where: str) -> pa.DataType:
             pa.field("element", arrow_type(kind["elementType"], f"{where}[]"), nullable=kind["containsNull"])
         )
     if kind["type"] == "map":
-        if kind["keyType"] != "string":
-            raise ConfigurationError(f"column {where!r} is a map whose keys are no strings; names in JSON are strings")
+        if kind["keyType"] not in _KEYS:
+            raise ConfigurationError(
+                f"column {where!r} is a map whose keys are neither strings nor whole numbers, as names in JSON are"
+            )
         value = arrow_type(kind["valueType"], f"{where}{{}}")
         return pa.map_(
-            pa.field("key", pa.string(), nullable=False), pa.field("value", value, nullable=kind["valueContainsNull"])
+            pa.field("key", arrow_type(kind["keyType"], where), nullable=False),
+            pa.field("value", value, nullable=kind["valueContainsNull"]),
         )
     raise ConfigurationError(f"column {where!r} has the type {kind['type']}, which cannot be read out of JSON; {_HOW}")
 
@@ -150,7 +159,7 @@ def reading_type(
     """What Arrow's JSON reader is asked for in place of a type, to be made into it afterwards.
 
     The reader knows no maps, takes dates for numbers of days and bytes for text, and refuses a null struct whose fields
-    must not be null.
+    must not be null. It moves a time with a zone to UTC, so a time that is to have none is read as text.
 
     Args:
         arrow: the wanted type.
@@ -159,7 +168,7 @@ def reading_type(
     import pyarrow as pa
     from pyarrow import types
 
-    if types.is_date(arrow) or types.is_binary(arrow):
+    if types.is_date(arrow) or types.is_binary(arrow) or (types.is_timestamp(arrow) and arrow.tz is None):
         return pa.string()
     if types.is_timestamp(arrow):
         return instants(arrow)
