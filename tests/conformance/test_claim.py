@@ -247,14 +247,29 @@ def test_an_end_that_is_forgotten_is_opened_anew(core: Core, queue: RedisMessage
 
 def test_empty_is_remembered_only_when_asked(core: Core, queue: RedisMessageQueue) -> None:
     assert queue.claim(1, lease_id="forgets").state is LeaseState.EMPTY
-    assert queue.claim(1, lease_id="remembers", remember_empty=True).state is LeaseState.EMPTY
+    first = queue.claim(1, lease_id="remembers", remember_empty=True)
+    assert (first.state, first.remembered) == (LeaseState.EMPTY, False)
     letters(queue, "ab")
-    assert queue.claim(1, lease_id="remembers").state is LeaseState.EMPTY
+    again = queue.claim(1, lease_id="remembers")
+    assert (again.state, again.remembered) == (LeaseState.EMPTY, True)
     assert texts(queue.claim(1, lease_id="forgets")) == ["a"]
     life = core.client.pttl(core.keys.closed(b"remembers")) / 1000
     assert 580 < life <= 600
     state.forget_end(core.client, core.queue, "remembers")
     assert texts(queue.claim(1, lease_id="remembers")) == ["b"]
+
+
+def test_a_wait_for_a_remembered_empty_ends_at_once_and_leaves_the_wake_up_to_others(
+    core: Core, queue: RedisMessageQueue
+) -> None:
+    queue.claim(1, lease_id="remembers", remember_empty=True)
+    letters(queue, "a")
+    rung = core.client.llen(core.keys.bell)
+
+    lease = queue.claim(1, lease_id="remembers", wait_seconds=3600)
+
+    assert (lease.state, lease.remembered) == (LeaseState.EMPTY, True)
+    assert core.client.llen(core.keys.bell) == rung > 0
 
 
 def test_empty_is_not_remembered_while_something_will_come_back(core: Core, queue: RedisMessageQueue) -> None:

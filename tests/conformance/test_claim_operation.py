@@ -46,7 +46,7 @@ def test_an_answer_to_be_remembered_is_asked_for_once_more(core: Core) -> None:
     claim(driven, wait_seconds=5, empty_seconds=600)
     assert driven.sent == ["claim", "claim"]
     core.do(core.publish("b", "a"))
-    assert core.do(core.claim("l", "n2")) == replies.Empty(), "it was remembered"
+    assert core.do(core.claim("l", "n2")) == replies.Empty(remembered=True)
 
 
 def test_no_fresh_work_is_claimed_after_the_deadline(core: Core) -> None:

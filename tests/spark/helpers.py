@@ -16,6 +16,7 @@ from sluicegate.spark.draining.handler import BatchFormat, Handler
 from sluicegate.spark.draining.partition import PartitionDrain
 from sluicegate.spark.draining.plan import DrainPlan
 
+_OF_ONE_TRY = ("seconds", "replayed", "failures", "failed", "taken_over", "bytes", "retries", "remembered_empty")
 Process = Callable[..., object]
 Numbers = Callable[[int], list[int]]
 Check = Callable[[list[int], DrainContext], None]
@@ -101,5 +102,6 @@ def what_was_done(summary: PartitionSummary) -> dict[str, Any]:
     return {
         name: value
         for name, value in asdict(summary).items()
-        if name not in ("seconds", "replayed", "failures", "taken_over", "bytes", "retries")
+        if name
+        not in ("seconds", "replayed", "failures", "taken_over", "bytes", "retries", "remembered_empty", "failed")
     }

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,20 @@ import redis
 from pyarrow import feather
 
 from sluicegate import Message, RedisMessageQueue
-from sluicegate.errors import ConfigurationError, DrainFailedError
+from sluicegate.errors import ConfigurationError, DrainFailedError, RedisUnavailableError
 from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
+from sluicegate.spark.draining.driver import _tasks
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import MakeQueue
-from tests.spark.helpers import Numbers, Output, failing_on, what_was_done
+from tests.spark.helpers import Numbers, Output, drain_here, failing_on, plan_for, what_was_done
+from tests.spark.test_task import Killed, leave_leases_open
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["leave_leases_open"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # the first test starts the session
 
@@ -134,7 +139,9 @@ def test_one_poisoned_message_among_a_thousand_is_found_and_all_others_are_acked
 
     summary = failed.value.summary
     assert isinstance(summary, DrainSummary)
-    assert (summary.acked, summary.returned) == (999, 1)
+    assert (summary.acked, summary.returned, summary.failed) == (999, 1, 1)
+    assert "failed on 1 of 1000 messages, in 1 of 2 partitions" in str(failed.value)
+    assert summary.to_dict()["failed"] == 1
     (culprit,) = queue.peek(state="delayed")
     assert culprit.json() == {"n": 417}
     assert [failure.message_ids for failure in summary.failures] == [(culprit.id,)]
@@ -371,6 +378,87 @@ def test_a_worker_between_chunks_is_not_ended_as_an_idle_one(
 
     assert (summary.acked, summary.retries, summary.taken_over) == (12, 0, 0)
     assert summary.seconds > 12
+
+
+def test_a_call_that_takes_an_earlier_ones_empty_answer_says_what_it_left(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    numbers: Numbers,
+    client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    numbers(5)
+    first = drain(spark, queue, lambda batch: None, partitions=2, run_id="daily", progress=False)
+    quiet = drain(spark, queue, lambda batch: None, partitions=2, run_id="daily", progress=False)
+    assert (first.skipped_ready, quiet.skipped_ready, caplog.messages) == (0, 0, [])
+    numbers(7)
+
+    second = drain(spark, queue, lambda batch: None, partitions=2, run_id="daily", progress=False)
+
+    assert (second.acked, second.skipped_ready, second.to_dict()["skipped_ready"]) == (5, 7, 7)
+    assert [part.remembered_empty for part in second.partitions] == [True, True]
+    (warning,) = caplog.messages
+    assert "drain 'daily' of queue 'orders' left 7 ready messages" in warning
+    assert "Give each scheduled run a run_id of its own" in warning
+    other = drain(spark, queue, lambda batch: None, partitions=2, progress=False)
+    assert (other.acked, other.skipped_ready) == (7, 0)
+
+
+def test_partitions_that_find_nothing_share_a_task_and_its_connection(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
+) -> None:
+    numbers(10)
+    before = client.info("stats")["total_connections_received"]
+
+    summary = drain(spark, queue, lambda batch: None, partitions=200, progress=False)
+
+    assert [part.partition for part in summary.partitions] == list(range(200))
+    assert (summary.acked, {part.ended for part in summary.partitions}) == (10, {"empty"})
+    assert client.info("stats")["total_connections_received"] - before < 20
+
+
+def test_a_retry_of_many_partitions_takes_over_what_each_had_open(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, leave_leases_open: None
+) -> None:
+    numbers(20)
+
+    def killed(batch: list[Message]) -> None:
+        raise Killed
+
+    for partition in (7, 150):
+        with pytest.raises(Killed):
+            drain_here(queue, killed, partition=partition, run_id="r", batch_size=10)
+
+    summary = drain(spark, queue, output.writer(), partitions=200, run_id="r", batch_size=10, progress=False)
+
+    taken_over = [part.partition for part in summary.partitions if part.taken_over]
+    assert (taken_over, summary.acked, output.numbers()) == ([7, 150], 20, list(range(20)))
+
+
+@pytest.mark.parametrize(
+    ("options", "depth", "tasks"),
+    [
+        ({"partitions": 8}, {}, 8),
+        ({"partitions": 200}, {}, 4),
+        ({"partitions": 200}, {"ready": 9001}, 10),
+        ({"partitions": 200}, {"ready": 9001, "leases": 50}, 60),
+        ({"partitions": 200}, {"ready": 10**9}, 200),
+        ({"partitions": 200, "limit": 2000}, {"ready": 10**9}, 200),
+        ({"partitions": 200, "limit": 2000}, {"ready": 50}, 5),
+        ({"partitions": 200, "waits": True}, {}, 200),
+    ],
+)
+def test_there_are_no_more_tasks_than_chunks_and_cores(
+    queue: RedisMessageQueue, options: dict[str, Any], depth: dict[str, int], tasks: int
+) -> None:
+    plan = plan_for(queue, lambda batch: None, **options)
+
+    assert _tasks(plan, replace(queue.depth(), **depth), lambda: 4) == tasks
+
+
+def test_an_unreachable_redis_is_found_by_the_driver_before_any_job(make_queue: MakeQueue) -> None:
+    with pytest.raises(RedisUnavailableError, match=r"127\.0\.0\.1:1"):
+        drain(NoSpark(), make_queue(url="redis://127.0.0.1:1/0"), lambda batch: None)  # type: ignore[arg-type]
 
 
 def test_a_queue_that_cannot_travel_is_refused_before_spark_is_touched(

@@ -154,6 +154,22 @@ def test_a_waiting_drain_takes_what_arrives_and_ends_at_its_deadline(
     assert (summary.ended, summary.acked, queue.depth().pending) == ("deadline", 5, 0)
 
 
+def test_a_waiting_drain_goes_on_behind_what_an_earlier_one_found_empty(
+    queue: RedisMessageQueue, numbers: Numbers, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert drain_here(queue, output.writer()).ended == "empty"
+    numbers(3)
+    clock = Clock(monkeypatch)
+    drain_ = PartitionDrain(plan_for(queue, output.writer(), waits=True, **in_ten_minutes()), 0, 0)
+    steps = drain_.steps()
+    next(steps)
+
+    assert output.numbers() == [0, 1, 2]
+    clock.advance(600)
+    list(steps)
+    assert (drain_.summary().ended, drain_.summary().acked) == ("deadline", 3)
+
+
 def test_a_paused_queue_does_not_end_a_waiting_drain(
     queue: RedisMessageQueue, numbers: Numbers, output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,57 @@ def test_a_password_is_refused_and_shown_nowhere(spark: SparkSession, use: str) 
         USES[use](spark)
 
     assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+NOWHERE = {"url": "redis://127.0.0.1:1/0", "queue": "orders"}
+UNREACHED: dict[str, Callable[[SparkSession, str], object]] = {
+    "a read": lambda spark, _: spark.read.format("sluicegate").options(**NOWHERE).load().count(),
+    "a write": lambda spark, _: spark.range(1).write.format("sluicegate").mode("append").options(**NOWHERE).save(),
+    "a stream": lambda spark, folder: (
+        spark.readStream.format("sluicegate")
+        .options(**NOWHERE, consumer="etl")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", folder)
+        .trigger(availableNow=True)
+        .start()
+        .awaitTermination()
+    ),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("use", UNREACHED)
+def test_an_unreachable_redis_ends_the_planning_and_no_job_starts(
+    spark: SparkSession, use: str, tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException
+
+    spark.dataSource.register(SluicegateDataSource)
+    spark.sparkContext.setJobGroup(use, use)
+
+    with pytest.raises(PySparkException, match=r"RedisUnavailableError: .*127\.0\.0\.1:1") as caught:
+        UNREACHED[use](spark, str(tmp_path))
+
+    assert str(caught.value).count("Traceback") == 1
+    assert list(spark.sparkContext.statusTracker().getJobIdsForGroup(use)) == []
+
+
+@pytest.mark.spark
+def test_a_table_over_a_queue_is_refused_before_anything_is_published_or_created(
+    spark: SparkSession, queue: RedisMessageQueue
+) -> None:
+    from pyspark.errors import PySparkException
+
+    rows = spark.range(3).write.format("sluicegate").mode("append").options(**options(queue))
+
+    with pytest.raises(PySparkException, match="a queue is no table and has no path"):
+        rows.saveAsTable("no_table")
+
+    assert not spark.catalog.tableExists("no_table")
+    assert queue.depth().ready == 0
+    with pytest.raises(PySparkException, match="a queue is no table and has no path"):
+        rows.save("/tmp/orders")
 
 
 @pytest.mark.parametrize(

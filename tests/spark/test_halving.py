@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 import tenacity
@@ -248,6 +249,14 @@ def test_what_a_run_gave_back_does_not_return_within_a_second(
     assert [n for call in output.calls() for n in call["numbers"] if call["chunk"] > 0] == [*range(5, 20)]
     assert (summary.ended, queue.depth().delayed) == ("empty", 1)
     wait_until(lambda: queue.depth().due == 1, "it is due again")
+
+
+def test_all_misfits_are_counted_where_only_a_hundred_are_listed(queue: RedisMessageQueue) -> None:
+    queue.publish_many({"n": "x" if n < 150 else n} for n in range(1000))
+
+    summary = drain_here(queue, lambda table: None, schema=pa.schema([("n", pa.int64())]))
+
+    assert (summary.acked, summary.returned, summary.failed, len(summary.failures)) == (850, 150, 150, 100)
 
 
 def test_a_summary_can_travel_as_json_and_names_no_payload(queue: RedisMessageQueue, numbers: Numbers) -> None:

@@ -109,8 +109,13 @@ def test_ack_takes_the_rest_that_ack_where_left(
 
 
 def test_a_second_with_takes_over_what_a_crashed_driver_left(
-    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, server: RedisServer
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    numbers: Numbers,
+    server: RedisServer,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "sluicegate")
     wanted = numbers(50)
     crash = (
         "import os, sys\nfrom sluicegate import QueueSpec, RedisMessageQueue\n"
@@ -134,6 +139,7 @@ def test_a_second_with_takes_over_what_a_crashed_driver_left(
         assert (batch.count, batch.df.count(), batch.df.columns[0]) == (0, 0, "n")
         batch.ack()
     assert (queue.depth().ready, queue.stats().acked) == (20, 30)
+    assert "leases nothing: an earlier call with this run_id has acked its messages. 20 others are ready" in caplog.text
 
 
 # ---------------------------------------------------------------------- without a session: nothing here is read
@@ -206,7 +212,7 @@ def test_batches_without_a_run_id_are_different_runs(queue: RedisMessageQueue, n
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"limit": 0}, "limit must be"),
+        ({"limit": 0}, "limit must be an int from 1 to"),
         ({"limit": None}, "limit must be an int of 1 or more"),
         ({"lease_seconds": 0}, "lease_seconds must be"),
         ({"partitions": 0}, "partitions must be"),
@@ -222,6 +228,19 @@ def test_what_cannot_work_is_refused_before_anything_is_claimed(
     with pytest.raises(ConfigurationError, match=told):
         lease_batch(NO_SESSION, queue, **{"limit": 1, **options})
     assert queue.stats().claimed == 0
+
+
+def test_without_a_with_it_says_how_and_claims_nothing(queue: RedisMessageQueue, numbers: Numbers) -> None:
+    numbers(1)
+    block = lease_batch(NO_SESSION, queue, 1)
+
+    with pytest.raises(AttributeError, match=r"with lease_batch\(\.\.\.\) as batch: batch\.df"):
+        block.df  # type: ignore[attr-defined]  # noqa: B018  (that it is not there is what is tested)
+    with pytest.raises(TypeError, match="`with` block only"):
+        bool(block)
+    assert queue.stats().claimed == 0
+    with block as batch:
+        assert batch.count == 1
 
 
 def test_an_at_most_once_queue_and_one_that_cannot_travel_are_refused(

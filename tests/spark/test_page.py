@@ -47,9 +47,13 @@ def test_what_the_page_shows_runs_and_does_what_it_says(
     assert names["report"].redriven == 1
     assert capfd.readouterr().out.splitlines()[-2:] == ["0 orders wait", "1 orders go back"]
 
+    for statement in snippet("spark-insert").split(";"):
+        spark.sql(statement.replace("redis://redis.internal:6379/0", queue.spec().url or ""))
+    assert [message.json()["order_id"] for message in queue.peek(9)] == ["bad", "o1000"]
+
     run("spark-stream")
     archived = pq.read_table(tmp_path / "archive", columns=["payload"])["payload"].to_pylist()
-    assert archived == [b'{"order_id":"bad","amount":-1}']
+    assert archived == [b'{"order_id":"bad","amount":-1}', b'{"order_id":"o1000","amount":5.0}']
     depth = queue.depth()
     assert (depth.ready, depth.in_flight, depth.dead) == (0, 0, 0)
-    assert state.counters(client, queue.name)["acked"] == 1001
+    assert state.counters(client, queue.name)["acked"] == 1002

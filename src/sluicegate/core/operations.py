@@ -96,7 +96,7 @@ def _claim(
                 foreign, tidies = foreign + count, tidies - 1
                 if more and tidies > 0:
                     continue
-        if remaining <= 0 or not isinstance(reply, replies.Empty | replies.Foreign | replies.Paused):
+        if remaining <= 0 or not _may_change(reply):
             break
         rung: bool | None = yield _sleep(keys, remaining, getattr(reply, "next_seconds", None))
         over = not rung and deadline - clock() <= _SHORTEST_SLEEP_SECONDS
@@ -112,6 +112,15 @@ def _claim(
             "leave strict_envelope_decoding off to have them buried"
         )
     return reply
+
+
+def _may_change(reply: replies.ClaimReply) -> bool:
+    """Whether a wait may end in another answer: a remembered empty stays so whatever is published, and a wait for it
+    would take wake-ups that are others'.
+    """
+    if isinstance(reply, replies.Empty):
+        return not reply.remembered
+    return isinstance(reply, replies.Foreign | replies.Paused)
 
 
 def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, tell: bool) -> Operation[None]:

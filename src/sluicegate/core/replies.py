@@ -93,12 +93,14 @@ class Empty:
         buried: foreign values that were buried.
         dropped: dead letters that had to go for their cap.
         aside: values of newer kinds that were set aside.
+        remembered: an earlier claim under this id found nothing; the queue was not looked at again.
     """
 
     next_seconds: float | None = None
     buried: int = 0
     dropped: int = 0
     aside: int = 0
+    remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,7 @@ def claimed(reply: list[Any]) -> ClaimReply:
     if kind == b"tidy":
         return Tidy(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
     if kind == b"empty":
-        return Empty(_seconds(reply[1]), *reply[2:5])
+        return Empty(_seconds(reply[1]), reply[2], reply[3], reply[4], len(reply) > 5)
     if kind == b"foreign":
         return Foreign(reply[1], bool(reply[2]), _seconds(reply[3]), reply[4])
     return Paused() if kind == b"paused" else Expired()

@@ -30,7 +30,7 @@
 --  14... pass_ms     with a run
 -- Returns: {"open", opening, takeovers, slots, entries, buried, dropped, aside} with slots empty when they are 1..n;
 --   {"held", token, silent ms}; {"acked", acked, returned, buried};
---   {"empty", ms to the next due or expiring message or -1, buried, dropped, aside};
+--   {"empty", ms to the next due or expiring message or -1, buried, dropped, aside, 1 for a remembered answer};
 --   {"paused"}; {"tidy", due, buried, dropped, aside, expired lease names...};
 --   {"foreign", values moved to the tail, 1 when more may lie behind them, ms to the next due or expiring message or -1, aside};
 --   {"reaping"} when the lease under this id has expired, or was damaged from outside, and must come back first.
@@ -128,7 +128,9 @@ local given_back = KEYS[12] and record and record.how == 'returned' and redis.ca
 if given_back or record and record.how == 'acked' then
   return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
 end
-if record and (record.empty and whole(record.empty) > ms or record.gone == nonce) then
+if record and record.empty and whole(record.empty) > ms then
+  return {'empty', -1, 0, 0, 0, 1}
+elseif record and record.gone == nonce then
   return {'empty', -1, 0, 0, 0}
 end
 if limit == 0 then

@@ -93,6 +93,7 @@ class LeaseBase:
         self.opening = ""
         self.takeovers = 0
         self.silent_seconds = 0.0
+        self.remembered = False
         self.messages: list[Message] = []
         self._keys = keys
         self._config = config
@@ -129,6 +130,7 @@ class LeaseBase:
                 self.state = LeaseState.PAUSED
             case _:
                 self.state = LeaseState.EMPTY
+                self.remembered = isinstance(reply, replies.Empty) and reply.remembered
         self._chosen = chosen
         self._recorded = chosen or len(self.messages) != 1
         self._acked_ahead = False

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
-from sluicegate.config import QueueConfig
+from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import LeaseView
 from sluicegate.core.call import Call, alone
 from sluicegate.core.entry import SEPARATOR
+from sluicegate.errors import RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.report import Depth
 
-__all__ = ["LeaseView", "config", "drop_payloads", "lease_name", "look", "messages_of", "note", "run"]
+__all__ = [
+    "LeaseView",
+    "briefly",
+    "config",
+    "depth_of",
+    "drop_payloads",
+    "lease_name",
+    "look",
+    "messages_of",
+    "note",
+    "run",
+]
 
 T = TypeVar("T")
 
@@ -22,6 +36,32 @@ T = TypeVar("T")
 def run(queue: RedisMessageQueue, call: Call[T]) -> T:
     """Execute a prepared call as the queue does its own: with its retries."""
     return queue._driver.run(alone(call))
+
+
+def depth_of(spec: QueueSpec) -> Depth:
+    """The depth of a queue, by a connection of its own, as tasks have one: where that fails, so would every task.
+
+    Raises:
+        RedisUnavailableError: Redis cannot be reached.
+    """
+    queue = RedisMessageQueue.from_spec(spec)
+    try:
+        return queue.depth()
+    finally:
+        queue.close()
+
+
+@contextmanager
+def briefly() -> Iterator[None]:
+    """Let a Redis that cannot be reached be reported in its own words.
+
+    Spark shows the traceback of whatever ends a planning process, with those of its causes: a page of them would hide
+    the one line that says what to do.
+    """
+    try:
+        yield
+    except RedisUnavailableError as error:
+        raise error.with_traceback(None) from None
 
 
 def config(queue: RedisMessageQueue) -> QueueConfig:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.spark import _workers
 from sluicegate.spec import QueueSpec
 
 __all__ = ["BrowseOptions", "StreamOptions", "WriteOptions", "check_early", "options", "queue_of"]
@@ -64,7 +66,12 @@ def options(queue: RedisMessageQueue) -> dict[str, str]:
     """
     if not isinstance(queue, RedisMessageQueue):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
-    return {"spec": queue.spec().to_json()}
+    given = {"spec": queue.spec().to_json()}
+    with suppress(Exception):  # the first chance to see to the workers of what they are for; a session is not needed
+        from pyspark.sql import SparkSession
+
+        _workers.prepare(SparkSession.getActiveSession())
+    return given
 
 
 def check_early(raw: Mapping[str, str]) -> None:
@@ -210,6 +217,11 @@ class WriteOptions:
             ConfigurationError: one that is unknown, missing or out of range, or two that exclude each other.
         """
         given = _Given(raw, _WRITE, "a write")
+        if given.maybe_text("path") is not None:
+            raise ConfigurationError(
+                "a queue is no table and has no path: publish with .mode('append').options(...).save(), not with "
+                "saveAsTable or save(path), or by INSERT INTO a TEMPORARY VIEW; nothing was published"
+            )
         template, column = given.maybe_text("deduplicationKey"), given.maybe_text("deduplicationKeyColumn")
         if template is not None and column is not None:
             raise ConfigurationError("give deduplicationKey (a template) or deduplicationKeyColumn, not both")
@@ -253,6 +265,12 @@ class _Given:
             return self._read_spec(spec)
         if url is None or name is None:
             missing = " and ".join(option for option, value in (("url", url), ("queue", name)) if value is None)
+            if self.maybe_text("path") is not None:
+                raise ConfigurationError(
+                    f"{self._what} from or to a queue needs the option {missing}, and Spark hands a table's options to "
+                    "no data source in Python: use CREATE TEMPORARY VIEW ... USING sluicegate OPTIONS (...) instead of "
+                    "a table"
+                )
             raise ConfigurationError(
                 f"{self._what} from or to a queue needs the option {missing}: .option('url', 'redis://host:6379/0') "
                 "and .option('queue', 'name'), or .options(**sluicegate.spark.options(queue))"

@@ -58,6 +58,10 @@ class PartitionSummary:
         failures: the first hundred.
         bytes: of the messages as they are stored, this attempt only.
         retries: attempts of its task before this one.
+        failed: messages that the handler could not work on, all of them; they are among those returned, buried or (by
+            `on_error="discard"`) acked.
+        remembered_empty: it ended because an earlier try of this run id had found the queue empty, less than ten
+            minutes ago; it did not look again.
     """
 
     partition: int
@@ -73,6 +77,8 @@ class PartitionSummary:
     failures: tuple[HandlerFailure, ...] = ()
     bytes: int = 0
     retries: int = 0
+    failed: int = 0
+    remembered_empty: bool = False
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PartitionSummary:
@@ -92,12 +98,15 @@ class DrainSummary:
         queue: name of the queue.
         partitions: by number.
         seconds: from the start of the Spark job to its end.
+        skipped_ready: messages that were ready at the end and that this call left alone, because an earlier one under
+            the same run id had found the queue empty. Above 0 the call also logs a warning.
     """
 
     run_id: str
     queue: str
     partitions: tuple[PartitionSummary, ...]
     seconds: float
+    skipped_ready: int = 0
 
     @property
     def claimed(self) -> int:
@@ -118,6 +127,11 @@ class DrainSummary:
     def buried(self) -> int:
         """Messages that became dead letters."""
         return sum(partition.buried for partition in self.partitions)
+
+    @property
+    def failed(self) -> int:
+        """Messages that the handler could not work on, or whose payload did not fit: above 0, `drain` raises."""
+        return sum(partition.failed for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
@@ -151,10 +165,12 @@ class DrainSummary:
             "acked": self.acked,
             "returned": self.returned,
             "buried": self.buried,
+            "failed": self.failed,
             "bytes": self.bytes,
             "retries": self.retries,
             "taken_over": self.taken_over,
             "seconds": self.seconds,
+            "skipped_ready": self.skipped_ready,
             "partitions": partitions,
             "failures": [dict(asdict(failure), message_ids=list(failure.message_ids)) for failure in self.failures],
         }
@@ -167,7 +183,8 @@ class DrainSummary:
         first = failures[0]
         told = f": {first.error}" if first.error_type in _OURS else ""
         return (
-            f"the handler failed in {where} of {len(self.partitions)} partitions "
+            f"the handler failed on {self.failed} of {self.claimed} messages, in {where} of {len(self.partitions)} "
+            "partitions "
             f"({', '.join(f'{count} {kind}' for kind, count in types)}; first in partition {first.partition}, "
             f"chunk {first.chunk}, {first.where}{told}); {self.returned} messages went back to the queue, "
             f"{self.buried} to its dead letters, and {self.acked} are acked"

@@ -11,13 +11,21 @@ from sluicegate.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-__all__ = ["collect_ids", "reader"]
+__all__ = ["collect_ids", "reader", "register"]
 
 _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def reader(spark: SparkSession) -> DataFrameReader:
     """`spark.read.format("sluicegate")`, registered first: a cluster may not have found it by its name."""
+    from sluicegate.spark.datasource import SluicegateDataSource
+
+    register(spark)
+    return spark.read.format(SluicegateDataSource.name())
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source known to a session."""
     from pyspark.errors import AnalysisException
 
     from sluicegate.spark.datasource import SluicegateDataSource
@@ -29,7 +37,6 @@ def reader(spark: SparkSession) -> DataFrameReader:
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it has found by its name
                 raise
         _registered.add(spark)
-    return spark.read.format(SluicegateDataSource.name())
 
 
 def collect_ids(frame: DataFrame, names: Sequence[str], what: str) -> list[str | None]:

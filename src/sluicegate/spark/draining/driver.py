@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from sluicegate import checks
 from sluicegate.core import json
-from sluicegate.errors import ConfigurationError, DrainFailedError
+from sluicegate.errors import ConfigurationError, DrainFailedError, RedisMessageQueueError
 from sluicegate.queue import RedisMessageQueue
+from sluicegate.report import Depth
+from sluicegate.spark import _workers
+from sluicegate.spark._access import depth_of
+from sluicegate.spark._saying import say
 from sluicegate.spark.draining.handler import BatchFormat, Handler
 from sluicegate.spark.draining.plan import DrainPlan
 from sluicegate.spark.draining.progress import DrainProgress, watching
@@ -26,7 +31,10 @@ __all__ = ["drain"]
 
 _MOST_CLAIMED = 10_000
 _MOST_PARTITIONS = 10_000
+_FEW_TASKS = 8
+_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 _LONGEST_LEASE_SECONDS = 31_622_400
+_log = logging.getLogger("sluicegate")
 
 
 def drain(
@@ -79,14 +87,18 @@ def drain(
         queue: what to drain; it must be able to travel, so made from a `url` without a literal password.
         process: a plain function of a batch and optionally a `DrainContext`. It travels as Spark pickles functions:
             what it needs from your own modules must be importable on the executors.
-        partitions: tasks, each with its own leases; default as many as Spark makes by itself for a range.
+        partitions: how many work at the same time, each with its own leases; default as many as Spark makes by itself
+            for a range, one per core. Where there are more of them than chunks of messages and cores, some share a
+            task.
         batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
         lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it
             unless the queue's `heartbeat_interval_seconds` says otherwise.
         run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try, and that
             one driver uses at a time, with the same number of partitions: then a retry takes over what an earlier try
             left open, repeats nothing that it finished (remembered for a day), counts it, and goes on with what came
-            back from a failure.
+            back from a failure. A partition that found the queue empty does not look again for ten minutes; where
+            messages are ready by then, the call logs a warning and says how many in `summary.skipped_ready`. So give
+            each scheduled run a `run_id` of its own.
         batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns
             id, payload, headers, deduplication_key, delivery_count, sequence and enqueued_at) or `"pandas"` (the same
             as a frame); also by the annotation of the function's first parameter.
@@ -106,10 +118,12 @@ def drain(
             nothing.
 
     Raises:
-        DrainFailedError: the handler failed on some messages; raised after all partitions have ended, with the
-            `summary`.
+        DrainFailedError: the handler failed on a message at least, or a payload did not fit its schema. Raised after
+            all partitions have ended and everything else is acked, with the `summary`, whose `failed` says on how
+            many. Where single failures are no failure of the job, catch it, or give verdicts instead of raising.
         ConfigurationError: something that cannot work as given, before any Spark job: a queue that cannot travel, an
-            argument out of range.
+            argument out of range. Also when Spark's Python workers lack this package or a module of the handler.
+        RedisUnavailableError: the driver cannot reach Redis; before any Spark job.
     """
     if not isinstance(queue, RedisMessageQueue):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
@@ -125,8 +139,10 @@ def drain(
         )
     handler = Handler.of(process, batch_format, schema)
     _check_travels(process)
+    depth = depth_of(spec)
+    _workers.prepare(spark)
     started, at = time.monotonic(), time.time()
-    count = partitions if partitions is not None else _default_partitions(spark)
+    count = partitions if partitions is not None else _cores(spark)
     plan = DrainPlan(
         spec=spec.to_json(),
         run_id=uuid.uuid4().hex if run_id is None else run_id,
@@ -144,22 +160,44 @@ def drain(
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run(plan, batches)
 
-    with watching(spec, plan.run_id, progress):
-        reports = spark.range(0, count, 1, count).mapInArrow(task, REPORT_SCHEMA)
+    tasks = _tasks(plan, depth, lambda: count if partitions is None else _cores(spark))
+    with watching(spec, plan.run_id, progress), _workers.explaining():
+        reports = spark.range(0, count, 1, tasks).mapInArrow(task, REPORT_SCHEMA)
         rows = reports.where(is_report()).collect()
+    parts = sorted((PartitionSummary.from_dict(json.loads(row[0])) for row in rows), key=lambda part: part.partition)
     summary = DrainSummary(
         run_id=plan.run_id,
         queue=queue.name,
-        partitions=tuple(
-            sorted((PartitionSummary.from_dict(json.loads(row[0])) for row in rows), key=lambda part: part.partition)
-        ),
+        partitions=tuple(parts),
         seconds=round(time.monotonic() - started, 3),
+        skipped_ready=0 if run_id is None else _skipped(queue, plan.run_id, parts),
     )
     if summary.failures:
         raise DrainFailedError(
             f"drain {plan.run_id!r} of queue {queue.name!r}: {summary.describe_failures()}", summary=summary
         )
     return summary
+
+
+def _skipped(queue: RedisMessageQueue, run_id: str, parts: Sequence[PartitionSummary]) -> int:
+    """How many messages are ready that this call left alone for what an earlier one remembers; warns of them."""
+    skipping = sum(part.remembered_empty for part in parts)
+    if not skipping:
+        return 0
+    try:
+        ready = depth_of(queue.spec()).ready
+    except RedisMessageQueueError as error:  # the work is done, and its result must not be lost
+        _log.warning("drain %r of queue %r cannot tell what it left: %s", run_id, queue.name, error)
+        return 0
+    if ready:
+        say(
+            logging.WARNING,
+            f"drain {run_id!r} of queue {queue.name!r} left {ready} ready messages: {skipping} of {len(parts)} "
+            "partitions found the queue empty in an earlier call with this run_id, and a repeated call takes that "
+            "answer as its own for ten minutes. Give each scheduled run a run_id of its own, which only its retries "
+            "share, or leave run_id out",
+        )
+    return ready
 
 
 def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id: str | None) -> None:
@@ -205,8 +243,27 @@ def _is_life(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST_LEASE_SECONDS
 
 
-def _default_partitions(spark: SparkSession) -> int:
-    """How many tasks Spark makes of a range by itself: asked with a range, because Connect has no SparkContext."""
+def _tasks(plan: DrainPlan, depth: Depth, cores: Callable[[], int]) -> int:
+    """How many of Spark's tasks do the work of the partitions: no more than there are chunks, but one per core.
+
+    Several partitions then share a task, one after the other, and a partition that finds nothing costs a call of Redis
+    instead of a task. Messages that arrive meanwhile have every core. A drain that waits for messages has a task per
+    partition, as has a number of partitions that is not worth the question.
+    """
+    if plan.waits or plan.partitions <= _FEW_TASKS:
+        return plan.partitions
+    chunk, ready = plan.batch_size, depth.ready
+    if plan.limit is not None:
+        chunk, ready = min(chunk, -(-plan.limit // plan.partitions)), min(ready, plan.limit)
+    useful = -(-ready // chunk) + depth.leases  # of which some may be this run's, to be taken over
+    return plan.partitions if useful >= plan.partitions else min(plan.partitions, max(useful, cores()))
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks Spark makes of a range by itself. Connect has no SparkContext to tell it, and makes one."""
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        return min(_MOST_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))
     row = spark.range(_MOST_PARTITIONS).selectExpr("spark_partition_id() as p").selectExpr("max(p) + 1").first()
     assert row is not None
     return int(row[0])

@@ -40,13 +40,20 @@ class PartitionDrain:
     Only what the handler raises is caught. Whatever else goes wrong (Redis away for longer than the retry budget, a
     lost lease) propagates, and the open lease stays as it is: Spark's retry takes it over at once, whole, under the
     same `lease_key`.
+
+    Args:
+        plan: what to do.
+        partition: its number.
+        attempt: of Spark's task.
+        queue: that the partitions of a task share; None for a connection of its own, closed at the end.
     """
 
-    def __init__(self, plan: DrainPlan, partition: int, attempt: int) -> None:
+    def __init__(self, plan: DrainPlan, partition: int, attempt: int, queue: RedisMessageQueue | None = None) -> None:
         self._plan = plan
         self._partition = partition
         self._attempt = attempt
-        self._queue = RedisMessageQueue.from_spec(queue_of(plan.spec, partition))
+        self._closes = queue is None
+        self._queue = queue or RedisMessageQueue.from_spec(queue_of(plan.spec, partition))
         self._config = _access.config(self._queue)
         self._quota = quota_of(plan.limit, partition, plan.partitions)
         self._started = time.monotonic()
@@ -55,6 +62,7 @@ class PartitionDrain:
         self._notes = Notes(self._queue, plan.call_id)
         self._tally = Tally(partition, attempt)
         self._fruitless_calls = 0
+        self._remembered_empty = False
         self._summary: PartitionSummary | None = None
 
     def run(self) -> PartitionSummary:
@@ -73,8 +81,10 @@ class PartitionDrain:
         """As `run`, with a pause after every chunk and every second of waiting; no lease is held in a pause."""
         ended = yield from self._drain()
         # Only here: closing would release a lease, and after an error the open one is for the retry to take over.
-        self._queue.close()
-        self._summary = self._tally.summary(ended, time.monotonic() - self._started)
+        if self._closes:
+            self._queue.close()
+        seconds = time.monotonic() - self._started
+        self._summary = self._tally.summary(ended, seconds, remembered_empty=self._remembered_empty)
 
     def _drain(self) -> Generator[None, None, Ended]:
         for chunk in itertools.count():
@@ -92,7 +102,7 @@ class PartitionDrain:
 
     def _next(self, chunk: int) -> Generator[None, None, Lease | Ended | None]:
         """The lease of a chunk, open or done by an earlier attempt; or why there is none; None to go on behind a chunk
-        that an earlier drain gave back whole.
+        that an earlier drain gave back whole or, where this one waits for messages, found empty.
         """
         looked = False
         while True:
@@ -116,7 +126,10 @@ class PartitionDrain:
                         return None
                     looked = True
                     if not self._plan.waits:
+                        self._remembered_empty = lease.remembered
                         return "empty"
+                    if lease.remembered:
+                        return None
             yield
 
     def _reason_to_stop(self) -> Ended | None:

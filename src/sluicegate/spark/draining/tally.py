@@ -26,6 +26,7 @@ class Tally:
         self._attempt = attempt
         self._chunks = self._acked = self._buried = self._replayed = self._taken_over = self._bytes = 0
         self._failures: list[HandlerFailure] = []
+        self._failed = 0
         self.returned = 0
         self.used = 0
 
@@ -36,7 +37,8 @@ class Tally:
         self.used += counts.acked + counts.returned + counts.buried
         self._bytes += sum(len(message.entry) for message in lease.messages)
         self._taken_over += lease.takeovers > 0
-        self._failures += failures
+        for failure in failures:
+            self._fail(failure)
 
     def replayed(self, chunk: int, counts: LeaseCounts, *, back: bool, failed: bool) -> None:
         """Count a chunk that an earlier attempt, or an earlier drain of this run, has finished.
@@ -51,7 +53,7 @@ class Tally:
         self._replayed += 1
         self.used += counts.acked + counts.buried + (counts.returned if back else 0)
         if failed:
-            self._failures.append(
+            self._fail(
                 HandlerFailure(
                     partition=self._partition,
                     chunk=chunk,
@@ -64,7 +66,7 @@ class Tally:
                 )
             )
 
-    def summary(self, ended: Ended, seconds: float) -> PartitionSummary:
+    def summary(self, ended: Ended, seconds: float, *, remembered_empty: bool = False) -> PartitionSummary:
         """All of it."""
         return PartitionSummary(
             partition=self._partition,
@@ -77,10 +79,17 @@ class Tally:
             taken_over=self._taken_over,
             ended=ended,
             seconds=round(seconds, 3),
-            failures=tuple(self._failures[:_MOST_FAILURES]),
+            failures=tuple(self._failures),
             bytes=self._bytes,
             retries=self._attempt,
+            failed=self._failed,
+            remembered_empty=remembered_empty,
         )
+
+    def _fail(self, failure: HandlerFailure) -> None:
+        self._failed += failure.messages
+        if len(self._failures) < _MOST_FAILURES:
+            self._failures.append(failure)
 
     def _count(self, counts: LeaseCounts) -> None:
         self._chunks += 1

@@ -12,8 +12,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sluicegate.core import json
+from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark.draining.partition import PartitionDrain
 from sluicegate.spark.draining.plan import DrainPlan
+from sluicegate.spark.draining.routing import queue_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,14 +37,21 @@ def run(plan: DrainPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     task = TaskContext.get()
     attempt = task.attemptNumber() if task is not None else 0
     shown = time.monotonic()
+    queues: dict[str, RedisMessageQueue] = {}  # what the partitions of a task drain is one and the same, as a rule
     for batch in batches:
         for partition in batch.column(0).to_pylist():
-            drain = PartitionDrain(plan, partition, attempt)
+            spec = queue_of(plan.spec, partition)
+            name = spec.to_json()
+            if name not in queues:
+                queues[name] = RedisMessageQueue.from_spec(spec)
+            drain = PartitionDrain(plan, partition, attempt, queues[name])
             for _ in drain.steps():
                 if time.monotonic() - shown >= _SIGN_SECONDS:
                     yield _answer(_sign_of_life())
                     shown = time.monotonic()
             yield _answer(json.dumps(asdict(drain.summary())).decode())
+    for queue in queues.values():  # not after an error: it would release the lease that a retry is to take over
+        queue.close()
 
 
 def is_report(column: str = "report") -> str:

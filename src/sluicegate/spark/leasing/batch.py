@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from sluicegate import checks
 from sluicegate.core.ledger import LeaseCounts
-from sluicegate.errors import AlreadySettledError, ConfigurationError
+from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.shared.lease import LeaseState
+from sluicegate.spark import _workers
+from sluicegate.spark._saying import say
 from sluicegate.spark.browsing.frames import collect_ids, reader
 from sluicegate.spark.leasing.holding import Holding, hold
 from sluicegate.spark.leasing.manifest import Part, dump
@@ -95,7 +97,7 @@ def lease_batch(
     spec = queue.spec()
     if limit is None:
         raise ConfigurationError("limit must be an int of 1 or more, not None; queue.depth().ready tells what is there")
-    checks.cap("limit", limit)
+    checks.count("limit", limit)
     checks.positive("lease_seconds", lease_seconds)
     checks.whole("partitions", partitions, _MOST_PARTITIONS)
     checks.one_of("on_error", on_error, ("release", "keep"))
@@ -106,8 +108,31 @@ def lease_batch(
             f"queue {queue.name!r} is at-most-once (visibility_timeout_seconds=None): its messages are acked as they "
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
+    _workers.prepare(spark)
     columns = Columns.of(schema)
-    return _leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error)
+    return _Block(_leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error))
+
+
+class _Block(AbstractContextManager["LeasedBatch"]):
+    """What `lease_batch` returns: nothing is claimed before a `with` enters it."""
+
+    def __init__(self, block: AbstractContextManager[LeasedBatch]) -> None:
+        self._block = block
+
+    def __enter__(self) -> LeasedBatch:
+        return self._block.__enter__()
+
+    def __exit__(self, *raised: Any) -> bool | None:
+        return self._block.__exit__(*raised)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{name!r} is the batch's, which is leased for a `with` block only: with lease_batch(...) as batch: "
+            f"batch.{name}"
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a batch is leased for a `with` block only: with lease_batch(...) as batch: if batch: ...")
 
 
 @contextmanager
@@ -123,12 +148,26 @@ def _leased(
 ) -> Iterator[LeasedBatch]:
     retried = run_id is not None
     holding = hold(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
+    if holding.state is LeaseState.ACKED:
+        _say_what_is_left(queue, holding.run_id)
     try:
         yield LeasedBatch(spark, holding, columns, partitions)
     except BaseException:
         holding.end(keep=on_error == "keep")
         raise
     holding.end()
+
+
+def _say_what_is_left(queue: RedisMessageQueue, run_id: str) -> None:
+    """A retry expects to find its work done; a program that always gives one `run_id` would do nothing, unnoticed."""
+    with suppress(RedisMessageQueueError):
+        ready = queue.depth().ready
+        if ready:
+            say(
+                logging.INFO,
+                f"batch {run_id!r} of queue {queue.name!r} leases nothing: an earlier call with this run_id has acked "
+                f"its messages. {ready} others are ready, for a batch with another run_id",
+            )
 
 
 class LeasedBatch:
@@ -245,7 +284,8 @@ class LeasedBatch:
         source = source.option("manifest", dump(parts))
         if self._partitions is not None:
             source = source.option("numPartitions", str(self._partitions))
-        return source.schema(self._columns.spark_schema()).load()
+        with _workers.explaining():
+            return source.schema(self._columns.spark_schema()).load()
 
     def _check_released(self) -> None:
         if self._holding.released:

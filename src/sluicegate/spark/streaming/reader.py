@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sluicegate.message import Message
+from sluicegate.spark._access import briefly
 from sluicegate.spark._options import StreamOptions
 from sluicegate.spark.leasing.manifest import Slice, read_slice
 from sluicegate.spark.streaming.consumer import Consumer
@@ -107,11 +108,13 @@ class StreamReader(_Reader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Acks up to `start`, claims up to the limit, and says how far that goes."""
-        return self._consumer.latest(self._offset(start), getattr(limit, "max_rows", None)).to_dict()
+        with briefly():
+            return self._consumer.latest(self._offset(start), getattr(limit, "max_rows", None)).to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Notes how many messages are ready: no more than that are claimed."""
-        self._consumer.prepare_available_now()
+        with briefly():
+            self._consumer.prepare_available_now()
 
 
 class ZeroArgumentStreamReader(_Reader):
@@ -119,7 +122,8 @@ class ZeroArgumentStreamReader(_Reader):
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
         """Claims up to `maxMessagesPerTrigger`, and says how far that goes."""
-        return self._consumer.latest_of_all().to_dict()
+        with briefly():
+            return self._consumer.latest_of_all().to_dict()
 
 
 def make_reader(options: StreamOptions, schema: StructType) -> DataSourceStreamReader:

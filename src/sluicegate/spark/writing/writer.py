@@ -17,7 +17,9 @@ from pyspark.sql import datasource as _datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
+from sluicegate.config import QueueSpec
 from sluicegate.errors import ConfigurationError
+from sluicegate.spark._access import briefly, depth_of
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark._saying import say
 from sluicegate.spark.writing import staging
@@ -53,12 +55,18 @@ def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> B
 
     Raises:
         ConfigurationError: options or columns that cannot work together, before any row is read.
+        RedisUnavailableError: Redis cannot be reached from here; likewise.
     """
-    return BatchWriter(plan_write(options, schema, overwrite), options.write_id or uuid.uuid4().hex)
+    plan = plan_write(options, schema, overwrite)
+    with briefly():
+        depth_of(QueueSpec.from_json(plan.spec))
+    return BatchWriter(plan, options.write_id or uuid.uuid4().hex)
 
 
 def make_stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StreamWriter:
-    """What `df.writeStream` publishes with. Raises as `make_writer`."""
+    """What `df.writeStream` publishes with, made anew for each micro-batch. Raises as `make_writer`, but does not look
+    for Redis: its tasks do.
+    """
     return StreamWriter(plan_write(options, schema, overwrite), schema, options.write_id)
 
 

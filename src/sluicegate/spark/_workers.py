@@ -1,0 +1,77 @@
+"""The interpreter of Spark's Python workers, which is not always the one of the driver.
+
+Spark starts workers with `PYSPARK_PYTHON`, or else with whatever `python3` is first on the path: in a virtual
+environment that is not activated that is another one, which does not have this package.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["explaining", "prepare"]
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_log = logging.getLogger("sluicegate")
+
+
+def prepare(spark: Any) -> bool:
+    """Have a local Spark run its Python workers with the driver's interpreter, unless the user has named one, and let
+    it find the data source with it.
+
+    Only a local master: on a cluster the driver knows nothing of the executors' paths, and Connect tells its client
+    nothing of its server's. There `explaining` says what to do.
+
+    Returns:
+        Whether the interpreter was changed.
+    """
+    from sluicegate.spark.browsing.frames import register
+
+    context: Any = getattr(spark, "sparkContext", None)
+    master, used = getattr(context, "master", None), getattr(context, "pythonExec", None)
+    if not isinstance(master, str) or not isinstance(used, str) or not re.match(r"local(\[|$)", master):
+        return False
+    if os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", None) or not sys.executable:
+        return False
+    if _environment(used) == _environment(sys.executable):
+        return False
+    context.pythonExec = sys.executable
+    register(spark)  # what Spark looks up by its name it looks for with the other interpreter
+    _log.info("Spark's Python workers run with %s, as this driver does, and not with %r", sys.executable, used)
+    return True
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Turn a worker's `ModuleNotFoundError`, which Spark shows as pages of traceback, into what to do about it.
+
+    Raises:
+        ConfigurationError: the workers lack a module.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        found = _MISSING.search(str(error))
+        if found is None:
+            raise
+        raise ConfigurationError(
+            f"Spark's Python workers cannot import {found[1]!r}. Set the environment variable PYSPARK_PYTHON to an "
+            "interpreter that has it before the session, or the Connect server, starts (where all runs on this "
+            f"machine: PYSPARK_PYTHON={sys.executable}), or send it along with spark.addArtifacts or --py-files"
+        ) from None
+
+
+def _environment(python: str) -> str:
+    """The folder of an interpreter: that of a virtual environment is its own, whatever its files are linked to."""
+    found = shutil.which(python) or python
+    return os.path.realpath(os.path.dirname(os.path.abspath(found)))
