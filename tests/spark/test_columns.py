@@ -30,9 +30,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from sluicegate import Message
+from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
-from sluicegate.spark import PayloadError
+from sluicegate.spark import PayloadError, SluicegateDataSource, options
 from sluicegate.spark.tables.columns import Columns
 
 SMALL = pa.schema([("a", pa.int64()), ("b", pa.string())])
@@ -485,6 +485,23 @@ def test_spark_takes_the_tables_of_all_types(spark: SparkSession) -> None:
     back = spark.range(0, 1, 1, 1).mapInArrow(give, columns.spark_schema()).toArrow()
 
     assert back.to_pylist() == table.to_pylist()
+
+
+@pytest.mark.spark
+def test_what_a_write_makes_of_a_map_or_a_variant_can_be_read_back(
+    spark: SparkSession, queue: RedisMessageQueue
+) -> None:
+    spark.dataSource.register(SluicegateDataSource)
+    rows = spark.sql("SELECT map(1, 'a', -2, null) AS m, to_json(named_struct('a', 5)) AS v")
+    rows.write.format("sluicegate").mode("append").options(**options(queue)).save()
+    queue.publish({"m": None, "v": {"a": 7}})
+    source = spark.read.format("sluicegate").options(**options(queue))
+
+    read = source.schema("m map<int, string>, message_payload binary").load()
+    read = read.selectExpr("m", "parse_json(CAST(message_payload AS STRING)) AS v")
+    found = read.selectExpr("m", "variant_get(v, '$.v.a', 'int') AS a").collect()
+
+    assert [tuple(row) for row in found] == [({1: "a", -2: None}, None), (None, 7)]
 
 
 def test_ddl_without_a_session_says_what_to_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import redis
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.datasource import DataSourceStreamWriter
 
-from sluicegate import ConfigurationError, QueueBackpressureError, RedisMessageQueue
+from sluicegate import ConfigurationError, PayloadTooLargeError, QueueBackpressureError, RedisMessageQueue
 from sluicegate.core import publishing
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.datasource import SluicegateDataSource
@@ -319,6 +319,27 @@ def test_limits_of_the_queue_hold_for_rows(server: RedisServer, make_queue: Make
         save(queue, pa.table({"n": [10**9]}), writeMode=mode)
     save(queue, pa.table({"n": [7]}), writeMode=mode)
     assert numbers(queue) == [7]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("limit", ["the queue's", "the server's"])
+def test_a_row_that_is_too_large_is_named_by_its_position_and_sent_once(
+    server: RedisServer, make_queue: MakeQueue, client: redis.Redis, mode: str, limit: str
+) -> None:
+    queue = make_queue(url=server.url, max_payload_bytes=1_000_000 if limit == "the queue's" else None)
+    rows = pa.table({"payload": ["x" * 1_200_000 if n == 1700 else f"{n}" for n in range(2500)]})
+    plan = plan_write(WriteOptions.parse(options_of(queue, writeMode=mode)), _schema(rows), False)
+    before = client.config_get("proto-max-bulk-len")["proto-max-bulk-len"]
+    client.config_set("proto-max-bulk-len", 1024 * 1024)
+    try:
+        with pytest.raises(PayloadTooLargeError) as caught:
+            plan.write(rows.to_batches(max_chunksize=900), 3, "w")
+    finally:
+        client.config_set("proto-max-bulk-len", before)
+
+    assert caught.value.position == 1700
+    assert "partition 3" in caught.value.__notes__[0]
+    assert "xxx" not in str(caught.value)
 
 
 def test_a_large_slice_goes_in_several_calls(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

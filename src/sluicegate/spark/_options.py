@@ -19,7 +19,7 @@ from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
 from sluicegate.spec import QueueSpec
 
-__all__ = ["BrowseOptions", "StreamOptions", "WriteOptions", "check_early", "options", "queue_of"]
+__all__ = ["BrowseOptions", "StreamOptions", "WriteOptions", "check_early", "options", "queue_of", "refuse_path"]
 
 BrowseState = Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
 WriteMode = Literal["direct", "staged"]
@@ -85,6 +85,19 @@ def check_early(raw: Mapping[str, str]) -> None:
     if given.maybe_text("spec") is not None or None not in (given.maybe_text("url"), given.maybe_text("queue")):
         given.spec()
     given.choice("state", _STATES, "pending")
+
+
+def refuse_path(raw: Mapping[str, str]) -> None:
+    """Refuse a batch write to a place, as `saveAsTable` makes: it would publish, and leave a table that has no queue.
+
+    Raises:
+        ConfigurationError: there is a path.
+    """
+    if _Given(raw, tuple(raw), "a write").maybe_text("path") is not None:
+        raise ConfigurationError(
+            "a queue is no table and has no path: publish with .mode('append').options(...).save(), not with "
+            "saveAsTable or save(path), or by INSERT INTO a TEMPORARY VIEW; nothing was published"
+        )
 
 
 def queue_of(spec: str) -> RedisMessageQueue:
@@ -217,11 +230,6 @@ class WriteOptions:
             ConfigurationError: one that is unknown, missing or out of range, or two that exclude each other.
         """
         given = _Given(raw, _WRITE, "a write")
-        if given.maybe_text("path") is not None:
-            raise ConfigurationError(
-                "a queue is no table and has no path: publish with .mode('append').options(...).save(), not with "
-                "saveAsTable or save(path), or by INSERT INTO a TEMPORARY VIEW; nothing was published"
-            )
         template, column = given.maybe_text("deduplicationKey"), given.maybe_text("deduplicationKeyColumn")
         if template is not None and column is not None:
             raise ConfigurationError("give deduplicationKey (a template) or deduplicationKeyColumn, not both")

@@ -73,9 +73,10 @@ class SluicegateDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What `df.write` publishes with."""
-        from sluicegate.spark._options import WriteOptions
+        from sluicegate.spark._options import WriteOptions, refuse_path
         from sluicegate.spark.writing.writer import make_writer
 
+        refuse_path(self.options)
         return make_writer(WriteOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -109,7 +109,7 @@ class WritePlan:
         for parts, keys in self._chunks(sender, batches):
             done.rows += len(parts)
             markers = names.markers(parts) if keys is None else [sender.keys.dedup(key) for key in keys]
-            yield sender.batch(parts, markers)
+            yield sender.batch(parts, markers, first=done.rows - len(parts))
 
     def _stage(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
         if staging.is_done(sender, done.write_id):
@@ -126,14 +126,15 @@ class WritePlan:
         self, sender: Sender, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
         """The rows as parts and keys: as many at a time as a call may carry."""
-        size = self._most(sender)
+        size, before = self._most(sender), 0
         for batch in batches:
             for start in range(0, batch.num_rows, size):
                 rows = self.rows.rows(batch.slice(start, size))
-                sender.check(rows.payloads)
+                sender.check(rows.payloads, first=before + start)
                 parts, keys = rows.parts(), rows.keys
                 for first, last in cut([len(part) for part in parts]):
                     yield parts[first:last], None if keys is None else keys[first:last]
+            before += batch.num_rows
 
     def _most(self, sender: Sender) -> int:
         """Rows that one call may publish."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
+from sluicegate.errors import PayloadTooLargeError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import PublishReport
 from sluicegate.runtime import holder
@@ -44,21 +45,33 @@ class Sender:
         """Messages that may wait in the queue, 0 for any number."""
         return self._publishing.most_waiting
 
-    def check(self, payloads: Iterable[bytes]) -> None:
-        """Hold payloads against the queue's limits.
+    def check(self, payloads: Iterable[bytes], *, first: int) -> None:
+        """Hold payloads against the queue's limits; the first of them is at this position among the rows of the task.
 
         Raises:
             PayloadTooLargeError, PayloadTooDeepError: one is beyond them.
         """
         if self._guards:
-            for payload in payloads:
-                self._guards.check_stored(payload, payload)
+            for position, payload in enumerate(payloads, first):
+                try:
+                    self._guards.check_stored(payload, payload)
+                except PayloadTooLargeError as error:
+                    error.position = position
+                    raise
 
     def batch(
-        self, parts: list[bytes], markers: list[bytes], *, batch_id: bytes | None = None, receipt_seconds: float = 0
+        self,
+        parts: list[bytes],
+        markers: list[bytes],
+        *,
+        batch_id: bytes | None = None,
+        receipt_seconds: float = 0,
+        first: int = 0,
     ) -> Batch:
         """One call's worth of messages; see `Publishing.batch_of_parts`."""
-        return self._publishing.batch_of_parts(batch_id or new_id(), parts, markers, receipt_seconds=receipt_seconds)
+        return self._publishing.batch_of_parts(
+            batch_id or new_id(), parts, markers, receipt_seconds=receipt_seconds, first=first
+        )
 
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
         """Publish one call after the other, the next prepared meanwhile; raises as `publish_many`."""

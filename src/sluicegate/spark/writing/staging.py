@@ -15,7 +15,7 @@ from sluicegate.core import batch_calls
 from sluicegate.core.entry import SEPARATOR
 from sluicegate.core.publishing import cut
 from sluicegate.core.values import Batch
-from sluicegate.errors import RedisMessageQueueError
+from sluicegate.errors import PayloadTooLargeError, RedisMessageQueueError
 from sluicegate.spark.writing.naming import digest_of
 from sluicegate.spark.writing.sending import Sender
 
@@ -94,15 +94,31 @@ class StageWriter:
 
         Raises:
             StageLostError: the stage is gone.
+            PayloadTooLargeError: a row that the server does not accept as a message; says which of the task's rows.
         """
         call = batch_calls.stage(self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS)
-        if self._sender.run(call) < 0:
+        try:
+            kept = self._sender.run(call)
+        except PayloadTooLargeError as error:
+            raise self._located(parts, error) from error
+        if kept < 0:
             raise StageLostError(
                 f"the {self._rows} rows that this task had staged are gone from Redis: they ran out after "
                 f"{_STAGE_SECONDS / 3600:.0f} hours, were evicted, or the write was aborted; run it again"
             )
         self._rows += len(parts)
         self._bytes += sum(map(len, parts))
+
+    def _located(self, parts: Sequence[bytes], error: PayloadTooLargeError) -> PayloadTooLargeError:
+        """The error of a gateway about an argument, as one about a row."""
+        position = self._rows + next((at for at, part in enumerate(parts) if len(part) == error.size), 0)
+        return PayloadTooLargeError(
+            f"the message at position {position} takes {error.size} bytes: {error}. Nothing of its {len(parts)} rows "
+            "was staged; store the bulk elsewhere and publish where it is, or raise the limit",
+            size=error.size,
+            limit=error.limit,
+            position=position,
+        )
 
     def stage(self) -> Stage | None:
         """What was put aside; None for nothing."""
