@@ -87,20 +87,20 @@ def test_an_unreachable_redis_ends_the_planning_and_no_job_starts(
 
 
 @pytest.mark.spark
-def test_a_table_over_a_queue_is_refused_before_anything_is_published_or_created(
-    spark: SparkSession, queue: RedisMessageQueue
-) -> None:
+def test_a_table_over_a_queue_cannot_be_read_and_says_what_can(spark: SparkSession, queue: RedisMessageQueue) -> None:
+    """Spark tells a source neither that it writes a table nor, when that is read, the options it was given."""
     from pyspark.errors import PySparkException
 
     rows = spark.range(3).write.format("sluicegate").mode("append").options(**options(queue))
-
-    with pytest.raises(PySparkException, match="a queue is no table and has no path"):
-        rows.saveAsTable("no_table")
-
-    assert not spark.catalog.tableExists("no_table")
-    assert queue.depth().ready == 0
-    with pytest.raises(PySparkException, match="a queue is no table and has no path"):
+    rows.saveAsTable("orders_table")
+    try:
+        with pytest.raises(PySparkException, match="hands to no data source in Python: use CREATE TEMPORARY VIEW"):
+            spark.table("orders_table").count()
+    finally:
+        spark.sql("DROP TABLE orders_table")
+    with pytest.raises(PySparkException, match="a queue has no path"):
         rows.save("/tmp/orders")
+    assert queue.depth().ready == 3
 
 
 @pytest.mark.parametrize(

@@ -88,15 +88,15 @@ def check_early(raw: Mapping[str, str]) -> None:
 
 
 def refuse_path(raw: Mapping[str, str]) -> None:
-    """Refuse a batch write to a place, as `saveAsTable` makes: it would publish, and leave a table that has no queue.
+    """Refuse a batch write to a place, for whoever takes the path for that of the queue.
 
     Raises:
         ConfigurationError: there is a path.
     """
     if _Given(raw, tuple(raw), "a write").maybe_text("path") is not None:
         raise ConfigurationError(
-            "a queue is no table and has no path: publish with .mode('append').options(...).save(), not with "
-            "saveAsTable or save(path), or by INSERT INTO a TEMPORARY VIEW; nothing was published"
+            "a queue has no path: publish with .mode('append').options(...).save(), or INSERT INTO a TEMPORARY VIEW; "
+            "nothing was published"
         )
 
 
@@ -273,15 +273,10 @@ class _Given:
             return self._read_spec(spec)
         if url is None or name is None:
             missing = " and ".join(option for option, value in (("url", url), ("queue", name)) if value is None)
-            if self.maybe_text("path") is not None:
-                raise ConfigurationError(
-                    f"{self._what} from or to a queue needs the option {missing}, and Spark hands a table's options to "
-                    "no data source in Python: use CREATE TEMPORARY VIEW ... USING sluicegate OPTIONS (...) instead of "
-                    "a table"
-                )
             raise ConfigurationError(
                 f"{self._what} from or to a queue needs the option {missing}: .option('url', 'redis://host:6379/0') "
-                "and .option('queue', 'name'), or .options(**sluicegate.spark.options(queue))"
+                "and .option('queue', 'name'), or .options(**sluicegate.spark.options(queue)). Those of a table "
+                "(CREATE TABLE, saveAsTable) Spark hands to no data source in Python: use CREATE TEMPORARY VIEW"
             )
         if count is None:
             return RedisMessageQueue(name, url=url).spec().to_json()
