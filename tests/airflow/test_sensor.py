@@ -114,13 +114,16 @@ def test_an_age_alone_leaves_the_depth_out(queue: RedisMessageQueue) -> None:
     assert poke(queue, max_age_seconds=3600) is None
 
 
-def test_what_is_in_flight_does_not_open_it_and_what_a_dead_consumer_left_does(queue: RedisMessageQueue) -> None:
+def test_what_is_in_flight_does_not_open_it_and_what_a_dead_consumer_left_does(
+    queue: RedisMessageQueue, embedded_url: str
+) -> None:
     queue.publish_many([{"id": 1}, {"id": 2}])
-    lease = queue.claim(2, lease_seconds=0.2, heartbeat=False)
+    lease = queue.claim(2, lease_seconds=600, heartbeat=False)
     assert len(lease) == 2
     assert poke(queue) is None
 
-    wait_until(lambda: queue.depth().expired == 2, "the lease runs out")
+    with connect_embedded(embedded_url) as client:  # the lease expires
+        client.zadd(queue.key.leases, dict.fromkeys(client.zrange(queue.key.leases, 0, -1), 1))
 
     found = poke(queue, min_ready=2)
     assert found is not None
@@ -165,12 +168,12 @@ def test_waits_in_poke_mode_until_the_depth_is_reached(queue: RedisMessageQueue)
             return answer
 
     def produce() -> None:
-        looked.wait(20)
+        looked.wait(60)
         queue.publish({"id": 1})
 
     producer = threading.Thread(target=produce)
     producer.start()
-    found = Watched(task_id="gate", queue_name=queue.name, poke_interval=0.01, timeout=20).execute({})
+    found = Watched(task_id="gate", queue_name=queue.name, poke_interval=0.01, timeout=100).execute({})
     producer.join()
 
     assert looked.is_set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,15 +13,21 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisGateway, RedisMessageQueue
-from sluicegate.core import calls
+from sluicegate.core import calls, operations
 from sluicegate.core.keys import QueueKeys
 from tests.conformance import state
 from tests.conformance.flavours import Flavour
 from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
-LONG = 20.0
+LONG = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _long_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is not woken sleeps for long, so that no bound here depends on how busy the machine is."""
+    monkeypatch.setattr(operations, "_LONGEST_SLEEP_SECONDS", LONG)
 
 
 @contextmanager
@@ -47,9 +52,9 @@ def test_a_publish_wakes_a_waiting_claim_at_once(queue: RedisMessageQueue, clien
         with waiting(client, lambda: queue.claim(wait_seconds=LONG)) as (claimed,):
             published = time.monotonic()
             queue.publish("a")
-            claimed.result(LONG).ack()
+            claimed.result(AT_ONCE_SECONDS).ack()
             late.append(time.monotonic() - published)
-    assert statistics.median(late) < 0.1, f"woken after {late}"
+    assert min(late) < 0.5, f"woken after {late}"
 
 
 @pytest.mark.parametrize("how", ["nack", "release", "reap", "promote", "late lease"])
@@ -74,15 +79,16 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
             case "late lease":
                 state.expire(client, "orders")
                 queue.publish("b")
-        assert claimed.result(5).messages[0].text() == "a"
+        assert claimed.result(AT_ONCE_SECONDS).messages[0].text() == "a"
 
 
 def test_a_message_wakes_when_it_falls_due(queue: RedisMessageQueue) -> None:
     queue.publish("a")
-    queue.claim().nack(delay_seconds=0.3)
-    asked = time.monotonic()
+    lease = queue.claim()
+    begun = time.monotonic()
+    lease.nack(delay_seconds=0.3)
     assert queue.claim(wait_seconds=LONG).messages[0].text() == "a"
-    assert 0.25 < time.monotonic() - asked < 3
+    assert 0.3 <= time.monotonic() - begun < AT_ONCE_SECONDS
 
 
 def test_a_sooner_due_time_is_noticed_by_who_sleeps_already(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -90,7 +96,7 @@ def test_a_sooner_due_time_is_noticed_by_who_sleeps_already(queue: RedisMessageQ
     lease = queue.claim()
     with waiting(client, lambda: queue.claim(wait_seconds=LONG)) as (claimed,):
         lease.nack(delay_seconds=0.1)
-        assert claimed.result(5).messages[0].text() == "a"
+        assert claimed.result(AT_ONCE_SECONDS).messages[0].text() == "a"
 
 
 def test_a_message_wakes_when_its_holder_goes_silent(queue: RedisMessageQueue) -> None:
@@ -98,7 +104,7 @@ def test_a_message_wakes_when_its_holder_goes_silent(queue: RedisMessageQueue) -
     queue.claim(lease_seconds=0.3)
     asked = time.monotonic()
     assert queue.claim(wait_seconds=LONG).messages[0].delivery_count == 2
-    assert time.monotonic() - asked < 3
+    assert time.monotonic() - asked < AT_ONCE_SECONDS
 
 
 def test_one_publish_wakes_as_many_as_it_has_work_for(
@@ -107,7 +113,7 @@ def test_one_publish_wakes_as_many_as_it_has_work_for(
     queue = make_queue()
     with waiting(client, lambda: queue.claim(wait_seconds=LONG), waiters=6) as claims:
         queue.publish_many("abcdef")
-        assert sorted(claimed.result(5).messages[0].text() for claimed in claims) == list("abcdef")
+        assert sorted(claimed.result(AT_ONCE_SECONDS).messages[0].text() for claimed in claims) == list("abcdef")
     assert tokens(client) in ([], [b"1"])
 
 
@@ -162,12 +168,12 @@ def test_a_taker_that_dies_delays_nobody(client: redis.Redis, server: RedisServe
                 published = time.monotonic()
                 queue.publish("a")
                 assert taken.result(LONG) is not None
-                wait(claims, LONG, FIRST_COMPLETED)
+                assert wait(claims, AT_ONCE_SECONDS, FIRST_COMPLETED).done
                 late.append(time.monotonic() - published)
                 queue.publish_many("bc")  # for those who sleep on
                 for claim in claims:
                     claim.result(LONG).ack()
-    assert statistics.median(late) < 1, f"woken after {late}"
+    assert min(late) < 1, f"woken after {late}"
 
 
 def test_waiting_does_not_poll(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -175,7 +181,7 @@ def test_waiting_does_not_poll(queue: RedisMessageQueue, client: redis.Redis) ->
     client.config_resetstat()
     asked = time.monotonic()
     assert queue.claim(wait_seconds=1).state is LeaseState.EMPTY
-    assert 1 <= time.monotonic() - asked < 3
+    assert 1 <= time.monotonic() - asked < AT_ONCE_SECONDS
     stats = client.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] <= 3
     assert stats["cmdstat_blpop"]["calls"] <= 2
@@ -192,7 +198,7 @@ def test_a_deadline_less_than_a_millisecond_away_is_kept(queue: RedisMessageQueu
     asked = time.monotonic()
     for _ in range(5):
         assert not queue.claim(wait_seconds=0.0004)
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < AT_ONCE_SECONDS
 
 
 def test_who_waits_on_a_paused_queue_is_told_so(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -206,7 +212,7 @@ def test_only_the_last_answer_of_a_waiting_claim_is_remembered(queue: RedisMessa
     with waiting(client, claim) as (claimed,):
         assert client.exists(queue._keys.closed(b"run-1")) == 0
         queue.publish("a")
-        assert claimed.result(5).messages[0].text() == "a"
+        assert claimed.result(AT_ONCE_SECONDS).messages[0].text() == "a"
     assert queue.claim(wait_seconds=0.05, lease_id="run-2", remember_empty=True).state is LeaseState.EMPTY
     assert client.exists(queue._keys.closed(b"run-2")) == 1
 
@@ -218,7 +224,7 @@ def test_a_lost_connection_only_ends_the_sleep(queue: RedisMessageQueue, client:
                 client.client_kill_filter(_id=other["id"])
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "asleep again")
         queue.publish("a")
-        assert claimed.result(5).messages[0].text() == "a"
+        assert claimed.result(AT_ONCE_SECONDS).messages[0].text() == "a"
 
 
 def test_process_message_waits_for_its_interval(make_queue: MakeQueue, client: redis.Redis, flavour: Flavour) -> None:
@@ -233,7 +239,7 @@ def test_process_message_waits_for_its_interval(make_queue: MakeQueue, client: r
     consumer.start()
     wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "asleep")
     queue.publish("a")
-    consumer.join(5)
+    consumer.join(AT_ONCE_SECONDS)
     assert got == [flavour.shown(b"a")]
 
 

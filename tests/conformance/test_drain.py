@@ -23,7 +23,7 @@ from sluicegate.errors import ConfigurationError, LeaseLostError, QueueBackpress
 from sluicegate.events import QueueEvent
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
 from tests.faults.holding import Holding, holding
 
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -84,7 +84,7 @@ def test_a_claim_that_waits_ends_at_once(
     begun = time.monotonic()
     getattr(queue, end)()
     assert not waiting.result(60)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -100,7 +100,7 @@ def test_a_publish_that_waits_for_room_ends_at_once(
     getattr(queue, end)()
     with pytest.raises(QueueBackpressureError, match="being stopped"):
         waiting.result(60)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
     assert places(client) == {"pending": 1}
 
 
@@ -120,7 +120,7 @@ def test_a_claim_that_was_under_way_gives_back_what_it_took(
     queue.publish_many("ab")
     held = proxy.hold("claim", "reply")
     claim = others.submit(queue.claim, 2)
-    assert held.reached.wait(20)
+    assert held.reached.wait(60)
     getattr(queue, end)()
     held.go()
     assert not claim.result(60)
@@ -136,7 +136,7 @@ def test_a_publish_that_was_under_way_is_waited_for(
     queue.depth()
     held = proxy.hold("publish", "reply")
     publish = others.submit(queue.publish, "a")
-    assert held.reached.wait(20)
+    assert held.reached.wait(60)
     assert queue.drain(0) is False
     threading.Timer(0.2, held.go).start()
     assert getattr(queue, end)(20) is True
@@ -176,7 +176,7 @@ def test_nothing_held_is_told_at_once(queue: RedisMessageQueue) -> None:
     begun = time.monotonic()
     assert queue.drain(60) is True
     assert queue.drain(0) is True, "again is harmless"
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
 
 
 def test_what_others_hold_is_waited_for(queue: RedisMessageQueue, client: redis.Redis) -> None:
@@ -185,8 +185,8 @@ def test_what_others_hold_is_waited_for(queue: RedisMessageQueue, client: redis.
     settler = threading.Timer(0.3, lease.ack)
     begun = time.monotonic()
     settler.start()
-    assert queue.drain(20) is True
-    assert 0.2 < time.monotonic() - begun < 10
+    assert queue.drain(60) is True
+    assert 0.2 < time.monotonic() - begun < AT_ONCE_SECONDS
     assert places(client) == {}
 
 
@@ -198,7 +198,7 @@ def test_what_others_hold_for_too_long_is_released_uncounted(
     lease.ack(lease.messages[0])
     begun = time.monotonic()
     assert queue.drain(0.3) is True, "nothing is held any more"
-    assert 0.3 <= time.monotonic() - begun < 5
+    assert 0.3 <= time.monotonic() - begun < AT_ONCE_SECONDS
     assert places(client) == {"returned": 2}
     assert [message.delivery_count for message in make_queue().claim(3).messages] == [1, 1]
     lease.ack(lease.messages[0])  # its verdict stands
@@ -286,7 +286,7 @@ def test_a_thread_does_not_wait_for_itself(client: redis.Redis) -> None:
     with queue.claim() as mine:
         begun = time.monotonic()
         assert queue.drain(0.2) is False, "what the caller holds is held"
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
         assert mine.holds
         assert not other.holds
     assert queue.drain(0) is True
@@ -324,15 +324,15 @@ def test_a_task_does_not_wait_for_itself(server: RedisServer, client: redis.Redi
 SYNC = """
 import signal, sys, threading
 from sluicegate import RedisMessageQueue
-queue = RedisMessageQueue("orders", url=sys.argv[1])
+queue = RedisMessageQueue("orders", url=sys.argv[1], message_wait_interval_seconds=60)
 def stop(*_):
-    print("drained", queue.drain(20), flush=True)
+    print("drained", queue.drain(60), flush=True)
 signal.signal(signal.SIGTERM, stop)
 def work():
     with queue.process_message() as payload:
         if sys.argv[2] == "handler":
             print("ready", flush=True)
-            signal.sigtimedwait([signal.SIGUSR1], 20)   # the handler of SIGTERM runs meanwhile
+            signal.sigtimedwait([signal.SIGUSR1], 60)   # the handler of SIGTERM runs meanwhile
         print("handled", payload, flush=True)
 if sys.argv[2] == "wait":
     threading.Timer(0, lambda: None).start()
@@ -345,10 +345,10 @@ ASYNCIO = """
 import asyncio, signal, sys
 from sluicegate.asyncio import RedisMessageQueue
 async def main():
-    queue = RedisMessageQueue("orders", url=sys.argv[1])
+    queue = RedisMessageQueue("orders", url=sys.argv[1], message_wait_interval_seconds=60)
     go, tasks = asyncio.Event(), []
     async def stop():
-        print("drained", await queue.drain(20), flush=True)
+        print("drained", await queue.drain(60), flush=True)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, lambda: tasks.append(loop.create_task(stop())))
     loop.add_signal_handler(signal.SIGUSR1, go.set)
@@ -381,7 +381,7 @@ class Worker:
 
     def end(self) -> list[str]:
         """The rest of what it says, once it has ended well."""
-        output, _ = self._process.communicate(timeout=30)
+        output, _ = self._process.communicate(timeout=100)
         assert self._process.returncode == 0, output
         return output.splitlines()
 
@@ -400,7 +400,7 @@ def test_a_signal_handler_drains_while_its_own_thread_works(server: RedisServer,
         begun = time.monotonic()
         worker.send(signal.SIGTERM)
         assert worker.line() == "drained False", "what its own thread holds is held"
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
         worker.send(signal.SIGUSR1)
         assert worker.end() == ["handled b'a'", "again True"]
     assert places(client) == {"pending": 1}
@@ -425,7 +425,7 @@ def test_a_signal_ends_a_wait(server: RedisServer, client: redis.Redis, program:
         begun = time.monotonic()
         worker.send(signal.SIGTERM)
         said: list[Any] = worker.end()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
     assert sorted(said) == ["again True", "drained True", "handled None"]
 
 

@@ -17,7 +17,7 @@ from dagster._core.remote_representation.external_data import RepositorySnap, Re
 
 from dagster_sluicegate import RedisQueueResource
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 # Runs start in this process, which spares each of them a new interpreter.
 _SYNCHRONOUS = {"module": "dagster._core.launcher.sync_in_memory_run_launcher", "class": "SyncInMemoryRunLauncher"}
 # A queued run must say where its job comes from.

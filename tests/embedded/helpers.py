@@ -15,7 +15,7 @@ from typing import Any
 from sluicegate.embedded import keeper
 from sluicegate.embedded.folder import ServerRecord, open_data_folder, read_record
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 USER_PROGRAM = """
 import json, signal, sys

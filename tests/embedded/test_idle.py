@@ -36,7 +36,7 @@ def test_a_killed_user_stops_counting_by_itself(home: Path) -> None:
     assert user.do("PING") is True
     pid = ensure_server(home).pid
     kill(user.process.pid)
-    user.process.communicate(timeout=20)
+    user.process.communicate(timeout=60)
     wait_until(lambda: not runs(pid), "the server ends")
 
 

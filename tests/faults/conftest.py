@@ -37,7 +37,7 @@ def make_gateway(request: pytest.FixtureRequest) -> Iterator[MakeGateway]:
         if client_retries is not None:
             retry = package.retry.Retry(NoBackoff(), client_retries)
             place = {"redis_client": package.Redis(port=port, retry=retry)}
-        options = {"retry_budget_seconds": 10, **options}
+        options = {"retry_budget_seconds": 60, **options}
         if loop is None:
             made.append(RedisGateway(**place, **options))
         else:

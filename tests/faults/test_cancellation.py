@@ -18,7 +18,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.events import QueueEvent
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
 from tests.faults.holding import Held, Holding, Point, holding
 
 Use = Callable[[AsyncQueue], Awaitable[Any]]
@@ -57,7 +57,7 @@ async def cancelled(held: Held, use: Awaitable[Any], *, late: bool = False) -> N
     task = asyncio.ensure_future(use)
     await reached(held)
     task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=10)
+    done, _ = await asyncio.wait({task}, timeout=60)
     assert done, "a cancellation must end it"
     assert task.cancelled()
     if late:
@@ -197,7 +197,7 @@ def test_a_cancelled_wait_ends_at_once_and_wakes_another(proxy: Holding, client:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < AT_ONCE_SECONDS
         assert client.exists(QueueKeys("orders").bell), "it may have taken the token of another"
 
     run(proxy, test)
@@ -415,7 +415,7 @@ def test_a_cancellation_while_a_heartbeat_is_waited_for_still_settles(proxy: Hol
         for _ in range(5):
             await asyncio.sleep(0.01)
         task.cancel()
-        await asyncio.wait({task}, timeout=10)
+        await asyncio.wait({task}, timeout=60)
         assert task.cancelled()
         held[0].drop()
 
@@ -499,7 +499,7 @@ def test_a_real_interrupt_while_a_claim_waits_for_its_reply(
     held = proxy.hold("claim", "reply")
 
     def interrupt() -> None:
-        held.reached.wait(20)
+        held.reached.wait(60)
         signal_main()
 
     thread = threading.Thread(target=interrupt)

@@ -30,7 +30,7 @@ from sluicegate.gateway import RedisGateway
 from sluicegate.shared.gateway import RetryNote
 from tests.conformance.flavours import Blocking
 from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
 from tests.conftest import free_port
 from tests.faults.answering import answering
 from tests.faults.conftest import MakeGateway
@@ -134,7 +134,7 @@ def test_the_budget_bounds_the_retries(make_gateway: MakeGateway) -> None:
         begun = time.monotonic()
         with pytest.raises(RedisRefusedError, match=r"retried for 0\.4 s") as caught:
             gateway.execute(call())
-        assert 0.4 <= time.monotonic() - begun < 2
+        assert 0.4 <= time.monotonic() - begun < AT_ONCE_SECONDS
         assert len(server.scripts) >= 2
     assert isinstance(caught.value, redis.RedisError)
 
@@ -151,7 +151,7 @@ def test_a_server_never_reached_is_reported_at_once(make_gateway: MakeGateway) -
     begun = time.monotonic()
     with pytest.raises(RedisUnavailableError) as caught:
         gateway.execute(call())
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE_SECONDS
     assert not isinstance(caught.value, RetryBudgetExhaustedError)
 
 
@@ -199,7 +199,7 @@ def test_an_old_server_is_not_asked_for_what_it_does_not_know(
 def test_an_outage_shorter_than_the_budget_is_survived(
     make_gateway: MakeGateway, own_server: RedisServer, away_seconds: float
 ) -> None:
-    gateway = make_gateway(_port(own_server), retry_budget_seconds=30)
+    gateway = make_gateway(_port(own_server), retry_budget_seconds=100)
     before = gateway.execute(calls.depth(KEYS))
     own_server.stop()
     answers: list[Any] = []
@@ -208,11 +208,11 @@ def test_an_outage_shorter_than_the_budget_is_survived(
         target=lambda: answers.append(gateway.execute(calls.depth(KEYS), on_retry=lambda _: met.set()))
     )
     worker.start()
-    assert met.wait(10)
+    assert met.wait(60)
     time.sleep(away_seconds)  # the outage
     assert worker.is_alive()
     own_server.start()
-    worker.join(20)
+    worker.join(60)
     assert answers == [before]
 
 
@@ -223,7 +223,7 @@ def test_a_hung_server_holds_one_attempt_a_few_seconds(make_gateway: MakeGateway
         begun = time.monotonic()
         with pytest.raises(RedisUnavailableError):
             gateway.execute(calls.depth(KEYS), retry=False)
-        assert 4 < time.monotonic() - begun < 8
+        assert 4 < time.monotonic() - begun < 14, "15 s are the limit of other calls"
 
 
 def test_a_wait_survives_the_end_of_its_server(make_gateway: MakeGateway, own_server: RedisServer) -> None:
@@ -233,7 +233,7 @@ def test_a_wait_survives_the_end_of_its_server(make_gateway: MakeGateway, own_se
         waiter.start()
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "asleep")
     own_server.stop()
-    waiter.join(10)
+    waiter.join(AT_ONCE_SECONDS)
     assert answers == [False]
     own_server.start()
     with own_server.client() as client:

@@ -18,7 +18,7 @@ from sluicegate.events import QueueEvent
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

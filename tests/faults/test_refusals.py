@@ -134,9 +134,9 @@ def test_after_any_answer_an_outage_is_ridden_out(make_gateway: MakeGateway, own
         target=lambda: answers.append(gateway.execute(calls.depth(KEYS), on_retry=lambda _: met.set()))
     )
     worker.start()
-    assert met.wait(10)
+    assert met.wait(60)
     own_server.start()
-    worker.join(20)
+    worker.join(60)
     assert answers[0].pending == 0
 
 
@@ -222,9 +222,9 @@ def test_a_pool_that_blocks_and_gives_up_is_asked_again(own_server: RedisServer)
     held = pool.get_connection(*CONNECTION_FOR)
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(gateway.execute, calls.depth(KEYS), on_retry=lambda _: met.set())
-        assert met.wait(10)
+        assert met.wait(60)
         pool.release(held)
-        assert running.result(10).pending == 0
+        assert running.result(60).pending == 0
     pool.disconnect()
 
 
@@ -297,18 +297,18 @@ def test_a_consumer_rides_out_a_server_that_cannot_save(snapshots: RedisServer) 
             with queue.process_message() as payload:
                 done.append(payload)
                 working.set()
-                failing.wait(10)
+                failing.wait(60)
 
     working, failing = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as threads:
         consumer = threads.submit(work)
-        assert working.wait(10)
+        assert working.wait(60)
         with unable_to_save(snapshots) as client:
             failing.set()
             wait_until(lambda: sum(note.outcome == EventOutcome.RETRY for note in notes) >= 3, "refused verdicts")
             assert queue.depth().in_flight == 1, "what only looks is not refused"
             able_to_save(snapshots, client)
-        consumer.result(20)
+        consumer.result(60)
     assert done == [b"a", b"b", b"c"]
     assert (queue.depth().in_flight, queue.depth().ready) == (0, 0)
     queue.close()
@@ -325,9 +325,9 @@ def test_a_fresh_queue_rides_it_out_and_then_says_that_nothing_was_changed(snaps
         patient, met = RedisMessageQueue("orders", url=snapshots.url, on_event=lambda _: met.set()), threading.Event()
         with ThreadPoolExecutor(1) as threads:
             publish = threads.submit(patient.publish, "y")
-            assert met.wait(10)
+            assert met.wait(60)
             able_to_save(snapshots, client)
-            assert publish.result(20) is True
+            assert publish.result(60) is True
     assert [message.text() for message in hasty.claim(9).messages] == ["y"]
     patient.close()
     hasty.close()
@@ -342,6 +342,6 @@ def test_a_waiting_consumer_and_a_heartbeat_outlast_it(snapshots: RedisServer) -
         assert lease.beat() is not None, "it beats again"
         able_to_save(snapshots, client)
         queue.publish("b")
-        assert [message.text() for message in waiting.result(20).messages] == ["b"]
+        assert [message.text() for message in waiting.result(60).messages] == ["b"]
     lease.ack()
     queue.close()

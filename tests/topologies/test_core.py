@@ -133,9 +133,10 @@ def test_an_extension_moves_the_deadline(queue: Any, inside: redis.Redis) -> Non
 def test_heartbeats_keep_a_lease(queue: Any, inside: redis.Redis) -> None:
     queue.publish("a")
     key = QueueKeys("orders").leases
-    with queue.claim(lease_seconds=0.6):
+    with queue.claim(lease_seconds=30) as lease:
+        lease.start_heartbeat(0.1)
         first = inside.zrange(key, 0, -1, withscores=True)[0][1]
-        wait_until(lambda: inside.zrange(key, 0, -1, withscores=True)[0][1] > first + 600, "beats for a whole lease")
+        wait_until(lambda: inside.zrange(key, 0, -1, withscores=True)[0][1] > first + 600, "several beats")
 
 
 # ---------------------------------------------------------------------- verdicts

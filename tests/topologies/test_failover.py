@@ -79,13 +79,13 @@ class Traffic:
         """End the publisher, and the consumer when it has had everything."""
         publisher, consumer = self._threads
         self._no_more.set()
-        publisher.join(timeout=20)
+        publisher.join(timeout=60)
         assert not publisher.is_alive()
         try:
             wait_until(lambda: self.consumed.issuperset(self.confirmed), "everything confirmed is consumed")
         finally:
             self._enough.set()
-            consumer.join(timeout=20)
+            consumer.join(timeout=60)
         assert not consumer.is_alive()
 
     def _repeat(self, step: Callable[[], None], end: threading.Event) -> None:
@@ -105,7 +105,7 @@ class Traffic:
 
     def _consume(self, queue: Any) -> None:
         try:
-            with queue.claim(10, wait_seconds=0.5, lease_seconds=2) as lease:
+            with queue.claim(10, wait_seconds=0.5, lease_seconds=5) as lease:
                 self.consumed.update(message.text() for message in lease)
         except LeaseLostError as error:
             self.lost_leases.append(error)  # with the primary; its messages are delivered again
