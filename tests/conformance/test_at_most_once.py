@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate import RedisMessageQueue
+from sluicegate import QueueEvent, RedisMessageQueue
 from sluicegate.core import concluding
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
@@ -69,6 +69,17 @@ def test_a_message_is_recorded_as_completed_once_its_handler_has_ended(make: Mak
     assert done.message.delivery_count == 1
     assert totals(queue) == (1, 1, 0)
     assert records_of_acks(client) == []
+
+
+def test_a_failure_is_an_event_with_its_error(make: MakeQueue) -> None:
+    events: list[QueueEvent] = []
+    queue = make(on_event=events.append)
+    queue.publish("a")
+    with pytest.raises(Boom), queue.process_message():
+        raise Boom("spoilt")
+    told = [(event.operation.value, event.outcome.value, event.count, event.exception_type) for event in events[-2:]]
+    assert told == [("ack", "success", 1, None), ("settle", "failure", 1, "Boom")]
+    assert events[-1].message_id is not None
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -435,6 +435,9 @@ class LeaseBase:
             return
         self._concluded = True
         handled = len(self.messages) if error is None else max(self._yielded, 0)
+        if self._tells and error is not None:
+            slots = [message.slot for message in self.messages[handled:]]
+            yield self._event(EventOperation.SETTLE, EventOutcome.FAILURE, slots, error)
         entries = [message.entry for message in self.messages]
         conclusion = concluding.Conclusion(
             self._request.name,
