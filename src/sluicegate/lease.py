@@ -203,19 +203,20 @@ class Lease(LeaseBase):
     def _settle_at_exit(self, error: BaseException | None) -> None:
         if not self.messages:
             return
+        retry = error is None or isinstance(error, Exception)  # what interrupts a block goes on after one attempt
         if self._acked_ahead:
-            self._conclude(error)
+            self._conclude(error, retry)
             return
         try:
-            self.settle(*self._exit_verdicts(error))
+            self._driver.run(self._settling(self._groups(self._exit_verdicts(error))), retry=retry)
         except RedisMessageQueueError as failure:
             if error is None:
                 raise
             _log.warning("lease %r could not be settled after its block failed: %s", self.id, failure)
 
-    def _conclude(self, error: BaseException | None) -> None:
+    def _conclude(self, error: BaseException | None, retry: bool) -> None:
         """A history that cannot be written fails no handler: its message will not be delivered again."""
         try:
-            self._driver.run(self._concluding(error))
+            self._driver.run(self._concluding(error), retry=retry)
         except RedisMessageQueueError as failure:
             _log.warning("how the handling of lease %r ended could not be recorded: %s", self.id, failure)

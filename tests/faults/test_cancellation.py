@@ -472,6 +472,29 @@ def test_an_interrupted_ack_takes_effect(client: redis.Redis, monkeypatch: pytes
     assert [event.count for event in told if event.operation == "ack"] == [2]
 
 
+@pytest.mark.parametrize("block", ["lease", "process_message"])
+def test_an_interrupted_block_goes_on_after_one_attempt(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, block: str
+) -> None:
+    """While Redis is away it would be retried for two minutes before the interrupt goes on."""
+    queue = RedisMessageQueue("orders", client=client)
+    queue.publish("a")
+    at = Interrupting(queue, monkeypatch)
+    with pytest.raises(KeyboardInterrupt), queue.claim() if block == "lease" else queue.process_message():
+        raise KeyboardInterrupt
+    assert at.calls == [("claim", True), ("settle", False)]
+    assert places(client) == {"returned": 1}
+
+
+def test_a_block_that_fails_is_settled_with_retries(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = RedisMessageQueue("orders", client=client)
+    queue.publish("a")
+    at = Interrupting(queue, monkeypatch)
+    with pytest.raises(ValueError, match="handler"), queue.claim():
+        raise ValueError("handler")
+    assert at.calls == [("claim", True), ("settle", True)]
+
+
 def test_an_interrupt_out_of_on_event_is_not_told_twice(client: redis.Redis) -> None:
     told: list[QueueEvent] = []
 

@@ -15,6 +15,7 @@ from sluicegate.asyncio import RedisGateway, RedisMessageQueue
 from sluicegate.asyncio.wire import borrow, exchange, give_back, send
 from sluicegate.core.call import Call
 from sluicegate.events import QueueEvent
+from sluicegate.shared.gateway import CONNECTION_FOR
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 
@@ -208,5 +209,32 @@ def test_an_observer_that_cancels_its_own_task_leaves_no_lease(server: RedisServ
         assert task.cancelled()
         assert len(state.contents(client, "orders").ids()["returned"]) == 1
         await queue.aclose()
+
+    run(test)
+
+
+def test_a_cancelled_block_waits_for_no_connection_of_others(server: RedisServer, client: redis.Redis) -> None:
+    """Whoever uses up the pool does not hold up the release of what it held."""
+
+    async def test() -> None:
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            server.url, max_connections=1, timeout=2 * DEADLINE_SECONDS
+        )
+        queue = RedisMessageQueue("orders", client=redis.asyncio.Redis(connection_pool=pool))
+        await queue.publish("a")
+        inside = asyncio.Event()
+
+        async def handle() -> None:
+            async with queue.process_message():
+                taken.append(await pool.get_connection(*CONNECTION_FOR))
+                inside.set()
+                await asyncio.sleep(DEADLINE_SECONDS)
+
+        taken: list[Any] = []
+        assert await cancelled(handle(), inside)
+        assert len(state.contents(client, "orders").ids()["returned"]) == 1
+        await pool.release(taken[0])
+        await queue.aclose()
+        await pool.disconnect()
 
     run(test)

@@ -14,6 +14,7 @@ import redis.asyncio
 
 from sluicegate.asyncio import RedisMessageQueue
 from sluicegate.errors import LeaseLostError
+from sluicegate.shared.gateway import CONNECTION_FOR
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import PROGRAMS, THOROUGH
@@ -89,10 +90,10 @@ async def over_and_over(queue: RedisMessageQueue, randomly: random.Random) -> No
 async def is_whole(pool: Any) -> bool:
     """Whether all connections of a pool can be had, and no more than these."""
     async with asyncio.timeout(PROMPTLY_SECONDS):
-        had = [await pool.get_connection() for _ in range(CONNECTIONS)]
+        had = [await pool.get_connection(*CONNECTION_FOR) for _ in range(CONNECTIONS)]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await pool.get_connection()
+            await pool.get_connection(*CONNECTION_FOR)
     for connection in had:
         await pool.release(connection)
     return True
