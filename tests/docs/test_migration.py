@@ -89,6 +89,38 @@ except QueueDrainedError as refused:
 orders.close()
 """
 
+ASYNC_CONSUMER = """
+import asyncio, os, signal
+from redis.asyncio import Redis
+from redis_message_queue.asyncio import (
+    EventOperation, GracefulInterruptHandler, QueueDrainedError, QueueEvent, RedisMessageQueue, RedisMessageQueueError
+)
+
+refused = []
+def observe(event: QueueEvent):
+    if event.operation is EventOperation.PUBLISH and event.outcome == "failure":
+        refused.append(event.exception_type)
+
+async def consume(interrupt):
+    connection = Redis.from_url(os.environ["REDIS_URL"])
+    orders = RedisMessageQueue("consumed", client=connection, interrupt=interrupt, on_event=observe)
+    await orders.publish(message="one"), await orders.publish(message="two")
+    while not interrupt.is_interrupted():
+        async with orders.process_message() as payload:
+            if payload is not None:
+                print(payload)
+                os.kill(os.getpid(), signal.SIGTERM)
+    await orders.drain(timeout=None)
+    try:
+        await orders.publish("late")
+    except QueueDrainedError as error:
+        print(isinstance(error, RedisMessageQueueError), refused)
+    await orders.aclose()
+    await connection.aclose()
+
+asyncio.run(consume(GracefulInterruptHandler(verbose=False)))
+"""
+
 
 def run(code: str, server: RedisServer) -> list[str]:
     """Run a program with only its import changed; returns what it prints."""
@@ -113,6 +145,10 @@ def test_a_consumer_with_an_interrupt_runs_with_only_the_import_changed(
     server: RedisServer, client: redis.Redis
 ) -> None:
     assert run(CONSUMER, server) == ["b'one'", "True"]
+
+
+def test_an_asyncio_consumer_imports_all_it_needs_from_one_module(server: RedisServer, client: redis.Redis) -> None:
+    assert run(ASYNC_CONSUMER, server) == ["b'one'", "True ['QueueDrainedError']"]
 
 
 @pytest.mark.parametrize(("module", "connect"), FLAVOURS, ids=["sync", "asyncio"])
