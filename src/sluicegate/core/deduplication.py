@@ -118,7 +118,10 @@ def _from_field(field: str) -> KeyFunction:
     what = f"deduplication field {field!r} holds"
 
     def key(payload: Any) -> str:
-        return _checked(_text(read(payload)[0], what), what)
+        try:
+            return _checked(str(read(payload)[0]), what)
+        except ValueError as error:
+            raise _unfit(error, what) from None
 
     return key
 
@@ -128,8 +131,11 @@ def _from_fields(fields: Sequence[str]) -> KeyFunction:
     what = f"deduplication fields {list(fields)!r} hold"
 
     def key(payload: Any) -> str:
-        values = [_text(value, what).replace("%", "%25").replace(":", "%3A") for value in read(payload)]
-        return _checked(":".join(values), what)
+        try:
+            texts = [str(value).replace("%", "%25").replace(":", "%3A") for value in read(payload)]
+        except ValueError as error:
+            raise _unfit(error, what) from None
+        return _checked(":".join(texts), what)
 
     return key
 
@@ -143,15 +149,22 @@ def _from_template(template: str) -> KeyFunction:
     read, what = _reader(paths), f"deduplication template {template!r} made"
     between = [_separated(literal) for literal in literals[1:-1]]
     encoded = _encoded(mark for _, mark in between)
+    written = "".join((literals[0], *(literal for literal, _ in between), literals[-1]))
+    usual = [(char, written.count(char)) for char, _ in encoded]
     pattern = "%s".join(
         literal.replace("%", "%%") for literal in (literals[0], *(literal for literal, _ in between), literals[-1])
     )
 
     def key(payload: Any) -> str:
-        texts = [_text(value, what) for value in read(payload)]
-        for special, code in encoded:
-            texts = [text.replace(special, code) for text in texts]
-        return _checked(pattern % tuple(texts), what)
+        try:
+            values = read(payload)
+            made = pattern % tuple(values)
+        except ValueError as error:
+            raise _unfit(error, what) from None
+        for special, count in usual:
+            if made.count(special) != count:  # a field holds it, which is rare
+                return pattern % tuple([_encode(str(value), encoded) for value in values])
+        return _checked(made, what)
 
     return key
 
@@ -173,15 +186,21 @@ def _encoded(marks: Iterable[str]) -> list[tuple[str, str]]:
     return [(char, _percent(char)) for char in ("%", *specials)] if specials else []
 
 
+def _encode(text: str, encoded: Iterable[tuple[str, str]]) -> str:
+    for char, code in encoded:
+        text = text.replace(char, code)
+    return text
+
+
 def _percent(char: str) -> str:
     return "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))
 
 
-def _text(value: str | int, what: str) -> str:
-    try:
-        return str(value)
-    except ValueError:
-        raise ConfigurationError(f"{what} an int of too many digits for a key; send it as a str") from None
+def _unfit(error: ValueError, what: str) -> ConfigurationError:
+    """Our error for a field that Python cannot write, or the one of ours that a field raised."""
+    if isinstance(error, ConfigurationError):
+        return error
+    return ConfigurationError(f"{what} an int of too many digits for a key; send it as a str")
 
 
 def _reader(paths: Sequence[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
@@ -241,7 +260,7 @@ def _lookup(payload: Any, path: tuple[str, ...]) -> str:
     if kind is str:
         return value  # type: ignore[no-any-return]
     if kind is int:
-        return _text(value, f"deduplication field {'.'.join(path)!r} holds")
+        return str(value)
     raise TypeError(f"deduplication field {'.'.join(path)!r} must be a str or an int, not {kind.__name__}")
 
 

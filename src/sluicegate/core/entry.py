@@ -72,7 +72,8 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"header {name!r} must map a str to a str, not to {type(value).__name__}")
     data = json.dumps(dict(headers))
-    _refuse_longer("headers", data, LONGEST_HEADERS_BYTES, "put the bulk into the payload")
+    if len(data) > LONGEST_HEADERS_BYTES:
+        raise _too_long("headers", data, LONGEST_HEADERS_BYTES, "put the bulk into the payload")
     return data
 
 
@@ -87,17 +88,15 @@ def encode_deduplication_key(key: str) -> bytes:
         data = encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
-    _refuse_longer("deduplication key", data, LONGEST_KEY_BYTES, "use a hash of it")
+    if len(data) > LONGEST_KEY_BYTES:
+        raise _too_long("deduplication key", data, LONGEST_KEY_BYTES, "use a hash of it")
     return data
 
 
-def _refuse_longer(what: str, data: bytes, longest: int, advice: str) -> None:
-    if len(data) > longest:
-        raise PayloadTooLargeError(
-            f"{what} of {len(data)} bytes as stored, and {longest} are the most; {advice}",
-            size=len(data),
-            limit=longest,
-        )
+def _too_long(what: str, data: bytes, longest: int, advice: str) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"{what} of {len(data)} bytes as stored, and {longest} are the most; {advice}", size=len(data), limit=longest
+    )
 
 
 def read_prefix(entry: bytes) -> Prefix:

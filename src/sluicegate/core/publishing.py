@@ -142,7 +142,8 @@ class Publishing:
         most = min(most, self.most_per_call)
         encode = self._checked if self.guards or self.sort_keys else encode_payload
         key_function, dedup = self.key_function, self.keys.dedup
-        parts, markers, held, first = list[bytes](), list[bytes](), 0, 0
+        most_bytes, bare = MOST_BYTES_PER_CALL, SEPARATOR + middle
+        parts, markers, held, first, marker = list[bytes](), list[bytes](), 0, 0, b""
 
         def batch() -> Batch:
             return self.batch_of_parts(
@@ -151,23 +152,24 @@ class Publishing:
 
         for payload in payloads:
             try:
-                part = middle + encode(payload)
-                marker = b""
-                if key_function is not None:
+                data = encode(payload)
+                if key_function is None:
+                    part = bare + data
+                else:
                     key = key_function(payload)
                     if isinstance(key, PendingKey):
                         key = key.checked((yield key))
                     name = encode_deduplication_key(key)
-                    part, marker = name + part, dedup(name)
+                    part, marker = SEPARATOR + name + middle + data, dedup(name)
             except RedisMessageQueueError as error:
                 error.locate(position=first + len(parts))
                 raise
-            part = SEPARATOR + part
-            if parts and held + len(part) > MOST_BYTES_PER_CALL:
+            size = len(part)
+            if held + size > most_bytes and parts:
                 yield batch()
                 first, held, parts, markers = first + len(parts), 0, [], []
             parts.append(part)
-            held += len(part)
+            held += size
             if marker:
                 markers.append(marker)
             if len(parts) == most:
