@@ -42,10 +42,7 @@
 --- @include bell
 --- @include counting
 --- @include entry
---- @include ranges
---- @include record
 --- @include lease
---- @include recount
 --- @include remember
 --- @include write_slots
 local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -83,8 +80,10 @@ if lease then
     end
   end
 --- @include dead
---- @include strange
+--- @include ranges
+--- @include recount
 --- @include slots
+--- @include strange
   lease.span = span
   local held, found = read_slots(lease_key, 1, lease.size, lease.size, math.huge)
   local slots, entries, gone, strange, aside = {}, {}, {}, {}, 0
@@ -123,10 +122,15 @@ if lease then
   return {'open', string.match(lease.token, ':(.+)$') or '', lease.takeovers, slots, entries, #gone - aside, dropped, aside}
 end
 
-local record = read_record(closed_key)
-local given_back = KEYS[12] and record and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[12], '\31' .. name)[1] == 1
-if given_back or record and record.how == 'acked' then
-  return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
+local record = redis.call('GET', closed_key)
+if record then
+--- @include ranges
+--- @include record
+  record = read_record(record)
+  local given_back = KEYS[12] and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[12], '\31' .. name)[1] == 1
+  if given_back or record.how == 'acked' then
+    return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
+  end
 end
 if record and record.empty and whole(record.empty) > ms then
   return {'empty', -1, 0, 0, 0, 1}
@@ -180,7 +184,10 @@ if #taken > 0 then
     keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
   }
   write_slots(lease_key, pack_lease(lease), taken)
-  note_change(counters, totals[4], name, lease.token, #taken)
+  if totals[4] then
+--- @include recount
+    note_change(counters, totals[4], name, lease.token, #taken)
+  end
   redis.call('ZADD', leases, ms + span, name)
 end
 for first = 1, #take.passed, 1000 do

@@ -34,7 +34,8 @@ if lease and lease.token ~= '-' and not lease.damaged then
     math.floor(math.max(-LATEST, math.min(LATEST, deadline - clock_us() / 1000))), slots, entries,
   }
 end
-local record = read_record(KEYS[3])
+local record = redis.call('GET', KEYS[3])
+record = record and read_record(record)
 if record and record.token then -- a remembered empty answer has none
   return {
     'ended', record.token, record.how, record.size, record.acked, count_slots(record.returned), count_slots(record.buried),

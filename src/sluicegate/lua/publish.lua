@@ -29,7 +29,6 @@
 --- @include clock
 --- @include bell
 --- @include counting
---- @include newest
 --- @include owners
 --- @include store
 local pending, counters, bell, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
@@ -65,6 +64,7 @@ local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
 local published = redis.call('HGET', counters, 'published')
 local sequence = whole(published)
 if published and published ~= string.format('%.0f', sequence) then
+--- @include newest
   sequence = math.max(whole(redis.call('HGET', counters, 'claimed')), newest_in(pending, KEYS[5]))
 end
 local head, stamp = ARGV[6] .. '%012x', string.format('%012x', ms) .. '0000'

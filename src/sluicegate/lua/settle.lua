@@ -39,16 +39,18 @@
 --- @include admit
 --- @include bell
 --- @include counting
---- @include ranges
---- @include record
 --- @include lease
---- @include recount
 local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
 local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
 admit(leases)
 local tokens = redis.call('LLEN', bell)
 local totals = redis.call('HMGET', counters, 'acked', 'in_flight', 'recount')
-local record = read_record(closed_key)
+local record = redis.call('GET', closed_key)
+if record then
+--- @include ranges
+--- @include record
+  record = read_record(record)
+end
 local lease = read_lease(lease_key)
 local ms = math.floor(clock_us() / 1000)
 local lost, returned, buried, back, dropped, aside = '', '', '', 0, 0, 0
@@ -59,11 +61,16 @@ if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 a
   and ARGV[12] == (lease.size == 1 and '1' or '1-' .. lease.size) and ARGV[8] == '-1' and ARGV[10] == '' then
   redis.call('HSET', counters, 'acked', string.format('%.0f', whole(totals[1]) + lease.size),
     'in_flight', string.format('%.0f', whole(totals[2]) - lease.size))
-  note_change(counters, totals[3], name, token, -lease.size)
+  if totals[3] then
+--- @include recount
+    note_change(counters, totals[3], name, token, -lease.size)
+  end
   lease.held, lease.acked = 0, lease.acked + lease.size
 else
 --- @include entry
 --- @include dead
+--- @include ranges
+--- @include recount
 --- @include strange
 --- @include slots
 --- @include come_back

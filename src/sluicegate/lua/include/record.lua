@@ -1,10 +1,6 @@
--- The record of how a lease ended, or nil without one. Of one that was damaged from outside only what can be read: a record without a token
+-- The record of how a lease ended, from its JSON. Of one that was damaged from outside only what can be read: a record without a token
 -- proves nothing, and is no more the absence of one.
-local function read_record(key)
-  local raw = redis.call('GET', key)
-  if not raw then
-    return nil
-  end
+local function read_record(raw)
   local readable, found = pcall(cjson.decode, raw)
   local record = {}
   if readable and type(found) == 'table' then
