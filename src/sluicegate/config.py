@@ -72,6 +72,7 @@ class QueueOptions(TypedDict, total=False):
     max_payload_depth: int | None
     sort_keys: bool
     strict_envelope_decoding: bool
+    require_noeviction: bool
     message_wait_interval_seconds: float
     retry_budget_seconds: float
     retry_initial_delay_seconds: float
