@@ -70,7 +70,7 @@ class Eviction:
         if policy is not None and policy != _FITTING:
             _log.warning(
                 "the server of queue %r has maxmemory-policy %s: when it is full it deletes messages without a word; "
-                "set %s",
+                "use %s",
                 self.keys.name,
                 policy,
                 _REMEDY,
