@@ -283,6 +283,15 @@ def test_cancel_and_purge(queue: Any) -> None:
     assert held(queue) == 0
 
 
+def test_repair_finds_nothing_to_mend_where_all_agrees(queue: Any) -> None:
+    queue.publish_many(["a", "b", "c"])
+    queue.claim(2)
+    report = queue.repair()
+    assert (report.mended, report.recounted) == (0, True)
+    assert held(queue) == 3
+    assert queue.depth().in_flight == 2
+
+
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(queue: Any) -> None:
     queue.publish("a")
     queue.pause()
