@@ -40,6 +40,7 @@ USES: dict[str, Use] = {
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)  # the first of them starts the session
 @pytest.mark.parametrize("use", USES)
 def test_a_password_is_refused_and_shown_nowhere(spark: SparkSession, use: str) -> None:
     from pyspark.errors import PySparkException

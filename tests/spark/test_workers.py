@@ -70,6 +70,7 @@ def test_a_local_spark_runs_its_workers_as_its_driver_although_the_environment_i
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(300)  # which may start the session
 def test_workers_without_the_package_are_told_in_a_few_words(
     spark: SparkSession,
     queue: RedisMessageQueue,
