@@ -114,6 +114,8 @@ def _check_leases(client: redis.Redis, root: bytes) -> None:
         assert slots == int(lease[b"m"].split()[5]), "a lease knows how many slots it holds"
         held += slots
     assert held == int(client.hget(root + b"counters", "in_flight") or 0), "the gauge equals the leases"
+    aside = int(client.hget(root + b"counters", "set_aside") or 0)
+    assert client.zcard(root + b"set_aside") == aside, "the gauge equals what is set aside"
 
 
 def _check_one_place(client: redis.Redis, root: bytes) -> None:

@@ -8,6 +8,7 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
+from sluicegate.core.values import Batch
 from sluicegate.shared.gateway import elapsed_clock
 from tests.conformance import state
 from tests.conformance.core import Core
@@ -25,10 +26,17 @@ def publishing(core: Core, window: float = 3600) -> Publishing:
     return Publishing(core.keys, str, window, 120, policy="until_acked")
 
 
+def batch_of(publishing: Publishing, batch_id: bytes, payloads: list[str], delay_seconds: float = 0) -> Batch:
+    """What one call publishes."""
+    made = next(publishing.batches(payloads, new_id=lambda: batch_id, delay_seconds=delay_seconds))
+    assert isinstance(made, Batch)
+    return made
+
+
 def test_entries_say_that_their_key_is_to_be_freed(core: Core, client: redis.Redis) -> None:
     drive = Drive(client)
-    drive(operations.publish(core.keys, publishing(core).batch(b"b", ["x", "y"]), clock=elapsed_clock))
-    drive(operations.publish(core.keys, publishing(core).batch(b"c", ["z"], delay_seconds=60), clock=elapsed_clock))
+    drive(operations.publish(core.keys, batch_of(publishing(core), b"b", ["x", "y"]), clock=elapsed_clock))
+    drive(operations.publish(core.keys, batch_of(publishing(core), b"c", ["z"], delay_seconds=60), clock=elapsed_clock))
     found = state.contents(client, core.queue)
     entries = [*found.pending, *found.delayed]
     assert [entry[:1] for entry in entries] == [b"2"] * 3
@@ -38,7 +46,7 @@ def test_entries_say_that_their_key_is_to_be_freed(core: Core, client: redis.Red
 
 def test_without_a_key_function_nothing_is_to_be_freed(core: Core, client: redis.Redis) -> None:
     keyless = Publishing(core.keys, None, 3600, 120, policy="until_acked")
-    Drive(client)(operations.publish(core.keys, keyless.batch(b"b", ["x"]), clock=elapsed_clock))
+    Drive(client)(operations.publish(core.keys, batch_of(keyless, b"b", ["x"]), clock=elapsed_clock))
     assert state.contents(client, core.queue).pending[0][:1] == b"1"
 
 
@@ -48,7 +56,7 @@ def test_without_a_key_function_nothing_is_to_be_freed(core: Core, client: redis
 def test_a_marker_ends_by_itself_only_after_long(
     core: Core, client: redis.Redis, window: float, delay: float, life: float
 ) -> None:
-    batch = publishing(core, window).batch(b"b", ["x"], delay_seconds=delay)
+    batch = batch_of(publishing(core, window), b"b", ["x"], delay_seconds=delay)
     Drive(client)(operations.publish(core.keys, batch, clock=elapsed_clock))
     marker = core.keys.dedup(b"x")
     assert client.get(marker) == b"b-0"
@@ -56,7 +64,7 @@ def test_a_marker_ends_by_itself_only_after_long(
 
 
 def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, client: redis.Redis) -> None:
-    batch = publishing(core).batch(b"b", ["x", "y", "x"])
+    batch = batch_of(publishing(core), b"b", ["x", "y", "x"])
     drive = Drive(client)
     first = drive(operations.publish(core.keys, batch, clock=elapsed_clock))
     assert first == replies.Published(2, {2: "b-0"})
@@ -68,9 +76,9 @@ def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, cl
 
 def test_a_freed_key_may_be_published_under_again(core: Core, client: redis.Redis) -> None:
     drive = Drive(client)
-    drive(operations.publish(core.keys, publishing(core).batch(b"b", ["x"]), clock=elapsed_clock))
-    held = operations.publish(core.keys, publishing(core).batch(b"c", ["x"]), clock=elapsed_clock)
+    drive(operations.publish(core.keys, batch_of(publishing(core), b"b", ["x"]), clock=elapsed_clock))
+    held = operations.publish(core.keys, batch_of(publishing(core), b"c", ["x"]), clock=elapsed_clock)
     assert drive(held) == replies.Published(0, {0: "b-0"})
     client.delete(core.keys.dedup(b"x"))
-    free = operations.publish(core.keys, publishing(core).batch(b"d", ["x"]), clock=elapsed_clock)
+    free = operations.publish(core.keys, batch_of(publishing(core), b"d", ["x"]), clock=elapsed_clock)
     assert drive(free) == replies.Published(1, {})

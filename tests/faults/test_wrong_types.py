@@ -126,7 +126,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "reap": (without_token(reap), "lease leases closed returned dead dead_records counters bell set_aside"),
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned bell"),
-    "depth": (without_token(depth), "pending returned delayed leases dead counters set_aside expired"),
+    "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
     "in_flight": (lambda core, _: looking.held_page(core.keys, HELD, count=5), "leases lease"),
     "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
     "manifest of an ended lease": (lambda core, _: batch_calls.manifest(core.keys, b"gone"), "closed"),

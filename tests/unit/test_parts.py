@@ -20,7 +20,7 @@ def publishing(**options: object) -> Publishing:
 @pytest.mark.parametrize("options", [{}, {"policy": "until_acked"}, {"most_waiting": 5}])
 def test_encoded_messages_make_the_batch_that_their_payloads_make(options: dict[str, object]) -> None:
     publish = publishing(**options)
-    made = publish.batch(b"B", [{"k": "a"}, {"k": "b:"}], {"h": "1"})
+    (made,) = publish.batches([{"k": "a"}, {"k": "b:"}], {"h": "1"}, new_id=lambda: b"B")
     parts = [
         client_part(b"", key, b'{"h":"1"}', b'{"k":"%s"}' % text) for key, text in ((b"a", b"a"), (b"b%3A", b"b:"))
     ]

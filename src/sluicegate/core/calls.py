@@ -184,7 +184,6 @@ def depth(keys: QueueKeys, page: replies.ExpiredPage = _FROM_THE_FIRST, *, most:
             keys.leases,
             keys.dead,
             keys.counters,
-            keys.set_aside,
             *(keys.lease(name) for name in page.names),
         ),
         (most, *place),

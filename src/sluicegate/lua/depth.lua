@@ -7,8 +7,7 @@
 --   4 leases
 --   5 dead
 --   6 counters
---   7 set_aside      values of kinds that only a newer version knows
---   8... expired      the hashes of the leases that the answer before named
+--   7... expired      the hashes of the leases that the answer before named
 -- ARGV:
 --   1 most           expired leases that a page names
 --   2 mark           leases whose deadline is later, in ms, are not counted; this and the following with `expired` only
@@ -41,7 +40,7 @@ local first_due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ms, 'WITHSCORES',
 oldest = math.min(oldest, tonumber(first_due) or oldest)
 local expired = 0
 for i = 5, #ARGV do
-  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 3]
+  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 2]
   if deadline and deadline <= tonumber(mark) then
     -- The two numbers that matter, in half the time that all of it takes.
     local held, enqueued_ms = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
@@ -55,11 +54,11 @@ for i = 5, #ARGV do
 end
 
 local names, score = page_of(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
-local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused')
+local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[3], '-inf', ms), redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]),
   totals[4] and 1 or 0, whole(totals[1]), whole(totals[2]), whole(totals[3]),
   oldest > ms and -1 or ms - math.max(0, oldest), expired, #names > 0 and mark or '', score, names,
-  redis.call('ZCARD', KEYS[7]),
+  whole(totals[5]),
 }

@@ -83,6 +83,10 @@ local function readable_again(from)
   if mended > 0 then
     ring(KEYS[3], tokens)
   end
+  local left = redis.call('ZCARD', KEYS[6])
+  if whole(redis.call('HGET', counters, 'set_aside')) ~= left then
+    redis.call('HSET', counters, 'set_aside', left)
+  end
   return {#values < most and '' or string.format('%.0f', from + kept), mended}
 end
 

@@ -2,7 +2,7 @@
 -- any other value is buried as it is. Answers how many were set aside, and how many buried.
 local function put_away(aside, dead, records, counters, ms, value)
   if is_newer(value) then
-    redis.call('ZADD', aside, ms, value)
+    count_up(counters, 'set_aside', redis.call('ZADD', aside, ms, value))
     return 1, 0
   end
   local id = 'foreign-' .. count_up(counters, 'foreign', 1)
