@@ -419,7 +419,7 @@ class RedisMessageQueue(QueueAdministration):
             block_seconds=block,
             tell=self._driver.tells,
             born=born,
-            eviction=self._eviction,
+            eviction=None if self._eviction.looked else self._eviction,
         )
 
     # ------------------------------------------------------------------ claim

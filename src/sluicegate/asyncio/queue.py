@@ -46,6 +46,12 @@ _log = logging.getLogger("sluicegate")
 _LOOK_SECONDS = 0.01  # between looks of a drain at what others still hold
 
 
+@heeds_cancellation  # asyncio only
+async def _key_of(pending: PendingKey) -> Any:  # asyncio only
+    """What an async key function returns."""  # asyncio only
+    return await pending.awaitable  # asyncio only
+
+
 class RedisMessageQueue(QueueAdministration):
     """A queue of messages on Redis: deduplicated publishes, leased batches, at-least-once delivery.
 
@@ -352,7 +358,6 @@ class RedisMessageQueue(QueueAdministration):
         with self._publishing_by(holder()):
             return await self._send(unknown.batch, unknown.born)
 
-    @heeds_cancellation  # asyncio only
     async def _next(self, ahead: Batches) -> Batch | None:
         """Read and encode the messages of the next call; keys that are awaitable are awaited one after the other."""
         if self._drained:
@@ -360,7 +365,7 @@ class RedisMessageQueue(QueueAdministration):
         self._refuse_closed()
         made = next(ahead, None)
         while isinstance(made, PendingKey):  # asyncio only
-            made = ahead.send(await made.awaitable)  # asyncio only
+            made = ahead.send(await _key_of(made))  # asyncio only
         assert not isinstance(made, PendingKey)
         return made
 
@@ -422,7 +427,7 @@ class RedisMessageQueue(QueueAdministration):
             block_seconds=block,
             tell=self._driver.tells,
             born=born,
-            eviction=self._eviction,
+            eviction=None if self._eviction.looked else self._eviction,
         )
 
     # ------------------------------------------------------------------ claim

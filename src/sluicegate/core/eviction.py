@@ -33,11 +33,12 @@ class Eviction:
     Attributes:
         keys: of the queue.
         required: whether the queue publishes only where nothing is evicted.
+        looked: whether nothing is left to look up.
     """
 
     keys: QueueKeys
     required: bool
-    _looked: bool = field(default=False, init=False)
+    looked: bool = field(default=False, init=False)
 
     def before(self) -> Operation[None]:
         """Where it is required, look before the first publish.
@@ -45,7 +46,7 @@ class Eviction:
         Raises:
             EvictionPolicyError: the server evicts keys, or does not tell.
         """
-        if not self.required or self._looked:
+        if not self.required or self.looked:
             return
         policy: str | None = yield eviction(self.keys)
         if policy != _FITTING:
@@ -55,13 +56,13 @@ class Eviction:
                 f"full; {found}. Nothing was published",
                 policy=policy,
             ).locate(operation="publish")
-        self._looked = True
+        self.looked = True
 
     def after(self) -> Operation[None]:
         """Otherwise look after the first publish that succeeded, and warn; what goes wrong is of no concern to it."""
-        if self._looked:
+        if self.looked:
             return
-        self._looked = True  # at once: of many tasks one looks
+        self.looked = True  # at once: of many tasks one looks
         try:
             policy: str | None = yield replace(eviction(self.keys), patience_seconds=0)
         except Exception as error:  # noqa: BLE001  (the publish itself succeeded)

@@ -31,6 +31,7 @@ OnError = Literal["retry", "bury", "discard"]
 
 DEFAULT_BACKOFF: Any = tenacity.wait_exponential_jitter(initial=1, max=300, jitter=1)
 _US = "\x1f"
+_NO_WHY = b"\x1f\x1f"  # of most verdicts: they are acks
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ def text_of(error: BaseException) -> str:
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
     """Reason, error type and error text as the scripts keep them, each cut to its bound."""
     if error is None:
+        if not reason:
+            return _NO_WHY
         kind, text = "", ""
     elif isinstance(error, str):
         kind, text = "", error
