@@ -130,6 +130,7 @@ def repair(core: Core, part: str = "count") -> Call[Any]:
     with_messages_everywhere(core)
     core.opened("open", "n", 2)
     core.client.zadd(core.keys.set_aside, {core.client.lpop(core.keys.pending): 1})
+    core.client.hset(core.keys.counters, "set_aside", 1)
     core.do(repair_part(core.keys, "begin", b"R"))
     return repair_part(core.keys, part, b"R", place=b"f" if part == "count" else b"0", most=9, names=[b"open"])
 
