@@ -43,7 +43,7 @@ class PublishStoppedError(RedisMessageQueueError):
 @dataclass(slots=True)
 class Reader:
     """
-    Reads numbered messages, transforms them, and remembers where those of the batch in hand stand, so that an error can
+    Reads numbered messages, transforms them, and remembers where those of the current batch stand, so that an error can
     say where it is.
 
     :param source: numbers and messages.

@@ -9,7 +9,7 @@ local function is_sound(lease)
     and lease.since < LATEST and lease.span < LATEST and lease.oldest < LATEST and lease.keep > 0 and lease.keep < LATEST
 end
 
--- nil when there is none. A damaged one has a token that nobody bears, so that it is in nobody's hand and must come back.
+-- nil when there is none. A damaged lease gets a token that matches no consumer's, so that its messages must come back.
 local function read_lease(key)
   local packed = redis.call('HGET', key, 'm')
   if not packed and redis.call('EXISTS', key) == 0 then

@@ -40,7 +40,7 @@ local function held_slots(key, lease)
   return to_ranges(slots)
 end
 
--- The names of all that a lease holds beside what is told of it, whatever its size says.
+-- The names of all fields of a lease but its own bookkeeping, whatever its size says.
 local TOLD = {m = true, fenced = true, left = true, from = true, returned = true, buried = true}
 local function names_in(key)
   local found, names = redis.call('HKEYS', key), {}
