@@ -17,6 +17,7 @@ VALUES = {
     "number": b"99999999999999999999",
     "infinity": b"inf",
     "zero": b"0",
+    "negative": b"-5",
     "json": b'{"how": 5, "token": [], "reply": {}, "step": "x", "acked": "y"}',
     "deep json": b"[" * 5000,
     "null": b"null",

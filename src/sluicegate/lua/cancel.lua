@@ -18,6 +18,7 @@
 -- Repeat: answered from the receipt.
 
 --- @include admit
+--- @include count_up
 --- @include counting
 --- @include entry
 --- @include owners

@@ -56,7 +56,7 @@ local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', '
 local us = clock_us()
 local ms = math.floor(us / 1000)
 
-local lease = read_lease(lease_key)
+local lease = read_lease(lease_key, name == nonce) -- then the library made the id for this claim
 if lease then
   if lease.token == '-' or lease.damaged then
     return {'reaping'}
@@ -79,6 +79,7 @@ if lease then
       return {'reaping'}
     end
   end
+--- @include count_up
 --- @include dead
 --- @include ranges
 --- @include recount
@@ -185,6 +186,7 @@ if #taken > 0 then
   }
   write_slots(lease_key, pack_lease(lease), taken)
   if totals[4] then
+--- @include count_up
 --- @include recount
     note_change(counters, totals[4], name, lease.token, #taken)
   end
@@ -199,6 +201,7 @@ for first = 1, #take.passed, 1000 do
 end
 local buried, aside, moved = 0, 0, 0
 if #foreign > 0 then
+--- @include count_up
 --- @include dead
 --- @include strange
   for i = 1, #foreign do

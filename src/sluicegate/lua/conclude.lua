@@ -22,7 +22,7 @@
 
 --- @include clock
 --- @include admit
---- @include counting
+--- @include count_up
 --- @include entry
 --- @include history
 --- @include lease

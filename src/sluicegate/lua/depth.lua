@@ -22,8 +22,6 @@
 --- @include clock
 --- @include counting
 --- @include entry
---- @include lease
---- @include page
 local ms = math.floor(clock_us() / 1000)
 local mark = ARGV[2] or string.format('%.0f', ms)
 local oldest = ms + 1
@@ -39,21 +37,28 @@ see(redis.call('ZRANGE', KEYS[2], 0, 0)[1])
 local first_due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ms, 'WITHSCORES', 'LIMIT', 0, 1)[2]
 oldest = math.min(oldest, tonumber(first_due) or oldest)
 local expired = 0
-for i = 5, #ARGV do
-  local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 2]
-  if deadline and deadline <= tonumber(mark) then
-    -- The two numbers that matter, in half the time that all of it takes.
-    local held, enqueued_ms = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
-    if not held or #held > 5 then -- more than any lease of ours holds
-      local lease = read_lease(key) or {}
-      held, enqueued_ms = lease.held or 0, lease.oldest or oldest
+if #ARGV > 4 then
+--- @include lease
+  for i = 5, #ARGV do
+    local deadline, key = tonumber(redis.call('ZSCORE', KEYS[4], ARGV[i])), KEYS[i + 2]
+    if deadline and deadline <= tonumber(mark) then
+      -- The two numbers that matter, in half the time that all of it takes.
+      local held, enqueued_ms = string.match(redis.call('HGET', key, 'm') or '', '^%S+ %d+ %d+ %d+ %d+ (%d+) %d+ (%d+) ')
+      if not held or #held > 5 then -- more than any lease of ours holds
+        local lease = read_lease(key) or {}
+        held, enqueued_ms = lease.held or 0, lease.oldest or oldest
+      end
+      expired = expired + tonumber(held)
+      oldest = math.min(oldest, tonumber(enqueued_ms))
     end
-    expired = expired + tonumber(held)
-    oldest = math.min(oldest, tonumber(enqueued_ms))
   end
 end
 
-local names, score = page_of(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
+local names, score = {}, ''
+if #ARGV > 1 or redis.call('ZCOUNT', KEYS[4], '-inf', mark) > 0 then
+--- @include page
+  names, score = page_of(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
+end
 local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),

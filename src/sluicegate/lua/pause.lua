@@ -12,6 +12,7 @@
 
 --- @include admit
 --- @include bell
+--- @include count_up
 --- @include counting
 local counters, wanted = KEYS[2], ARGV[1]
 admit(KEYS[1])

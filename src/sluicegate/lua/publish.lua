@@ -63,7 +63,7 @@ due = due > ms and due
 local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
 local published = redis.call('HGET', counters, 'published')
 local sequence = whole(published)
-if published and published ~= string.format('%.0f', sequence) then
+if sequence <= 0 and published and published ~= '0' then
 --- @include newest
   sequence = math.max(whole(redis.call('HGET', counters, 'claimed')), newest_in(pending, KEYS[5]))
 end
@@ -113,6 +113,7 @@ if fresh > 0 then
   end
   if dropped > 0 then
     redis.call('LTRIM', pending, 0, -dropped - 1)
+--- @include count_up
     count_up(counters, 'dropped', dropped)
   end
   if not due or not first_due or due < tonumber(first_due) then
@@ -120,6 +121,7 @@ if fresh > 0 then
   end
 end
 if #reply > 1 then
+--- @include count_up
   count_up(counters, 'duplicates', (#reply - 1) / 2)
 end
 if receipt_ms > 0 then

@@ -16,7 +16,7 @@
 -- Repeat: answered from the receipt.
 
 --- @include admit
---- @include counting
+--- @include count_up
 --- @include entry
 --- @include owners
 --- @include receipt

@@ -25,6 +25,7 @@
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include count_up
 --- @include counting
 --- @include entry
 --- @include dead

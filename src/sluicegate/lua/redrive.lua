@@ -24,7 +24,7 @@
 --- @include clock
 --- @include admit
 --- @include bell
---- @include counting
+--- @include count_up
 --- @include entry
 --- @include owners
 --- @include receipt

@@ -27,6 +27,7 @@
 --- @include clock
 --- @include admit
 --- @include bell
+--- @include count_up
 --- @include counting
 --- @include entry
 --- @include lease

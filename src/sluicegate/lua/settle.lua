@@ -62,11 +62,13 @@ if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 a
   redis.call('HSET', counters, 'acked', string.format('%.0f', whole(totals[1]) + lease.size),
     'in_flight', string.format('%.0f', whole(totals[2]) - lease.size))
   if totals[3] then
+--- @include count_up
 --- @include recount
     note_change(counters, totals[3], name, token, -lease.size)
   end
   lease.held, lease.acked = 0, lease.acked + lease.size
 else
+--- @include count_up
 --- @include entry
 --- @include dead
 --- @include ranges

@@ -1,17 +1,5 @@
 -- Counters and stamps as numbers. What is none was written from outside: it counts as 0, and stops nobody.
 local function whole(value)
-  return value and #value < 16 and string.find(value, '^%-?%d+$') and tonumber(value) or 0
-end
-
--- HINCRBY that counts anew where the old value is no number, or too large a one.
-local function count_up(counters, name, by)
-  local counted = redis.pcall('HINCRBY', counters, name, by)
-  if type(counted) == 'number' then
-    return counted
-  end
-  if string.find(counted.err, 'not an integer', 1, true) or string.find(counted.err, 'overflow', 1, true) then
-    redis.call('HSET', counters, name, by)
-    return by
-  end
-  return redis.call('HINCRBY', counters, name, by) -- refused for another reason, which must stop the script
+  local number = tonumber(value or 0)
+  return number and number % 1 == 0 and number < 1e15 and number > -1e15 and number or 0 -- `inf % 1` is no number either
 end

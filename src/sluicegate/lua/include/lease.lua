@@ -1,30 +1,30 @@
 -- An open lease: a hash of slot number -> entry, and one packed field `m`:
 -- token since span takeovers size held keep oldest acked. The token is "<nonce>:<opening>", or "-" once a reap has fenced the lease.
 local LEASE = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
-local DAMAGED, MOST_SLOTS, LATEST = '!', 99999, 1e15
+local LATEST = 1e15
 
--- What no lease of ours can have: then something else has written into the hash.
-local function is_sound(lease)
-  return lease.token and lease.size <= MOST_SLOTS and lease.held <= lease.size and lease.takeovers < 4096 and lease.acked <= lease.size
-    and lease.since < LATEST and lease.span < LATEST and lease.oldest < LATEST and lease.keep > 0 and lease.keep < LATEST
-end
-
--- nil when there is none. A damaged lease gets a token that matches no consumer's, so that its messages must come back.
-local function read_lease(key)
+-- nil when there is none. A damaged lease gets a token that matches no consumer's, so that its messages must come back. `fresh`: nobody can
+-- have opened it before, so that one without its own fields need not be looked for.
+local function read_lease(key, fresh)
   local packed = redis.call('HGET', key, 'm')
-  if not packed and redis.call('EXISTS', key) == 0 then
+  if not packed and (fresh or redis.call('EXISTS', key) == 0) then
     return nil
   end
   local token, since, span, takeovers, size, held, keep, oldest, acked = string.match(packed or '', LEASE)
-  local lease = {
-    token = token, since = tonumber(since), span = tonumber(span), takeovers = tonumber(takeovers), size = tonumber(size),
-    held = tonumber(held), keep = tonumber(keep), oldest = tonumber(oldest), acked = tonumber(acked),
-  }
-  if is_sound(lease) then
-    return lease
+  if token then
+    since, span, takeovers, size, held = tonumber(since), tonumber(span), tonumber(takeovers), tonumber(size), tonumber(held)
+    keep, oldest, acked = tonumber(keep), tonumber(oldest), tonumber(acked)
+    -- What no lease of ours can have was written by something else.
+    if size <= 99999 and held <= size and acked <= size and takeovers < 4096 and since < 1e15 and span < 1e15 and oldest < 1e15
+      and keep > 0 and keep < 1e15 then
+      return {
+        token = token, since = since, span = span, takeovers = takeovers, size = size, held = held, keep = keep, oldest = oldest,
+        acked = acked,
+      }
+    end
   end
   return {
-    token = DAMAGED, since = 0, span = 0, takeovers = 0, size = 0, held = redis.call('HLEN', key), keep = 3600000, oldest = LATEST,
+    token = '!', since = 0, span = 0, takeovers = 0, size = 0, held = redis.call('HLEN', key), keep = 3600000, oldest = LATEST,
     acked = 0, damaged = true,
   }
 end
