@@ -173,10 +173,12 @@ def test_a_lease_that_counts_too_few_slots_ends_with_the_last_of_them(bare_clien
     assert core.do(core.settle("l", token, verdict("ack", "3-4"))) == replies.Settled([], 0, [])
 
 
-def test_an_overwritten_counter_keeps_the_order_of_what_waits(bare_client: redis.Redis) -> None:
+@pytest.mark.parametrize("published", ["many", "", "-5", "0.5", "inf", "nan", "9" * 20])
+def test_an_overwritten_counter_keeps_the_order_of_what_waits(bare_client: redis.Redis, published: str) -> None:
     core = Core(bare_client)
     core.do(core.publish("b", *"abc"))
-    bare_client.hset(core.keys.counters, mapping={"published": "many", "in_flight": "1.5", "claimed": "", "acked": "x"})
+    damage = {"published": published, "in_flight": "1.5", "claimed": "", "acked": "x"}
+    bare_client.hset(core.keys.counters, mapping=damage)
     core.do(core.publish("c", "d"))
     token, _ = core.opened("l", "n", 4)
     core.do(core.settle("l", token, verdict("nack", "1,3-4"), verdict("ack", "2")))
