@@ -170,7 +170,7 @@ def test_a_claim_without_a_run_takes_everything_and_sends_what_it_always_sent(
     assert len(queue.claim(100)) == 3
 
     (call,) = sent
-    assert (len(call.keys), len(call.args)) == (10, 13)
+    assert (len(call.keys), len(call.args)) == (11, 13)
 
 
 def test_the_notes_of_a_call_end_by_themselves(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:
