@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -43,14 +44,16 @@ class HeartbeatScheduler:
         self._changed = threading.Condition(lock)
         self._beat_ended = threading.Condition(lock)
         self._thread: threading.Thread | None = None
+        self._sleeps_until = 0.0  # when its thread looks at what is due without being woken
         self._pid = os.getpid()
 
     def watch(self, lease: Beating, after_seconds: float) -> None:
         """Beat for a lease, first after so many seconds, until `unwatch`."""
         with self._changed:
-            earliest = self._agenda.add(lease, self._clock() + after_seconds)
+            at = self._clock() + after_seconds
+            self._agenda.add(lease, at)
             self._start()
-            if earliest:
+            if at < self._sleeps_until:  # waking it for each message of a fast consumer would cost more than the rest
                 self._changed.notify_all()
 
     def unwatch(self, lease: Beating) -> None:
@@ -97,10 +100,12 @@ class HeartbeatScheduler:
 
     def _sleep(self) -> bool:
         """Sleep until there may be something to do; False when nothing came to be watched for a long time."""
-        at = self._agenda.next_at()
+        at, now = self._agenda.next_at(), self._clock()
         if at is not None:
-            self._changed.wait(min(at - self._clock(), LONGEST_SLEEP_SECONDS))
+            self._sleeps_until = min(at, now + LONGEST_SLEEP_SECONDS)
+            self._changed.wait(self._sleeps_until - now)
             return True
+        self._sleeps_until = math.inf
         return self._changed.wait(_IDLE_SECONDS) or self._agenda.next_at() is not None
 
     def _hand_over(self, group: int) -> None:

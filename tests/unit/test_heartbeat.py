@@ -58,6 +58,25 @@ def test_each_lease_is_beaten_for_when_it_is_due(clock: Clock, scheduler: Heartb
     assert slow.at == [130, 160]
 
 
+def test_only_a_lease_that_is_due_before_its_thread_looks_wakes_it(
+    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of one message after the other watches thousands of leases a second, none of which is ever due."""
+    woken: list[float] = []
+    monkeypatch.setattr(scheduler._changed, "notify_all", lambda: woken.append(clock.now))
+    monkeypatch.setattr(scheduler._changed, "wait", lambda seconds: True)
+    scheduler._sleep()  # as its thread does while nothing is watched
+    leases = [Beats(clock, 100) for _ in range(3)]
+    scheduler.watch(leases[0], 100)
+    assert woken == [100], "an idle thread is woken: it would sleep for long"
+    scheduler._sleep()
+    clock.now = 101
+    scheduler.watch(leases[1], 100)
+    assert woken == [100], "it looks in time by itself"
+    scheduler.watch(leases[2], 1)
+    assert woken == [100, 101]
+
+
 def test_nothing_is_beaten_for_after_unwatch(clock: Clock, scheduler: HeartbeatScheduler) -> None:
     lease = Beats(clock, 10)
     scheduler.watch(lease, 10)
