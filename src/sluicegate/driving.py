@@ -52,7 +52,7 @@ class Driver:
         What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
         before it lets go, in calls that are not retried.
         """
-        begun = elapsed_clock()
+        begun = elapsed_clock() if self.tells else 0.0
         try:
             step = next(operation)
         except StopIteration as stop:
@@ -67,7 +67,7 @@ class Driver:
         Returns:
             What waits for the reply and drives the operation to its result, as `run` does; it must be called.
         """
-        begun = elapsed_clock()
+        begun = elapsed_clock() if self.tells else 0.0
         step = next(operation)
         send = getattr(self.gateway, "send", None)
         if send is None or not isinstance(step, Call) or step.then:

@@ -17,7 +17,6 @@ from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
 __all__ = ["claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle"]
 
 _MOST_CLAIM_BYTES = 32 * 1024 * 1024
-_FROM_THE_FIRST = replies.ExpiredPage()
 _LONGEST_PASS_SECONDS = 30.0  # others wait so long, too, for what a run passes by
 
 
@@ -172,7 +171,7 @@ def promote(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.bell), (step,), int)
 
 
-def depth(keys: QueueKeys, page: replies.ExpiredPage = _FROM_THE_FIRST, *, most: int = 500) -> Call[replies.Counted]:
+def depth(keys: QueueKeys, page: replies.ExpiredPage = replies.NO_PAGE, *, most: int = 500) -> Call[replies.Counted]:
     """Count messages by state, expired ones in the leases that the answer before named; name `most` leases more."""
     place = (page.mark, page.score, page.after, *page.names) if page.names else ()
     return Call(

@@ -10,6 +10,7 @@ from typing import Any
 from sluicegate.core.ranges import parse_ranges
 
 __all__ = [
+    "NO_PAGE",
     "REFUSED",
     "TOO_OLD",
     "Acked",
@@ -203,6 +204,10 @@ class ExpiredPage:
     names: Sequence[bytes] = ()
 
 
+NO_PAGE = ExpiredPage()
+"""Before the first page, and behind the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
     """The counts of a queue; see `Depth`."""
@@ -284,6 +289,6 @@ def counted(reply: list[Any]) -> Counted:
         claimed=reply[9],
         oldest_ms=reply[10],
         expired=reply[11],
-        page=ExpiredPage(mark=reply[12], score=reply[13], after=reply[14][-1] if reply[14] else b"", names=reply[14]),
+        page=ExpiredPage(reply[12], reply[13], reply[14][-1], reply[14]) if reply[14] else NO_PAGE,
         set_aside=reply[15],
     )

@@ -20,13 +20,8 @@ T = TypeVar("T")
 
 
 def _never() -> int:
+    """How often code outside of any task was asked to end."""
     return 0
-
-
-def _counter() -> Callable[[], int]:
-    """What tells how often the current task was asked to end."""
-    task = asyncio.current_task()
-    return task.cancelling if task is not None else _never
 
 
 class CancellationGuard:
@@ -35,7 +30,8 @@ class CancellationGuard:
     __slots__ = ("_asked", "_before")
 
     def __enter__(self) -> None:
-        self._asked = _counter()
+        task = asyncio.current_task()
+        self._asked = task.cancelling if task is not None else _never
         self._before = self._asked()
 
     def __exit__(
@@ -50,7 +46,8 @@ def heeds_cancellation(function: Callable[P, Awaitable[T]]) -> Callable[P, Await
 
     @wraps(function)
     async def heeding(*args: P.args, **options: P.kwargs) -> T:
-        asked = _counter()
+        task = asyncio.current_task()
+        asked = task.cancelling if task is not None else _never
         before = asked()
         hidden: Exception | None = None
         try:
