@@ -24,11 +24,13 @@ from sluicegate.core.admin_calls import Cursor, Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.repair_calls import repair_part
-from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
+from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, VerdictGroup
 from sluicegate.embedded import find_server
 
 KEYS = QueueKeys("sample")
-TERMS = Terms(most_deliveries=9, longest_lease_seconds=11, most_dead=12, completed_cap=13, failed_cap=None, strict=True)
+RULES = QueueRules(
+    max_delivery_count=9, max_lease_seconds=11, max_dead_length=12, completed_cap=13, failed_cap=None, strict=True
+)
 _PLAIN_KEYS = {
     name: getattr(KEYS, name)
     for name in (
@@ -68,7 +70,7 @@ def _publish() -> Sample:
         kind=b"2",
         delay_seconds=5,
         due_ms=6,
-        most_waiting=7,
+        max_pending_length=7,
         overload="partial",
     )
     return Sample(
@@ -92,7 +94,7 @@ def _publish() -> Sample:
 
 def _claim() -> Sample:
     request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4, run=KEYS.run("R"))
-    call = calls.claim(KEYS, TERMS, request, takeover=b"T", tidy=False)
+    call = calls.claim(KEYS, RULES, request, takeover=b"T", maintain=False)
     return Sample(
         call,
         {**_LEASE_KEYS, "run": [KEYS.run("R")]},
@@ -106,11 +108,11 @@ def _claim() -> Sample:
             "most": 9,
             "takeover": b"T",
             "tidy": 0,
-            "most_bytes": 32 * 1024 * 1024,
-            "longest_ms": 11_000,
-            "most_dead": 12,
+            "max_bytes": 32 * 1024 * 1024,
+            "max_lease_ms": 11_000,
+            "max_dead_length": 12,
             "strict": 1,
-            "pass_ms": [2000],
+            "exclude_ms": [2000],
         },
     )
 
@@ -120,7 +122,7 @@ def _settle() -> Sample:
     bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
     request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), bound=bound)
     return Sample(
-        calls.settle(KEYS, TERMS, request, held_seconds=4),
+        calls.settle(KEYS, RULES, request, held_seconds=4),
         {**_LEASE_KEYS, "markers": [b"m2", b"m3"]},
         {
             "name": b"L",
@@ -129,7 +131,7 @@ def _settle() -> Sample:
             "recorded": 1,
             "held_ms": 4000,
             "most": 9,
-            "most_dead": 12,
+            "max_dead_length": 12,
             "completed_cap": 13,
             "failed_cap": -1,
             "bound": b"2-3",
@@ -144,7 +146,7 @@ def _settle() -> Sample:
 
 def _conclude() -> Sample:
     ended = concluding.Conclusion(b"L", b"T", 2, True, True, why=b"W")
-    call = concluding.conclusion_call(KEYS, TERMS, ended, 3, 2, 1, [b"e0", b"e1"])
+    call = concluding.conclusion_call(KEYS, RULES, ended, 3, 2, 1, [b"e0", b"e1"])
     args = {
         "token": b"T", "keep_ms": 2000, "recorded": 1, "part": 3, "last": 2, "completed_cap": 13, "failed_cap": -1,
         "why": b"W", "done": 1, "entry": [b"e0", b"e1"],
@@ -153,13 +155,13 @@ def _conclude() -> Sample:
 
 
 def _extend() -> Sample:
-    call = calls.extend(KEYS, b"L", b"T", lease_seconds=2, longest_seconds=3)
-    return Sample(call, _LEASE_KEYS, {"name": b"L", "token": b"T", "span_ms": 2000, "longest_ms": 3000})
+    call = calls.extend(KEYS, b"L", b"T", lease_seconds=2, max_lease_seconds=3)
+    return Sample(call, _LEASE_KEYS, {"name": b"L", "token": b"T", "span_ms": 2000, "max_lease_ms": 3000})
 
 
 def _reap() -> Sample:
-    args = {"name": b"L", "step": 7, "most": 9, "most_dead": 12, "wanted": [b"k"]}
-    call = calls.reap(KEYS, TERMS, b"L", step=7, wanted=[b"k"])
+    args = {"name": b"L", "step": 7, "most": 9, "max_dead_length": 12, "wanted": [b"k"]}
+    call = calls.reap(KEYS, RULES, b"L", step=7, wanted=[b"k"])
     return Sample(call, {**_LEASE_KEYS, "marker": [KEYS.dedup(b"k")]}, args)
 
 
@@ -195,7 +197,7 @@ def _scan() -> Sample:
         KEYS, "dead", most=7, cursor=cursor, mark=6, older_seconds=3, whole=True, wanted=[b"i0", b"i1"]
     )
     meaning = {"kind": b"dead", "mark": 6, "older_ms": 3000, "from": b"5", "after": b"M", "most": 7, "whole": 1}
-    bounds = {"most_bytes": 4 * 1024 * 1024, "wanted": [b"i0", b"i1"]}
+    bounds = {"max_bytes": 4 * 1024 * 1024, "wanted": [b"i0", b"i1"]}
     return Sample(call, {**_PLAIN_KEYS, "source": KEYS.dead}, {**meaning, **bounds})
 
 
@@ -212,9 +214,11 @@ def _cancel() -> Sample:
 
 
 def _redrive() -> Sample:
-    call = admin_calls.redrive(KEYS, _STEP, _NAMED, mark=5, most_waiting=6)
+    call = admin_calls.redrive(KEYS, _STEP, _NAMED, mark=5, max_pending_length=6)
     return Sample(
-        call, _ADMIN_KEYS, {**_ADMIN_ARGS, "mark": 5, "most_waiting": 6, "bound_ms": 7 * 24 * 3_600_000, "patient": 1}
+        call,
+        _ADMIN_KEYS,
+        {**_ADMIN_ARGS, "mark": 5, "max_pending_length": 6, "bound_ms": 7 * 24 * 3_600_000, "patient": 1},
     )
 
 
@@ -241,15 +245,15 @@ def _fence() -> Sample:
 
 
 def _manifest() -> Sample:
-    call = batch_calls.manifest(KEYS, b"L", 2, 3, most_bytes=4)
-    return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "most_bytes": 4})
+    call = batch_calls.manifest(KEYS, b"L", 2, 3, max_bytes=4)
+    return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "max_bytes": 4})
 
 
 def _in_flight() -> Sample:
     names = [b"L", b"M"]
     page = looking.LeasePage(b"11", names)
-    call = looking.held_page(KEYS, page, count=2, offset=3, most_leases=4, most_bytes=5)
-    args = {"most": 4, "score": b"11", "after": b"M", "count": 2, "offset": 3, "most_bytes": 5, "name": names}
+    call = looking.held_page(KEYS, page, count=2, offset=3, max_leases=4, max_bytes=5)
+    args = {"most": 4, "score": b"11", "after": b"M", "count": 2, "offset": 3, "max_bytes": 5, "name": names}
     return Sample(call, {**_PLAIN_KEYS, "lease": [KEYS.lease(name) for name in names]}, args)
 
 

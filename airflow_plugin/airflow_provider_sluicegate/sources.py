@@ -22,7 +22,7 @@ __all__ = ["MalformedMessageFileError", "MessageFile"]
 _JSON_LINES, _CSV = (".jsonl", ".ndjson", ".json"), (".csv",)
 _COMPRESSED = (".gz", ".zip")
 _KNOWN = f"{', '.join(_JSON_LINES + _CSV)}, each also with {' or '.join(_COMPRESSED)}"
-_LONGEST_LINE_BYTES = 64 * 1024 * 1024
+_MAX_LINE_BYTES = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -129,10 +129,10 @@ class MessageFile:
 
     def _json_lines(self, stream: IO[bytes], form: str) -> Iterator[tuple[int, Any]]:
         number = 0
-        while line := stream.readline(_LONGEST_LINE_BYTES + 1):
+        while line := stream.readline(_MAX_LINE_BYTES + 1):
             number += 1
-            if len(line) > _LONGEST_LINE_BYTES:
-                raise self._malformed(number, f"the line is longer than {_LONGEST_LINE_BYTES} bytes")
+            if len(line) > _MAX_LINE_BYTES:
+                raise self._malformed(number, f"the line is longer than {_MAX_LINE_BYTES} bytes")
             if number == 1:
                 line = line.removeprefix(_BYTE_ORDER_MARK)
             if line.isspace() or not line:

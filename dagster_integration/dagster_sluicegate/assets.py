@@ -12,7 +12,7 @@ from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_drain_asset"]
 
-_MOST_PER_BATCH = 10_000
+_MAX_PER_BATCH = 10_000
 _IO_MANAGER_METADATA = "dagster/io_manager_key"
 
 
@@ -150,9 +150,9 @@ def _check(
         )
     if settle not in ("after_yield", "per_batch"):
         raise ConfigurationError(f"drain asset {name!r}: settle must be 'after_yield' or 'per_batch', not {settle!r}")
-    if not 1 <= batch_size <= _MOST_PER_BATCH:
+    if not 1 <= batch_size <= _MAX_PER_BATCH:
         raise ConfigurationError(
-            f"drain asset {name!r}: batch_size must be from 1 to {_MOST_PER_BATCH}, not {batch_size!r}"
+            f"drain asset {name!r}: batch_size must be from 1 to {_MAX_PER_BATCH}, not {batch_size!r}"
         )
     if max_batches is None and settle == "after_yield":
         raise ConfigurationError(

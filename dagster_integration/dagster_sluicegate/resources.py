@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import Field
 
 from sluicegate import Depth, RedisMessageQueue
-from sluicegate.connection import Address
+from sluicegate._redis.connection import Address
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["RedisQueueResource", "queue_resource"]

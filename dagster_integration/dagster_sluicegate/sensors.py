@@ -24,7 +24,7 @@ from sluicegate.errors import ConfigurationError
 __all__ = ["DEFAULT_SENSOR_INTERVAL_SECONDS", "build_queue_depth_sensor"]
 
 DEFAULT_SENSOR_INTERVAL_SECONDS = 30
-_LONGEST_ATTEMPT_DELAY_SECONDS = 3600.0
+_MAX_ATTEMPT_DELAY_SECONDS = 3600.0
 
 RunConfigFn = Callable[[dg.SensorEvaluationContext, Depth], dg.RunConfig | Mapping[str, Any]]
 
@@ -205,7 +205,7 @@ class _Gate:
         if newest.ended_seconds_ago is None:
             return f"run {newest.run_id} ({newest.status}) has not claimed yet"
         # The exponent is bounded because a float is not.
-        delay = min(self.attempt_delay_seconds * 2 ** min(newest.number, 30), _LONGEST_ATTEMPT_DELAY_SECONDS)
+        delay = min(self.attempt_delay_seconds * 2 ** min(newest.number, 30), _MAX_ATTEMPT_DELAY_SECONDS)
         remaining = delay - newest.ended_seconds_ago
         if remaining <= 0:
             return ""

@@ -5,6 +5,7 @@ acks them per
 partition.
 """
 
+from sluicegate._lease_base import LeaseState, Verdict
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json
@@ -50,7 +51,6 @@ from sluicegate.lease import Lease
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
-from sluicegate.shared.lease import LeaseState, Verdict
 
 __all__ = [
     "AlreadySettledError",

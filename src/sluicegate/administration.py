@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal, overload
 
+from sluicegate._queue_base import QueueBase, new_id
 from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, looking, operations
 from sluicegate.core.call import alone
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.core.repairing import repair
-from sluicegate.driving import Driver
 from sluicegate.gateway import Gateway
 from sluicegate.lease import Lease
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
+from sluicegate.operation_runner import OperationRunner
 from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
 from sluicegate.runtime import AWAITS
-from sluicegate.shared.queue import QueueBase, new_id
 
 __all__ = ["QueueAdministration"]
 
@@ -34,7 +34,7 @@ class QueueAdministration(QueueBase[Lease]):
     def __init__(self, name: str, config: QueueConfig, gateway: Gateway) -> None:
         super().__init__(name, config, gateway.retry_budget_seconds, awaits=AWAITS)
         self._gateway = gateway
-        self._driver = Driver(gateway, name, config.on_event, self._stopping)
+        self._runner = OperationRunner(gateway, name, config.on_event, self._stopping)
 
     # ------------------------------------------------------------------ look
 
@@ -44,7 +44,7 @@ class QueueAdministration(QueueBase[Lease]):
         Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
         left out; the next count finds them among the returned.
         """
-        return Depth.from_counts(self._driver.run(operations.depth(self._keys)))
+        return Depth.from_counts(self._runner.run(operations.depth(self._keys)))
 
     @overload
     def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
@@ -82,9 +82,9 @@ class QueueAdministration(QueueBase[Lease]):
         """
         self._check_peek(count, state, offset)
         if state == "in_flight":
-            held = self._driver.run(looking.in_flight(self._keys, count, offset))
+            held = self._runner.run(looking.in_flight(self._keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = self._driver.run(alone(calls.peek(self._keys, state, count, offset=offset)))
+        values = self._runner.run(alone(calls.peek(self._keys, state, count, offset=offset)))
         if state == "set_aside":
             return values
         if state == "dead":
@@ -97,7 +97,7 @@ class QueueAdministration(QueueBase[Lease]):
 
     def stats(self) -> QueueStats:
         """Totals of the queue since it exists, kept in Redis: they survive every process."""
-        return self._driver.run(admin.stats(self._keys))
+        return self._runner.run(admin.stats(self._keys))
 
     # ------------------------------------------------------------------ administer
 
@@ -143,7 +143,9 @@ class QueueAdministration(QueueBase[Lease]):
             page_size=page_size,
         )
         cap = self._config.max_pending_length or 0
-        return self._driver.run(redrive(self._keys, new_id(), request, most_waiting=cap, tell=self._driver.tells))
+        return self._runner.run(
+            redrive(self._keys, new_id(), request, max_pending_length=cap, emits_events=self._runner.emits_events)
+        )
 
     def purge(self, state: str) -> int:
         """Delete everything that is in a state now, in bounded steps, and free the deduplication keys it holds.
@@ -154,7 +156,7 @@ class QueueAdministration(QueueBase[Lease]):
         Returns:
             How many messages or records were deleted. What arrives meanwhile stays.
         """
-        return self._driver.run(admin.purge(self._keys, new_id(), state, tell=self._driver.tells))
+        return self._runner.run(admin.purge(self._keys, new_id(), state, emits_events=self._runner.emits_events))
 
     def cancel(self, ids: Iterable[str]) -> list[str]:
         """Delete waiting messages (pending, returned or delayed) by id, and free their deduplication keys.
@@ -165,11 +167,11 @@ class QueueAdministration(QueueBase[Lease]):
             The ids that were cancelled; one that is in flight, dead or unknown is not among them.
         """
         wanted = self._ids(ids) or ()
-        return self._driver.run(admin.cancel(self._keys, new_id(), wanted, tell=self._driver.tells))
+        return self._runner.run(admin.cancel(self._keys, new_id(), wanted, emits_events=self._runner.emits_events))
 
     def forget(self, key: str) -> bool:
         """Free a deduplication key, whoever holds it; returns whether anybody did."""
-        return self._driver.run(admin.forget(self._keys, key, tell=self._driver.tells))
+        return self._runner.run(admin.forget(self._keys, key, emits_events=self._runner.emits_events))
 
     def pause(self) -> bool:
         """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
@@ -177,11 +179,11 @@ class QueueAdministration(QueueBase[Lease]):
         Returns:
             Whether the queue was not paused yet.
         """
-        return self._driver.run(admin.pause(self._keys, tell=self._driver.tells))
+        return self._runner.run(admin.pause(self._keys, emits_events=self._runner.emits_events))
 
     def resume(self) -> bool:
         """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
-        return self._driver.run(admin.resume(self._keys, tell=self._driver.tells))
+        return self._runner.run(admin.resume(self._keys, emits_events=self._runner.emits_events))
 
     def repair(self) -> RepairReport:
         """Put right what no longer agrees after something else has deleted or overwritten keys of the queue.
@@ -191,4 +193,4 @@ class QueueAdministration(QueueBase[Lease]):
         be repeated, and changes nothing where all agrees. It needs the rights to `SCAN` and `HSCAN`, and goes without
         what only they find: leases without a deadline, and dead records without a letter.
         """
-        return self._driver.run(repair(self._keys, self._terms, new_id(), tell=self._driver.tells))
+        return self._runner.run(repair(self._keys, self._rules, new_id(), emits_events=self._runner.emits_events))

@@ -10,7 +10,7 @@ from typing import Any
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = [
-    "LONGEST_SECONDS",
+    "MAX_SECONDS",
     "callback",
     "cap",
     "count",
@@ -24,19 +24,19 @@ __all__ = [
     "whole",
 ]
 
-LONGEST_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
+MAX_SECONDS = 100 * 365 * 86_400  # what Redis and a float both still count in milliseconds
 _LARGEST = 2**53  # an int that Lua still counts exactly
 
 
 def positive(name: str, value: Any) -> None:
     """A number of seconds above 0."""
-    if not _is_number(value) or not 0 < value <= LONGEST_SECONDS:
+    if not _is_number(value) or not 0 < value <= MAX_SECONDS:
         raise unfit(f"{name} must be a number above 0 (at most 100 years), not {value!r}", _is_number(value))
 
 
 def not_negative(name: str, value: Any) -> None:
     """A number of seconds, 0 included."""
-    if not _is_number(value) or not 0 <= value <= LONGEST_SECONDS:
+    if not _is_number(value) or not 0 <= value <= MAX_SECONDS:
         raise unfit(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}", _is_number(value))
 
 

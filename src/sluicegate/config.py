@@ -16,9 +16,9 @@ from sluicegate.core.deduplication import (
     compile_key_function,
     portable_key_source,
 )
-from sluicegate.core.guards import Guards
+from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.policies import DEFAULT_BACKOFF
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from sluicegate.errors import ConfigurationError, OptionTypeError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
@@ -41,7 +41,7 @@ OverloadPolicy = Literal["raise", "block", "drop_oldest"]
 RetryBackoff = Callable[[RetryCallState], float]
 """One of tenacity's wait strategies, or a callable of your own of the same form."""
 
-_MOST_DELIVERIES = 4000  # the entry keeps three hex digits
+_MAX_DELIVERIES = 4000  # the entry keeps three hex digits
 _log = logging.getLogger("sluicegate")
 
 
@@ -144,21 +144,21 @@ class QueueConfig:
         return self.retry_backoff if self.retry_backoff is not None else DEFAULT_BACKOFF
 
     @property
-    def terms(self) -> Terms:
+    def rules(self) -> QueueRules:
         """The rules that the scripts need."""
-        return Terms(
-            most_deliveries=self.max_delivery_count or 0,
-            longest_lease_seconds=self.max_lease_seconds or 0,
-            most_dead=self.max_dead_length or 0,
+        return QueueRules(
+            max_delivery_count=self.max_delivery_count or 0,
+            max_lease_seconds=self.max_lease_seconds or 0,
+            max_dead_length=self.max_dead_length or 0,
             completed_cap=(self.max_completed_length or 0) if self.enable_completed_queue else None,
             failed_cap=(self.max_failed_length or 0) if self.enable_failed_queue else None,
             strict=self.strict_envelope_decoding,
         )
 
     @property
-    def guards(self) -> Guards:
+    def limits(self) -> PayloadLimits:
         """The limits for payloads."""
-        return Guards(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
+        return PayloadLimits(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
 
     def refuse_async(self) -> None:
         """Refuse callbacks that somebody would have to await.
@@ -215,7 +215,7 @@ class QueueConfig:
         checks.positive("deduplication_window_seconds", self.deduplication_window_seconds)
 
     def _check_lease(self) -> None:
-        checks.whole("max_delivery_count", self.max_delivery_count, _MOST_DELIVERIES)
+        checks.whole("max_delivery_count", self.max_delivery_count, _MAX_DELIVERIES)
         timeout, longest = self.visibility_timeout_seconds, self.max_lease_seconds
         if timeout is None:
             if self.max_delivery_count is not None:

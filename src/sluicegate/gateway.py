@@ -20,12 +20,9 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from sluicegate import faults
-from sluicegate.connection import Address, client_decodes, describe_client, refuse_unfit_client
-from sluicegate.core.call import Call, Wait
-from sluicegate.shared.gateway import (
+from sluicegate._gateway_base import (
     ASKING,
-    MOST_REDIRECTS,
+    MAX_REDIRECTS,
     OPTIONS_ELSEWHERE,
     STOP_SLICE_SECONDS,
     TROUBLE,
@@ -47,8 +44,10 @@ from sluicegate.shared.gateway import (
     reply_seconds,
     sentinels,
 )
-from sluicegate.shared.routes import Node
-from sluicegate.shared.sizes import (
+from sluicegate._redis import error_mapping
+from sluicegate._redis.cluster_routes import Node
+from sluicegate._redis.connection import Address, client_decodes, describe_client, refuse_unfit_client
+from sluicegate._redis.size_limits import (
     ASK_LIMITS,
     is_cut_off,
     is_refused_size,
@@ -57,8 +56,9 @@ from sluicegate.shared.sizes import (
     oversized,
     within_any_limit,
 )
+from sluicegate.connection_io import borrow, borrowed, exchange, give_back, read, refuses_announced, send
+from sluicegate.core.call import Call, Wait
 from sluicegate.signatures import explains_unknown_options
-from sluicegate.wire import borrow, borrowed, exchange, give_back, read, refuses_announced, send
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
@@ -214,12 +214,12 @@ class RedisGateway(GatewayBase):
                 return self._again(call, course, start, error, on_retry)
         except Exception as error:
             explained = self._explained(call, course, error, retried=retry)
-            if explained is None and faults.is_wrong_type(error):
+            if explained is None and error_mapping.is_wrong_type(error):
                 explained = self._wrong_type(call)
-            explained = explained or faults.script_error(call, error)
+            explained = explained or error_mapping.script_error(call, error)
             if explained is None:
                 raise
-            raise explained from faults.presentable(error)
+            raise explained from error_mapping.presentable(error)
 
     def send(self, call: Call[T]) -> Callable[[], T]:
         """Send a call without waiting for its reply.
@@ -253,7 +253,7 @@ class RedisGateway(GatewayBase):
             intact, lost = False, False
             try:
                 reply = read(connection)
-                intact = not faults.ends_connection(reply)
+                intact = not error_mapping.ends_connection(reply)
             except TROUBLE as error:
                 lost, reply = True, error
             finally:
@@ -272,8 +272,8 @@ class RedisGateway(GatewayBase):
         except _Ended:
             return False
         except Exception as error:  # noqa: BLE001  (most are passed on)
-            if not faults.is_transient(error):
-                raise faults.access_refused(self.server, error) or error from None
+            if not error_mapping.is_transient(error):
+                raise error_mapping.access_refused(self.server, error) or error from None
             _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
             time.sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
             return False
@@ -362,7 +362,7 @@ class RedisGateway(GatewayBase):
     def _wrong_type(self, call: Call[Any]) -> Exception | None:
         for position, key in enumerate(call.keys):
             found = self._routed(Stage.CALLS, key, partial(exchange, sent=[("TYPE", key)]))
-            if (named := faults.mistyped(call, position, found[0])) is not None:
+            if (named := error_mapping.mistyped(call, position, found[0])) is not None:
                 return named
         return None
 
@@ -396,15 +396,15 @@ class RedisGateway(GatewayBase):
         place: Node | None = None
         asking = False
         replies: list[Any] = []
-        for _ in range(MOST_REDIRECTS):
+        for _ in range(MAX_REDIRECTS):
             pool, node = self._pool(stage, key, place)
             try:
                 replies = work(pool, asking=asking)
             except Exception as error:
-                if node is not None and faults.is_transient(error):
+                if node is not None and error_mapping.is_transient(error):
                     self._routes.suspect(key_slot(key), node, known_nodes(self.client))
                 raise
-            redirect = faults.redirection(replies[0])
+            redirect = error_mapping.redirection(replies[0])
             if redirect is None:
                 if node is not None and is_passing(replies[0]):
                     self._routes.suspect(key_slot(key), node, known_nodes(self.client))

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from sluicegate.shared.beats import LONGEST_BEAT_SECONDS, LONGEST_SLEEP_SECONDS, RETRY_SECONDS, Agenda, Grouped
-from sluicegate.shared.gateway import elapsed_clock
+from sluicegate._gateway_base import elapsed_clock
+from sluicegate.heartbeat_schedule import MAX_HEARTBEAT_SECONDS, MAX_SLEEP_SECONDS, RETRY_SECONDS, DueQueue, Grouped
 
 __all__ = ["Beating", "HeartbeatScheduler", "scheduler"]
 
@@ -38,7 +38,7 @@ class HeartbeatScheduler:
 
     def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
         self._clock = clock
-        self._agenda: Agenda[Beating] = Agenda()
+        self._agenda: DueQueue[Beating] = DueQueue()
         # Signal handlers settle leases too, so the thread that they interrupt may hold the lock already.
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
@@ -65,8 +65,8 @@ class HeartbeatScheduler:
         """
         with self._changed:
             self._agenda.remove(lease)
-            if not self._beat_ended.wait_for(lambda: not self._beaten_elsewhere(lease), LONGEST_BEAT_SECONDS):
-                _log.warning("a heartbeat takes longer than %g s; it is not waited for", LONGEST_BEAT_SECONDS)
+            if not self._beat_ended.wait_for(lambda: not self._beaten_elsewhere(lease), MAX_HEARTBEAT_SECONDS):
+                _log.warning("a heartbeat takes longer than %g s; it is not waited for", MAX_HEARTBEAT_SECONDS)
 
     def run_once(self) -> float | None:
         """Beat for what is due, in this thread; returns the seconds to the next beat, None when nothing is watched."""
@@ -102,7 +102,7 @@ class HeartbeatScheduler:
         """Sleep until there may be something to do; False when nothing came to be watched for a long time."""
         at, now = self._agenda.next_at(), self._clock()
         if at is not None:
-            self._sleeps_until = min(at, now + LONGEST_SLEEP_SECONDS)
+            self._sleeps_until = min(at, now + MAX_SLEEP_SECONDS)
             self._changed.wait(self._sleeps_until - now)
             return True
         self._sleeps_until = math.inf

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["AWAITS", "finished", "give_way", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "current_owner", "ensure_result", "give_way", "is_unawaited", "notify", "pause"]
 
 _SLICE_SECONDS = 0.05
 AWAITS = False  # whether callbacks of the user may be async
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 _thread = threading.local()
 
 
-def holder() -> int:
+def current_owner() -> int:
     """Who runs this: stands for the current thread, and for no other one, as the system's number of it might."""
     number: int | None = getattr(_thread, "number", None)
     if number is None:
@@ -43,18 +43,18 @@ def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
     return True
 
 
-def is_lost(result: object) -> bool:
+def is_unawaited(result: object) -> bool:
     """Whether nobody would run what a handler returned: an awaitable, or a generator, of which nothing has run yet."""
     return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
-def finished(result: Any) -> Any:
+def ensure_result(result: Any) -> Any:
     """The result of a handler.
 
     Raises:
         TypeError: it is awaitable or a generator, and nobody here would run it.
     """
-    if is_lost(result):
+    if is_unawaited(result):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(
@@ -67,6 +67,6 @@ def finished(result: Any) -> Any:
 def notify(callback: Callable[[], Any]) -> None:
     """Call a callback that only observes: what it raises is logged."""
     try:
-        finished(callback())
+        ensure_result(callback())
     except Exception:  # noqa: BLE001  (an observer alters no outcome)
         _log.warning("%r raised", callback, exc_info=True)

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_sluicegate.connection import connection_url
-from sluicegate.connection import Address
+from sluicegate._redis.connection import Address
 from sluicegate.errors import ConfigurationError
 from tests.airflow.conftest import PASSWORD
 

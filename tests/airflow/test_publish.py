@@ -162,22 +162,22 @@ def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> 
         pass
 
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
-    most_alive, behind = 0, []
+    max_alive, behind = 0, []
 
     class Tracked(Order):
         __hash__ = object.__hash__  # type: ignore[assignment]
 
     def produce() -> Iterator[Order]:
-        nonlocal most_alive
+        nonlocal max_alive
         for number in range(1000):
             order = Tracked(id=number)
             alive.add(order)
-            most_alive = max(most_alive, len(alive))
+            max_alive = max(max_alive, len(alive))
             behind.append(number - queue.depth().pending)
             yield order
 
     assert publish(queue, messages=produce, batch_size=50, deduplication_key="id")["batches"] == 20
-    assert most_alive <= 3, "what is encoded already is not kept as it was read"
+    assert max_alive <= 3, "what is encoded already is not kept as it was read"
     # A batch is in Redis before the first message of the next one is asked for.
     assert max(behind) == 49
 

@@ -16,7 +16,7 @@ import sluicegate
 import sluicegate.asyncio
 from tests.architecture.project import ROOT
 
-MADE = ("driving", "lease", "administration", "queue")
+MADE = ("operation_runner", "lease", "administration", "queue")
 BY_HAND = sorted(module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE)
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 

@@ -14,7 +14,7 @@ from sluicegate import RedisMessageQueue
 from sluicegate.core import calls, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
+from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest, VerdictGroup
 from tests.benchmarks.measure import Sample, measured, median
 from tests.benchmarks.messages import BATCH, KEY_FIELD, QUEUE, Order, orders
 from tests.benchmarks.report import Bar
@@ -24,7 +24,7 @@ __all__ = ["Rates", "run"]
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes], Any]
 _RAW: dict[str, Any] = {NEVER_DECODE: True}
-_TERMS = Terms(most_deliveries=10)
+_TERMS = QueueRules(max_delivery_count=10)
 _HOUR_MS = 3_600_000
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 __all__ = ["Bar", "Figures", "last_line", "print_bars", "print_figures"]
 
 Figures = dict[str, dict[str, float]]
-_LONGEST_LINE = 300
+_MAX_LINE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def print_figures(console: Console, title: str, figures: Figures) -> None:
 def last_line(text: str) -> str:
     """What an error says last, of bounded length."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_LONGEST_LINE] if lines else ""
+    return lines[-1][:_MAX_LINE_LENGTH] if lines else ""
 
 
 def _number(value: float) -> str:

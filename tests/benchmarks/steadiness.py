@@ -20,7 +20,7 @@ __all__ = ["bars", "run", "steps"]
 
 _CALLS = 300
 _SAME = 1.25  # what noise may make of equal costs
-_MOST_BYTES = 300
+_MAX_BYTES = 300
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def bars(figures: Figures) -> list[Bar]:
             Bar(f"{name}: Redis time, large / small", "fast", large["Redis µs/call"] / small["Redis µs/call"], _SAME,
                 False, "x", how),
             Bar(f"{name}: round trips", "fast", large["round trips"], 1, False, "calls", "counted by MONITOR"),
-            Bar(f"{name}: sent", "fast", large["bytes to Redis"], _MOST_BYTES, False, "bytes", f"queue {QUEUE!r}"),
+            Bar(f"{name}: sent", "fast", large["bytes to Redis"], _MAX_BYTES, False, "bytes", f"queue {QUEUE!r}"),
         ]  # fmt: skip
     return found
 

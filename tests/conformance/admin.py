@@ -50,24 +50,26 @@ class Admin(Core):
 
     # ------------------------------------------------------------------ the operations
 
-    def redrive(self, *, most_waiting: int = 0, **request: Any) -> RedriveReport:
+    def redrive(self, *, max_pending_length: int = 0, **request: Any) -> RedriveReport:
         asked = admin.RedriveRequest(**request)
-        return self.run(admin.redrive(self.keys, nonce(), asked, most_waiting=most_waiting, tell=True))
+        return self.run(
+            admin.redrive(self.keys, nonce(), asked, max_pending_length=max_pending_length, emits_events=True)
+        )
 
     def purge(self, where: str) -> int:
-        return self.run(admin.purge(self.keys, nonce(), where, tell=True))
+        return self.run(admin.purge(self.keys, nonce(), where, emits_events=True))
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
-        return self.run(admin.cancel(self.keys, nonce(), ids, tell=True))
+        return self.run(admin.cancel(self.keys, nonce(), ids, emits_events=True))
 
     def forget(self, key: str) -> bool:
-        return self.run(admin.forget(self.keys, key, tell=True))
+        return self.run(admin.forget(self.keys, key, emits_events=True))
 
     def pause(self) -> bool:
-        return self.run(admin.pause(self.keys, tell=True))
+        return self.run(admin.pause(self.keys, emits_events=True))
 
     def resume(self) -> bool:
-        return self.run(admin.resume(self.keys, tell=True))
+        return self.run(admin.resume(self.keys, emits_events=True))
 
     def stats(self) -> QueueStats:
         return self.run(admin.stats(self.keys))

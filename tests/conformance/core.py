@@ -13,7 +13,7 @@ from sluicegate.core.call import Call
 from sluicegate.core.entry import PREFIX_LENGTH, client_part, split_entry
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, Verb, VerdictGroup
+from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, Verb, VerdictGroup
 
 T = TypeVar("T")
 
@@ -21,11 +21,11 @@ T = TypeVar("T")
 class Core:
     """Makes calls on one queue and executes them once, without retries."""
 
-    def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10, **terms: Any) -> None:
+    def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10, **rules: Any) -> None:
         self.client = client
         self.queue = queue
         self.keys = QueueKeys(queue)
-        self.terms = Terms(most_deliveries=most, **terms)
+        self.rules = QueueRules(max_delivery_count=most, **rules)
         self.gateway = RedisGateway(redis_client=client, retry_budget_seconds=0)
 
     def do(self, call: Call[T]) -> T:
@@ -67,13 +67,13 @@ class Core:
         *,
         lease_seconds: float = 60,
         takeover: bytes = b"",
-        tidy: bool = True,
+        maintain: bool = True,
         remember_empty: bool = False,
     ) -> Call[replies.ClaimReply]:
         request = ClaimRequest(
             self.keys.lease_name(lease), nonce.encode(), limit, lease_seconds, 3600, 600 if remember_empty else 0
         )
-        return calls.claim(self.keys, self.terms, request, takeover=takeover, tidy=tidy)
+        return calls.claim(self.keys, self.rules, request, takeover=takeover, maintain=maintain)
 
     def opened(self, lease: str, nonce: str, limit: int = 10, **options: object) -> tuple[bytes, replies.Opened]:
         """Claim, which must open or adopt; returns the token and the reply."""
@@ -89,7 +89,7 @@ class Core:
         entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
         bound = bound_markers(self.keys, entries)
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
-        return calls.settle(self.keys, self.terms, request, held_seconds=held_seconds)
+        return calls.settle(self.keys, self.rules, request, held_seconds=held_seconds)
 
     def bind(self, *names: str) -> None:
         """Make what is pending under these names hold its key until it ends, as `until_acked` publishes it."""
@@ -108,10 +108,10 @@ class Core:
 
     def extend(self, lease: str, token: bytes, seconds: float = 60, longest: float = 0) -> Call[replies.Extended]:
         name = self.keys.lease_name(lease)
-        return calls.extend(self.keys, name, token, lease_seconds=seconds, longest_seconds=longest)
+        return calls.extend(self.keys, name, token, lease_seconds=seconds, max_lease_seconds=longest)
 
     def reap(self, lease: str, step: int = 500, wanted: Sequence[bytes] = ()) -> Call[replies.Reaped]:
-        return calls.reap(self.keys, self.terms, self.keys.lease_name(lease), step=step, wanted=wanted)
+        return calls.reap(self.keys, self.rules, self.keys.lease_name(lease), step=step, wanted=wanted)
 
     def promote(self, step: int = 1000) -> Call[int]:
         return calls.promote(self.keys, step=step)

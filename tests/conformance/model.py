@@ -17,9 +17,9 @@ class Rules:
     until_acked: bool = False
     keyed: bool = True
     most: int | None = 3  # deliveries
-    most_waiting: int | None = None
+    max_pending_length: int | None = None
     drops: bool = False
-    most_dead: int | None = None
+    max_dead_length: int | None = None
     completed: int | None = None
     failed: int | None = None
     on_error: str = "retry"
@@ -96,7 +96,7 @@ class Model:
         return len(self.pending) + len(self.returned) + len(self.delayed)
 
     def excess_dead(self) -> int:
-        most = self.rules.most_dead
+        most = self.rules.max_dead_length
         return max(0, len(self.dead) - most) if most is not None else 0
 
     # ------------------------------------------------------------------ publish
@@ -104,7 +104,7 @@ class Model:
     def publish(self, names: list[str], keys: list[int], *, delay: bool, partial: bool) -> Told | None:
         """What is answered; None when there is no room and nothing was stored."""
         rules, held = self.rules, dict(self.keys) if self.rules.keyed else {}
-        room = len(names) if rules.most_waiting is None else max(0, rules.most_waiting - self.waiting())
+        room = len(names) if rules.max_pending_length is None else max(0, rules.max_pending_length - self.waiting())
         told, fresh = Told([None] * len(names), []), list[int]()
         for at, key in enumerate(keys):
             if key in held:
@@ -117,7 +117,7 @@ class Model:
                     held[key] = names[at]
         if len(fresh) > room:
             kept = len(self.returned) + len(self.delayed)
-            if not rules.drops or kept + len(fresh) > (rules.most_waiting or 0):
+            if not rules.drops or kept + len(fresh) > (rules.max_pending_length or 0):
                 return None
             told.dropped = len(fresh) - room
         for at in fresh:
@@ -244,7 +244,11 @@ class Model:
         """How many went and how many are blocked; `letters` are the dead in the queue's order."""
         went = blocked = 0
         while letters and went != limit:
-            room = len(letters) if self.rules.most_waiting is None else max(0, self.rules.most_waiting - self.waiting())
+            room = (
+                len(letters)
+                if self.rules.max_pending_length is None
+                else max(0, self.rules.max_pending_length - self.waiting())
+            )
             going: list[str] = []
             page = letters if limit is None else letters[: limit - went]
             full = False

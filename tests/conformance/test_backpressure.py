@@ -11,13 +11,13 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import MOST_PER_CALL, Publishing
+from sluicegate.core.publishing import MAX_PER_CALL, Publishing
 from sluicegate.errors import PublishUnknownError, QueueBackpressureError, RetryBudgetExhaustedError
 from sluicegate.report import PublishReport
 from tests.batches import one_call
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
-from tests.conformance.driving import Drive
+from tests.conformance.running import Drive
 from tests.conformance.servers import RedisServer
 
 REFUSED = replies.REFUSED
@@ -49,8 +49,8 @@ def fill(core: Core) -> None:
 def test_what_waits_counts_and_what_is_in_flight_does_not(core: Core) -> None:
     fill(core)
     assert waiting(core) == "prd"
-    assert core.do(core.publish("b", "x", most_waiting=3)) == replies.Published(REFUSED, {}, waiting=3)
-    assert core.do(core.publish("c", "x", most_waiting=4)) == replies.Published(1, {})
+    assert core.do(core.publish("b", "x", max_pending_length=3)) == replies.Published(REFUSED, {}, waiting=3)
+    assert core.do(core.publish("c", "x", max_pending_length=4)) == replies.Published(1, {})
     assert waiting(core) == "pxrd"
 
 
@@ -58,7 +58,7 @@ def test_what_waits_counts_and_what_is_in_flight_does_not(core: Core) -> None:
 def test_a_batch_that_does_not_fit_is_refused_whole_and_stores_nothing(core: Core, keyed: bool) -> None:
     core.do(core.publish("first", *"ab"))
     before = state.dumps(core.client)
-    call = core.publish("b", *"xyz", keyed=keyed, most_waiting=4)
+    call = core.publish("b", *"xyz", keyed=keyed, max_pending_length=4)
     assert core.do(call) == replies.Published(REFUSED, {}, waiting=2)
     assert state.dumps(core.client) == before
     token, _ = core.opened("l", "n", 1)
@@ -69,7 +69,7 @@ def test_a_batch_that_does_not_fit_is_refused_whole_and_stores_nothing(core: Cor
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_repeat_needs_no_room(core: Core, keyed: bool) -> None:
-    call = core.publish("b", *"xyz", keyed=keyed, most_waiting=3)
+    call = core.publish("b", *"xyz", keyed=keyed, max_pending_length=3)
     first = core.do(call)
     assert first == replies.Published(3, {})
     assert core.do(call) == first
@@ -78,26 +78,26 @@ def test_a_repeat_needs_no_room(core: Core, keyed: bool) -> None:
 
 def test_duplicates_need_no_room(core: Core) -> None:
     core.do(core.publish("first", *"ab", keyed=True))
-    assert core.do(core.publish("b", *"bxa", keyed=True, most_waiting=3)) == replies.Published(
+    assert core.do(core.publish("b", *"bxa", keyed=True, max_pending_length=3)) == replies.Published(
         1, {0: "first-1", 2: "first-0"}
     )
-    assert core.do(core.publish("c", *"abx", keyed=True, most_waiting=3)).accepted == 0
+    assert core.do(core.publish("c", *"abx", keyed=True, max_pending_length=3)).accepted == 0
 
 
 def test_what_comes_back_is_never_refused(core: Core) -> None:
-    core.do(core.publish("b", *"abc", most_waiting=3))
+    core.do(core.publish("b", *"abc", max_pending_length=3))
     token, _ = core.opened("l", "n", 3)
-    core.do(core.publish("c", *"def", most_waiting=3))
+    core.do(core.publish("c", *"def", max_pending_length=3))
     core.do(core.settle("l", token, verdict("release", "1-3")))
     assert waiting(core) == "defabc"
-    assert core.do(core.publish("d", "x", most_waiting=3)) == replies.Published(REFUSED, {}, waiting=6)
+    assert core.do(core.publish("d", "x", max_pending_length=3)) == replies.Published(REFUSED, {}, waiting=6)
 
 
 def test_publishers_at_the_same_time_never_pass_the_cap(client: redis.Redis, server: RedisServer) -> None:
     def publish(who: int) -> int:
         with server.client() as own:
             core = Core(own)
-            answers = [core.do(core.publish(f"b{who}-{at}", *"xyz", most_waiting=100)) for at in range(40)]
+            answers = [core.do(core.publish(f"b{who}-{at}", *"xyz", max_pending_length=100)) for at in range(40)]
         return sum(answer.accepted for answer in answers if answer.accepted > 0)
 
     with ThreadPoolExecutor(4) as pool:
@@ -111,7 +111,7 @@ def test_publishers_at_the_same_time_never_pass_the_cap(client: redis.Redis, ser
 @pytest.mark.parametrize("keyed", [False, True])
 def test_the_first_that_fit_are_accepted_and_the_answer_stays(core: Core, keyed: bool) -> None:
     core.do(core.publish("first", *"ab", keyed=True))
-    call = core.publish("b", *"xayz", keyed=keyed, receipt=600, most_waiting=4, overload="partial")
+    call = core.publish("b", *"xayz", keyed=keyed, receipt=600, max_pending_length=4, overload="partial")
     expected = replies.Published(2, {1: "first-0"}, refused=(3,)) if keyed else replies.Published(2, {}, refused=(2, 3))
     assert core.do(call) == expected
     assert waiting(core) == ("abxy" if keyed else "abxa")
@@ -121,23 +121,23 @@ def test_the_first_that_fit_are_accepted_and_the_answer_stays(core: Core, keyed:
 
 
 def test_a_key_that_was_refused_is_not_held(core: Core) -> None:
-    core.do(core.publish("b", *"xyy", keyed=True, most_waiting=1, overload="partial"))
+    core.do(core.publish("b", *"xyy", keyed=True, max_pending_length=1, overload="partial"))
     assert core.do(core.publish("c", *"xy", keyed=True)) == replies.Published(1, {0: "b-0"})
 
 
 def test_a_part_may_be_nothing_or_all(core: Core) -> None:
-    assert core.do(core.publish("a", *"xyz", most_waiting=3, overload="partial")) == replies.Published(3, {})
-    assert core.do(core.publish("b", *"xy", most_waiting=3, overload="partial")) == replies.Published(
+    assert core.do(core.publish("a", *"xyz", max_pending_length=3, overload="partial")) == replies.Published(3, {})
+    assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="partial")) == replies.Published(
         0, {}, refused=(0, 1)
     )
-    assert core.do(core.publish("c", *"xy", most_waiting=2, overload="partial")) == replies.Published(
+    assert core.do(core.publish("c", *"xy", max_pending_length=2, overload="partial")) == replies.Published(
         0, {}, refused=(0, 1)
     )
 
 
 def test_a_thousand_refused_positions(core: Core) -> None:
     names = [str(number) for number in range(1000)]
-    answer = core.do(core.publish("b", *names, most_waiting=1, overload="partial"))
+    answer = core.do(core.publish("b", *names, max_pending_length=1, overload="partial"))
     assert answer == replies.Published(1, {}, refused=tuple(range(1, 1000)))
 
 
@@ -146,21 +146,21 @@ def test_a_thousand_refused_positions(core: Core) -> None:
 
 def test_the_oldest_make_room_and_are_counted(core: Core) -> None:
     core.do(core.publish("first", *"abc"))
-    call = core.publish("b", *"xy", most_waiting=3, overload="drop_oldest")
+    call = core.publish("b", *"xy", max_pending_length=3, overload="drop_oldest")
     assert core.do(call) == replies.Published(2, {}, dropped=2)
     assert core.do(call) == replies.Published(2, {}, dropped=2), "a repeat answers alike"
     assert waiting(core) == "cxy"
     assert state.counters(core.client, core.queue) == {"published": 5, "dropped": 2}
-    assert core.do(core.publish("c", *"uvw", most_waiting=9, overload="drop_oldest")) == replies.Published(3, {})
+    assert core.do(core.publish("c", *"uvw", max_pending_length=9, overload="drop_oldest")) == replies.Published(3, {})
 
 
 def test_only_pending_messages_are_dropped(core: Core) -> None:
     fill(core)
     assert waiting(core) == "prd"
     before = state.dumps(core.client)
-    assert core.do(core.publish("b", *"xy", most_waiting=3, overload="drop_oldest")).accepted == REFUSED
+    assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="drop_oldest")).accepted == REFUSED
     assert state.dumps(core.client) == before
-    assert core.do(core.publish("c", "x", most_waiting=3, overload="drop_oldest")) == replies.Published(
+    assert core.do(core.publish("c", "x", max_pending_length=3, overload="drop_oldest")) == replies.Published(
         1, {}, dropped=1
     )
     assert waiting(core) == "xrd"
@@ -168,30 +168,30 @@ def test_only_pending_messages_are_dropped(core: Core) -> None:
 
 def test_a_delayed_message_makes_room_too(core: Core) -> None:
     core.do(core.publish("first", *"abc"))
-    delayed = core.publish("b", "d", most_waiting=3, overload="drop_oldest", delay_seconds=60)
+    delayed = core.publish("b", "d", max_pending_length=3, overload="drop_oldest", delay_seconds=60)
     assert core.do(delayed) == replies.Published(1, {}, dropped=1)
     assert waiting(core) == "bcd"
 
 
 def test_a_cap_that_was_lowered_drops_as_many_as_come(core: Core) -> None:
     core.do(core.publish("first", *"abcdef"))
-    assert core.do(core.publish("b", *"xy", most_waiting=3, overload="drop_oldest")).dropped == 2
+    assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="drop_oldest")).dropped == 2
     assert waiting(core) == "cdefxy"
 
 
 def test_calls_are_no_larger_than_what_they_may_leave() -> None:
     def most(cap: int, overload: Any) -> int:
-        return Publishing(QueueKeys("orders"), None, 3600, 120, most_waiting=cap, overload=overload).most_per_call
+        return Publishing(QueueKeys("orders"), None, 3600, 120, max_pending_length=cap, overload=overload).max_per_call
 
     assert most(7, "drop_oldest") == 7
-    assert most(5000, "drop_oldest") == most(7, "raise") == most(7, "block") == MOST_PER_CALL
+    assert most(5000, "drop_oldest") == most(7, "raise") == most(7, "block") == MAX_PER_CALL
 
 
 # ---------------------------------------------------------------------- the operation
 
 
 def publishing(core: Core, cap: int, overload: Any = "block") -> Publishing:
-    return Publishing(core.keys, None, 3600, 120, most_waiting=cap, overload=overload)
+    return Publishing(core.keys, None, 3600, 120, max_pending_length=cap, overload=overload)
 
 
 class Clock:
@@ -208,7 +208,7 @@ def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
     batch = one_call(publishing(core, 2, "raise"), b"b", ["x", "y", "z"])
     drive = Drive(core.client)
     with pytest.raises(QueueBackpressureError) as caught:
-        drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
+        drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
     error = caught.value
     assert (error.queue, error.limit, error.waiting, error.count) == ("orders", 2, 0, 3)
     assert "queue 'orders' holds 0 waiting messages, 2 at most" in str(error)
@@ -232,7 +232,7 @@ def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
 
     drive = Drive(core.client, pause)
     batch = one_call(publishing(core, 2), b"b", ["x"])
-    operation = operations.publish(core.keys, batch, clock=clock, block_seconds=1.0, tell=True)
+    operation = operations.publish(core.keys, batch, clock=clock, block_seconds=1.0, emits_events=True)
     assert drive(operation) == replies.Published(1, {})
     assert drive.pauses == [0.01, 0.02, 0.04]
     assert waiting(core) == "bx"
@@ -301,7 +301,11 @@ def test_every_attempt_of_a_blocked_publish_tells_its_age(core: Core) -> None:
     with pytest.raises(QueueBackpressureError):
         drive(
             operations.publish(
-                core.keys, one_call(publishing(core, 2), b"b", ["x"]), clock=clock, block_seconds=0.03, tell=False
+                core.keys,
+                one_call(publishing(core, 2), b"b", ["x"]),
+                clock=clock,
+                block_seconds=0.03,
+                emits_events=False,
             )
         )
     assert [call.args[1] for call in drive.calls] == [pytest.approx(at, abs=1) for at in (0, 10, 30)]
@@ -309,19 +313,23 @@ def test_every_attempt_of_a_blocked_publish_tells_its_age(core: Core) -> None:
 
 
 def test_events_tell_every_outcome_of_a_call(core: Core) -> None:
-    publishing = Publishing(core.keys, str, 3600, 120, most_waiting=3)
+    publishing = Publishing(core.keys, str, 3600, 120, max_pending_length=3)
     drive = Drive(core.client)
-    drive(operations.publish(core.keys, one_call(publishing, b"a", ["x"], delay_seconds=7), clock=Clock(), tell=True))
+    drive(
+        operations.publish(
+            core.keys, one_call(publishing, b"a", ["x"], delay_seconds=7), clock=Clock(), emits_events=True
+        )
+    )
     assert [(event.message_id, event.seconds, event.queue) for event in drive.events] == [("a-0", 7.0, "orders")]
     drive.events.clear()
     batch = one_call(publishing, b"b", ["x", "u", "u", "v", "w"], partial=True)
-    published = drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
+    published = drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
     assert drive.told == [("success", 2), ("duplicate", 2), ("refused", 1)]
     report = PublishReport.of(published, batch.message_ids())
     assert (report.accepted, report.duplicates, report.refused, report.refused_positions) == (2, 2, 1, [4])
     drive.events.clear()
-    dropping = Publishing(core.keys, None, 3600, 120, most_waiting=3, overload="drop_oldest")
-    drive(operations.publish(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), tell=True))
+    dropping = Publishing(core.keys, None, 3600, 120, max_pending_length=3, overload="drop_oldest")
+    drive(operations.publish(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), emits_events=True))
     assert drive.told == [("success", 1), ("dropped", 1)]
 
 
@@ -332,7 +340,7 @@ def test_a_failure_is_told_too(core: Core) -> None:
     drive = Drive(core.client, execute=execute)
     batch = one_call(publishing(core, 0), b"b", ["x", "y"])
     with pytest.raises(PublishUnknownError) as caught:
-        drive(operations.publish(core.keys, batch, clock=Clock(), tell=True))
+        drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
     assert drive.told == [("failure", 2)]
     assert drive.events[0].error is caught.value
     again = operations.publish(core.keys, batch, clock=Clock(), born=caught.value.born - 5)
@@ -352,7 +360,7 @@ def test_reports_of_several_calls_follow_on_each_other() -> None:
 
 
 def test_a_partial_publish_of_a_queue_has_a_receipt_and_a_whole_one_has_none(core: Core) -> None:
-    keyed = Publishing(core.keys, str, 3600, 120, most_waiting=3)
+    keyed = Publishing(core.keys, str, 3600, 120, max_pending_length=3)
     assert one_call(keyed, b"b", ["x"]).receipt_seconds == 0
     assert one_call(keyed, b"b", ["x"], partial=True).receipt_seconds == 600
     assert one_call(keyed, b"b", ["x"], partial=True).oldest_seconds < 600

@@ -227,7 +227,7 @@ def test_a_handler_that_catches_everything_still_leaves_its_message_acked(
 
 def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> None:
     """A whole-lease ack that never reached Redis must not look done when it is asked for again."""
-    gateway = lease._driver.gateway
+    gateway = lease._runner.gateway
     with monkeypatch.context() as patch:
         patch.setattr(gateway, "execute", _unreachable)
         with pytest.raises(ConnectionError):
@@ -241,7 +241,7 @@ def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.Monkey
 def test_a_block_acks_again_what_was_not_confirmed(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     with lease:
         with monkeypatch.context() as patch:
-            patch.setattr(lease._driver.gateway, "execute", _unreachable)
+            patch.setattr(lease._runner.gateway, "execute", _unreachable)
             with pytest.raises(ConnectionError):
                 lease.ack(lease.messages[0])
         assert lease.counts.acked == 0

@@ -73,7 +73,7 @@ def test_a_lease_stops_once_it_holds_enough_bytes(core: Core, came_back: bool) -
 
 
 def test_messages_of_many_megabytes(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_MOST_CLAIM_BYTES", 3_000_000)
+    monkeypatch.setattr(calls, "_MAX_CLAIM_BYTES", 3_000_000)
     for letter in "abcde":
         queue.publish(letter * 1_000_000)
     sizes = []
@@ -277,11 +277,11 @@ def test_empty_is_not_remembered_while_something_will_come_back(core: Core, queu
     queue.claim(1).nack(delay_seconds=1000)
     assert queue.claim(1, lease_id="run-1", remember_empty=True).state is LeaseState.EMPTY
     state.fall_due(core.client, core.queue)
-    due = core.do(core.claim("run-1", "n", tidy=False, remember_empty=True))
+    due = core.do(core.claim("run-1", "n", maintain=False, remember_empty=True))
     assert isinstance(due, replies.Empty)
     assert core.client.exists(core.keys.closed(b"run-1")) == 1  # from the first claim, when nothing was due
     state.forget_end(core.client, core.queue, "run-1")
-    core.do(core.claim("run-2", "n", tidy=False, remember_empty=True))
+    core.do(core.claim("run-2", "n", maintain=False, remember_empty=True))
     assert core.client.exists(core.keys.closed(b"run-2")) == 0
 
 

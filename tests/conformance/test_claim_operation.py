@@ -9,7 +9,7 @@ import redis
 
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Wait
-from sluicegate.core.values import ClaimRequest, SettleRequest, Terms
+from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest
 from tests.conformance import state
 from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
@@ -23,7 +23,7 @@ def core(client: redis.Redis) -> Core:
 def claim(driven: Driven, lease: str = "l", empty_seconds: float = 0, **options: Any) -> replies.ClaimReply:
     core = driven.core
     request = ClaimRequest(core.keys.lease_name(lease), b"n", 10, 60, 3600, empty_seconds)
-    return driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock, **options))
+    return driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock, **options))
 
 
 # ---------------------------------------------------------------------- waiting
@@ -101,7 +101,7 @@ def test_it_sleeps_no_longer_than_until_something_happens(core: Core, what: str)
 def test_a_paused_queue_is_waited_for_as_cheaply(core: Core) -> None:
     core.client.hset(core.keys.counters, "paused", "1")
     driven = Driven(core)
-    assert claim(driven, wait_seconds=5, tell=True) == replies.Paused()
+    assert claim(driven, wait_seconds=5, emits_events=True) == replies.Paused()
     assert (driven.sent, driven.events) == (["claim"], [("claim", "paused", 0)])
 
 
@@ -109,19 +109,19 @@ def test_a_paused_queue_is_waited_for_as_cheaply(core: Core) -> None:
 
 
 def test_what_comes_back_before_a_claim_is_told(core: Core) -> None:
-    core.terms = Terms(most_deliveries=1, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=1, max_dead_length=1)
     core.do(core.publish("b", *"abcdefgh"))
     core.opened("alone-1", "n", 1)
     core.opened("alone-2", "n", 1)
     core.opened("three", "n", 3)
     token, _ = core.opened("late", "n", 2)
-    core.terms = Terms(most_deliveries=9)
+    core.rules = QueueRules(max_delivery_count=9)
     core.do(core.settle("late", token, verdict("nack", "1-2", delay_seconds=1000)))
-    core.terms = Terms(most_deliveries=1, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=1, max_dead_length=1)
     state.expire(core.client, core.queue)
     state.fall_due(core.client, core.queue)
     driven = Driven(core)
-    claim(driven, tell=True)
+    claim(driven, emits_events=True)
     assert driven.events[:-1] == [
         ("promote", "success", 2),
         ("bury", "success", 1),
@@ -146,7 +146,7 @@ def test_the_ends_of_a_claim_are_told(core: Core) -> None:
         driven = Driven(core)
         request = ClaimRequest(b"l", f"n{len(told)}".encode(), 10, 60, 3600)
         operation = operations.claim(
-            core.keys, core.terms, request, clock=driven.clock, tell=True, take_over_after_seconds=take_over
+            core.keys, core.rules, request, clock=driven.clock, emits_events=True, take_over_after_seconds=take_over
         )
         reply = driven.run(operation)
         told += driven.events
@@ -154,7 +154,7 @@ def test_the_ends_of_a_claim_are_told(core: Core) -> None:
     core.do(core.settle("l", b"n2:" + reply.opening, verdict("ack", "1")))
     for lease in ("l", "m"):
         driven = Driven(core)
-        claim(driven, lease, tell=True)
+        claim(driven, lease, emits_events=True)
         told += driven.events
     assert told == [
         ("claim", "success", 1),
@@ -166,13 +166,20 @@ def test_the_ends_of_a_claim_are_told(core: Core) -> None:
 
 
 def test_dead_letters_dropped_by_a_settle_are_told(core: Core) -> None:
-    core.terms = Terms(most_dead=1)
+    core.rules = QueueRules(max_dead_length=1)
     core.do(core.publish("b", *"abc"))
     token, _ = core.opened("l", "n")
     driven = Driven(core)
     request = SettleRequest(b"l", token, 3600, True, (verdict("bury", "1-3"),))
     operation = operations.settle(
-        core.keys, core.terms, request, clock=driven.clock, confirmed_at=0, lease_seconds=60, lease_id="l", tell=True
+        core.keys,
+        core.rules,
+        request,
+        clock=driven.clock,
+        confirmed_at=0,
+        lease_seconds=60,
+        lease_id="l",
+        emits_events=True,
     )
     assert driven.run(operation).dropped == 2
     assert driven.events == [("bury", "dropped", 2)]

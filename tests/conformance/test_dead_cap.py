@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from sluicegate.core import replies
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
 
@@ -19,8 +19,8 @@ def dropped(core: Core) -> int:
     return state.counters(core.client, core.queue).get("dead_dropped", 0)
 
 
-def capped(client: redis.Redis, most_dead: int, *names: str) -> Core:
-    core = Core(client, most_dead=most_dead)
+def capped(client: redis.Redis, max_dead_length: int, *names: str) -> Core:
+    core = Core(client, max_dead_length=max_dead_length)
     core.do(core.publish("b", *names))
     return core
 
@@ -57,9 +57,9 @@ def test_no_cap_drops_nothing(client: redis.Redis) -> None:
 def test_what_is_not_buried_drops_nothing(client: redis.Redis) -> None:
     core = capped(client, 1, *"abcdef")
     token, _ = core.opened("l", "n")
-    core.terms = Terms(most_deliveries=10)
+    core.rules = QueueRules(max_delivery_count=10)
     core.do(core.settle("l", token, verdict("bury", "1-3")))
-    core.terms = Terms(most_deliveries=10, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=10, max_dead_length=1)
     assert core.do(core.settle("l", token, verdict("ack", "4"), verdict("nack", "5"))).dropped == 0
     assert len(dead(core)) == 3
 
@@ -81,7 +81,7 @@ def test_a_lowered_cap_is_reached_in_bounded_steps(client: redis.Redis) -> None:
 
 def test_a_reap_keeps_to_the_cap(client: redis.Redis) -> None:
     core = capped(client, 1, *"ab")
-    core.terms = Terms(most_deliveries=1, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=1, max_dead_length=1)
     told = []
     for lease in ("l", "m"):
         core.opened(lease, "n", 1)
@@ -93,7 +93,7 @@ def test_a_reap_keeps_to_the_cap(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("behind", [True, False], ids=["with a message", "alone"])
 def test_a_claim_keeps_to_the_cap(client: redis.Redis, behind: bool) -> None:
-    core = Core(client, most_dead=2)
+    core = Core(client, max_dead_length=2)
     client.rpush(core.keys.pending, *[f"junk{number}" for number in range(5)])
     if behind:
         core.do(core.publish("b", "a"))

@@ -94,7 +94,7 @@ def test_a_due_time_that_has_passed_means_at_once(core: Core, client: redis.Redi
     core.do(core.publish("b", "x", due_ms=now_ms(client) - late_by_ms))
     assert client.zcard(core.keys.delayed) == 0
     assert client.llen(core.keys.bell) == 2
-    assert ids(core.do(core.claim("l", "n", tidy=False))) == ["x"]
+    assert ids(core.do(core.claim("l", "n", maintain=False))) == ["x"]
 
 
 def test_the_bell_rings_for_a_new_earliest_due_time_only(core: Core, client: redis.Redis) -> None:

@@ -113,7 +113,7 @@ def test_leases_that_expire_while_it_counts_are_left_to_the_next_count(core: Cor
     def expire() -> None:
         began = now_ms()
         core.do(core.publish("late", "x"))
-        core.do(core.claim("late", "n", limit=1, tidy=False))
+        core.do(core.claim("late", "n", limit=1, maintain=False))
         wait_until(lambda: now_ms() > began, "a millisecond is over")
         core.client.zadd(core.keys.leases, {core.keys.lease_name("late"): now_ms()})
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 import redis
 
+from sluicegate._gateway_base import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.durability import FSYNC, Durability, replicated
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
 from sluicegate.errors import NotDurableError
-from sluicegate.shared.gateway import elapsed_clock
 from tests.batches import one_call
-from tests.conformance.driving import Drive
+from tests.conformance.running import Drive
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import PROGRAMS, free_port
@@ -89,7 +89,7 @@ def test_too_few_replicas_are_an_error_that_says_what_was_published(pair: Pair) 
         sent = batch(replicated(2, timeout_seconds=SOON))
         missing = r"2 of 2 messages were published, but [01] of 2 replicas had it within 0\.15 s"
         with pytest.raises(NotDurableError, match=missing) as caught:
-            drive(operations.publish(KEYS, sent, clock=elapsed_clock, tell=True))
+            drive(operations.publish(KEYS, sent, clock=elapsed_clock, emits_events=True))
         assert caught.value.ids == ("b-0", "b-1")
         assert caught.value.published == replies.Published(2, {})
         assert drive.told == [("success", 2), ("failure", 2)]
@@ -123,7 +123,7 @@ def test_duplicates_are_confirmed_with_their_owner(pair: Pair) -> None:
 
 
 def test_a_refused_publish_needs_no_confirmation(client: redis.Redis) -> None:
-    full = Publishing(KEYS, None, 3600, 120, most_waiting=1, overload="raise")
+    full = Publishing(KEYS, None, 3600, 120, max_pending_length=1, overload="raise")
     sent = one_call(full, b"b", ["x", "y"], durability=replicated(1, timeout_seconds=SOON))
     with pytest.raises(Exception, match="nothing was stored"):
         Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))

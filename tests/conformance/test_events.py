@@ -234,7 +234,7 @@ def test_every_event_tells_how_long_its_call_has_taken(
     make_queue: MakeQueue, told: Told, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = itertools.count()  # one passes between two looks at the clock
-    module = "sluicegate.asyncio.driving" if flavour.asyncio else "sluicegate.driving"
+    module = "sluicegate.asyncio.operation_runner" if flavour.asyncio else "sluicegate.operation_runner"
     monkeypatch.setattr(f"{module}.elapsed_clock", lambda: next(seconds))
     queue = make_queue(on_event=told.append, get_deduplication_key=str)
     queue.publish_many("aab")

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from sluicegate.core import calls, replies
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
@@ -122,7 +122,7 @@ def test_each_failed_attempt_is_recorded_with_its_error(client: redis.Redis) -> 
 
 def test_a_nack_that_buries_is_recorded_as_a_nack(client: redis.Redis) -> None:
     core = kept(client)
-    core.terms = Terms(most_deliveries=1, failed_cap=9)
+    core.rules = QueueRules(max_delivery_count=1, failed_cap=9)
     token, _ = core.opened("l", "n", 1)
     core.do(core.settle("l", token, verdict("nack", "1", why=WHY)))
     assert history(core, "failed") == [["KeyError", "no such key", "nack", "a"]]

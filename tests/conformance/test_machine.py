@@ -40,13 +40,13 @@ RULES = st.one_of(
     st.builds(
         Rules,
         until_acked=st.booleans(),
-        most_waiting=st.sampled_from([None, 6]),
-        most_dead=st.sampled_from([None, 2]),
+        max_pending_length=st.sampled_from([None, 6]),
+        max_dead_length=st.sampled_from([None, 2]),
         completed=st.sampled_from([None, 3]),
         failed=st.sampled_from([None, 3]),
         on_error=st.sampled_from(["retry", "bury", "discard"]),
     ),
-    st.just(Rules(keyed=False, most=None, most_waiting=6, drops=True, completed=3, failed=3)),
+    st.just(Rules(keyed=False, most=None, max_pending_length=6, drops=True, completed=3, failed=3)),
 )
 
 
@@ -60,9 +60,9 @@ def make_queue(make: Maker, rules: Rules) -> Any:
         "q",
         deduplication_policy="until_acked" if rules.until_acked else "window",
         max_delivery_count=rules.most,
-        max_pending_length=rules.most_waiting,
+        max_pending_length=rules.max_pending_length,
         pending_overload_policy="drop_oldest" if rules.drops else "raise",
-        max_dead_length=rules.most_dead,
+        max_dead_length=rules.max_dead_length,
         enable_completed_queue=rules.completed is not None,
         max_completed_length=rules.completed or 1000,
         enable_failed_queue=rules.failed is not None,
@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
     def _publish(self, keys: list[int], *, delay: bool, partial: bool) -> None:
         model, partial = self.model, partial and not self.model.rules.drops
         if model.rules.drops:
-            keys = keys[: model.rules.most_waiting]  # more are published in calls of so many
+            keys = keys[: model.rules.max_pending_length]  # more are published in calls of so many
         if model.rules.until_acked:
             keys = [key % 12 for key in keys]  # they come free, and shall be used again
         before = sorted(self.client.hgetall(KEYS.counters).items())

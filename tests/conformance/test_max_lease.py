@@ -16,7 +16,7 @@ LONGEST = 100
 
 @pytest.fixture
 def core(client: redis.Redis) -> Core:
-    core = Core(client, longest_lease_seconds=LONGEST)
+    core = Core(client, max_lease_seconds=LONGEST)
     core.do(core.publish("b", *"ab"))
     return core
 
@@ -87,7 +87,7 @@ def test_a_claim_repeated_after_the_end_of_its_life_opens_anew(core: Core, bound
         state.expire(core.client, core.queue)
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("l"), b"n", 10, 60, 3600)
-    reply = driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))
+    reply = driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))
     assert driven.sent == ["claim", "reap", "claim"]
     assert ids(reply) == ["a", "b"]
     assert isinstance(reply, replies.Opened)

@@ -116,9 +116,9 @@ def core(client: redis.Redis) -> Core:
     return Core(client)
 
 
-@pytest.mark.parametrize("most_leases", [1, 2, 500])
-@pytest.mark.parametrize("most_bytes", [1, 200, 4_000_000])
-def test_pages_show_each_message_once(core: Core, most_leases: int, most_bytes: int) -> None:
+@pytest.mark.parametrize("max_leases", [1, 2, 500])
+@pytest.mark.parametrize("max_bytes", [1, 200, 4_000_000])
+def test_pages_show_each_message_once(core: Core, max_leases: int, max_bytes: int) -> None:
     core.do(core.publish("b", *"abcdefghijkl"))
     for at, size in enumerate((1, 4, 2, 1, 3)):
         core.opened(f"l{at}", "n", size, lease_seconds=100 + at)
@@ -126,7 +126,7 @@ def test_pages_show_each_message_once(core: Core, most_leases: int, most_bytes: 
     core.do(core.settle("l9", token, verdict("release", "1")))
     for offset in (0, 3, 8, 20):
         driven = Driven(core)
-        found = driven.run(looking.in_flight(core.keys, 50, offset, most_leases=most_leases, most_bytes=most_bytes))
+        found = driven.run(looking.in_flight(core.keys, 50, offset, max_leases=max_leases, max_bytes=max_bytes))
         assert [one.entry[-1:].decode() for one in found] == list("abcdefghijk"[offset:])
         assert [(one.name, one.slot) for one in found][:1] in ([(b"l0", 1)], [(b"l1", 3)], [(b"l4", 1)], [])
 

@@ -41,8 +41,8 @@ def fail_whole(core: Core, lease: str, token: bytes, slots: list[int], poisoned:
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["plain", "until acked"])
-@pytest.mark.parametrize(("work", "most_claims"), [(crash, 27), (fail_by_name, 12), (fail_whole, 27)])
-def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_claims: int, bound: bool) -> None:
+@pytest.mark.parametrize(("work", "max_claims"), [(crash, 27), (fail_by_name, 12), (fail_whole, 27)])
+def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, max_claims: int, bound: bool) -> None:
     core = Core(client, most=10)
     core.do(core.publish("b", *(str(number) for number in range(COUNT))))
     if bound:
@@ -53,7 +53,7 @@ def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_
         assert claims < 200, "it never ends"
         lease, driven = f"l{claims}", Driven(core)
         request = ClaimRequest(core.keys.lease_name(lease), b"n", 1000, 60, 3600)
-        reply = driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))
+        reply = driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))
         if not isinstance(reply, replies.Opened):
             continue
         names = ids(reply)
@@ -61,7 +61,7 @@ def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, most_
         work(core, lease, b"n:" + reply.opening, list(range(1, len(names) + 1)), poisoned)
     assert state.contents(client, core.queue).ids()["dead"] == [f"b-{POISON}"]
     assert state.counters(client, core.queue)["acked"] == COUNT - 1
-    assert claims <= most_claims
+    assert claims <= max_claims
     assert client.keys("*dedup*") == []
 
 

@@ -181,7 +181,7 @@ def test_what_was_claimed_meanwhile_is_not_deleted(admin: Admin, where: str) -> 
             state.fall_due(admin.client, "orders")
             other.do(other.promote(10))
         limit = 10 if where == "pending" else 40  # what failed once is claimed in a fourth of the number
-        taken.extend(other.take(limit, tidy=False)[2])
+        taken.extend(other.take(limit, maintain=False)[2])
 
     after_first_page(admin, claim)
     assert admin.purge(where) == 90

@@ -350,10 +350,10 @@ def test_a_cap_lets_go_only_what_fits(admin: Admin) -> None:
     admin.send("x")
     waiting = admin.do(admin.depth())
     assert (waiting.pending, waiting.returned, waiting.delayed) == (1, 0, 1)
-    report = admin.redrive(most_waiting=5, page_size=2)
+    report = admin.redrive(max_pending_length=5, page_size=2)
     assert report.redriven == 3
     assert report.after is not None
-    assert admin.redrive(most_waiting=5, after=report.after).redriven == 0
+    assert admin.redrive(max_pending_length=5, after=report.after).redriven == 0
     rest = admin.redrive(after=report.after)
     assert (rest.redriven, rest.after) == (6, None)
     assert report.scanned + rest.scanned == 9

@@ -30,7 +30,7 @@ def admin(bare_client: redis.Redis) -> Admin:
 
 
 def mend(admin: Admin, nonce: bytes = b"repair") -> RepairReport:
-    return admin.run(repair(admin.keys, admin.terms, nonce, tell=True))
+    return admin.run(repair(admin.keys, admin.rules, nonce, emits_events=True))
 
 
 # ---------------------------------------------------------------------- what it mends
@@ -209,7 +209,7 @@ def test_of_two_repairs_one_recounts(admin: Admin) -> None:
 
 
 def test_a_repair_that_was_left_behind_harms_nothing(admin: Admin) -> None:
-    operation = repair(admin.keys, admin.terms, b"dead", tell=False)
+    operation = repair(admin.keys, admin.rules, b"dead", emits_events=False)
     step = next(operation)
     while step.args[0] != b"end":  # type: ignore[union-attr]
         step = operation.send(admin.do(step))  # type: ignore[arg-type]

@@ -499,7 +499,7 @@ def test_time_between_asking_and_settling_counts(core: Core) -> None:
     request = SettleRequest(b"l", token, 3600, recorded=False, groups=(verdict("ack", "1"),))
     now = 10_000.0
     settling = operations.settle(
-        core.keys, core.terms, request, clock=lambda: now, confirmed_at=0, lease_seconds=60, lease_id="l"
+        core.keys, core.rules, request, clock=lambda: now, confirmed_at=0, lease_seconds=60, lease_id="l"
     )
     assert core.do(next(settling)) is replies.Extended.OK
     state.expire(core.client, "orders")
@@ -610,7 +610,7 @@ def test_a_reap_is_bounded_in_bytes(core: Core) -> None:
 
 
 def test_a_reap_counts_and_buries_alone(core: Core) -> None:
-    core.terms = type(core.terms)(most_deliveries=2)
+    core.rules = type(core.rules)(max_delivery_count=2)
     core.do(core.publish("b", "a"))
     for name in ("l1", "l2"):
         core.opened(name, "n")
@@ -663,7 +663,7 @@ def test_no_lease_is_extended_past_its_longest_life(core: Core) -> None:
 def test_lost_follows_the_renewals_and_not_the_verdicts(
     letters: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sluicegate.shared import lease as module
+    from sluicegate import _lease_base as module
 
     now = module.elapsed_clock()
     monkeypatch.setattr(module, "elapsed_clock", lambda: now)

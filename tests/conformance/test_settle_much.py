@@ -104,7 +104,7 @@ def test_thousands_of_different_verdicts_go_in_calls_of_a_thousand(make_queue: M
 def settling(core: Core, token: bytes, *groups: VerdictGroup) -> Any:
     request = SettleRequest(b"l", token, 3600, True, groups)
     return operations.settle(
-        core.keys, core.terms, request, clock=lambda: 0.0, confirmed_at=0, lease_seconds=60, lease_id="l"
+        core.keys, core.rules, request, clock=lambda: 0.0, confirmed_at=0, lease_seconds=60, lease_id="l"
     )
 
 

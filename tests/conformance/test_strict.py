@@ -24,7 +24,7 @@ def claim(driven: Driven, lease: str = "l", limit: int = 10, **options: float) -
     core = driven.core
     request = ClaimRequest(core.keys.lease_name(lease), b"n", limit, 60, 3600)
     return driven.run(
-        operations.claim(core.keys, core.terms, request, clock=driven.clock, tell=True, **options)  # type: ignore[arg-type]
+        operations.claim(core.keys, core.rules, request, clock=driven.clock, emits_events=True, **options)  # type: ignore[arg-type]
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import redis
 
+from sluicegate._gateway_base import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
-from sluicegate.shared.gateway import elapsed_clock
 from tests.conformance import state
 from tests.conformance.core import Core
-from tests.conformance.driving import Drive
+from tests.conformance.running import Drive
 
 WEEK = 7 * 86400
 

@@ -10,7 +10,7 @@ import redis
 from sluicegate import RedisMessageQueue, Verdict
 from sluicegate.core import operations, replies
 from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import ClaimRequest, Terms
+from sluicegate.core.values import ClaimRequest, QueueRules
 from tests.conformance import state
 from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
@@ -53,7 +53,7 @@ def test_a_message_that_comes_back_keeps_its_marker(core: Core) -> None:
 
 
 def test_a_nack_that_buries_frees_the_marker(core: Core) -> None:
-    core.terms = Terms(most_deliveries=1)
+    core.rules = QueueRules(max_delivery_count=1)
     token, _ = core.opened("l", "n")
     core.do(core.settle("l", token, verdict("nack", "1-3")))
     assert owners(core) == {"d": "b-3"}
@@ -61,7 +61,7 @@ def test_a_nack_that_buries_frees_the_marker(core: Core) -> None:
 
 
 def test_a_release_that_buries_frees_the_marker(core: Core) -> None:
-    core.terms = Terms(most_deliveries=1)
+    core.rules = QueueRules(max_delivery_count=1)
     for attempt in range(4):  # the last counts
         token, reply = core.opened("l", f"n{attempt}", 1)
         bound = bound_markers(core.keys, enumerate(reply.entries, 1))
@@ -72,13 +72,13 @@ def test_a_release_that_buries_frees_the_marker(core: Core) -> None:
 
 
 def test_a_claim_given_back_that_buries_frees_the_marker(core: Core) -> None:
-    core.terms = Terms(most_deliveries=1)
+    core.rules = QueueRules(max_delivery_count=1)
     for attempt in range(3):
         token, _ = core.opened("l", f"n{attempt}", 1)
         core.do(core.settle("l", token, verdict("release", "1", named=False)))
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("m"), b"n9", 1, 60, 3600)
-    claim = operations.claim(core.keys, core.terms, request, clock=driven.clock)
+    claim = operations.claim(core.keys, core.rules, request, clock=driven.clock)
     core.do(next(claim))
     look = claim.throw(KeyboardInterrupt())
     release = claim.send(core.do(look))
@@ -170,7 +170,7 @@ def test_a_full_redis_frees_markers_too(core: Core) -> None:
 
 def poisoned(core: Core) -> None:
     """The lease `l` over a alone, expired, at its last delivery."""
-    core.terms = Terms(most_deliveries=1)
+    core.rules = QueueRules(max_delivery_count=1)
     core.opened("l", "n", 1)
     state.expire(core.client, core.queue, "l")
 
@@ -189,7 +189,7 @@ def test_a_reap_asks_for_the_marker_before_it_buries(core: Core) -> None:
 
 
 def test_a_reap_that_asked_has_fenced(core: Core) -> None:
-    core.terms = Terms(most_deliveries=1)
+    core.rules = QueueRules(max_delivery_count=1)
     token, _ = core.opened("l", "n", 1)
     state.expire(core.client, core.queue)
     core.do(core.reap("l"))
@@ -217,7 +217,7 @@ def test_a_claim_lets_a_poisonous_message_be_buried_with_its_marker(core: Core) 
     poisoned(core)
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("m"), b"n2", 10, 60, 3600)
-    assert ids(driven.run(operations.claim(core.keys, core.terms, request, clock=driven.clock))) == list("bcdef")
+    assert ids(driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))) == list("bcdef")
     assert driven.sent == ["claim", "reap", "reap", "claim"]
     assert owners(core) == {name: ALL[name] for name in "bcd"}
 

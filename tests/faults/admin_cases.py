@@ -56,7 +56,7 @@ def redrive(core: Core) -> Call[Any]:
 def redrive_what_fits(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     named = _named(core.keys, _letters(core))
-    return admin_calls.redrive(core.keys, STEP, named, mark=1 << 44, most_waiting=10, patient=False)
+    return admin_calls.redrive(core.keys, STEP, named, mark=1 << 44, max_pending_length=10, patient=False)
 
 
 def purge_pending(core: Core) -> Call[Any]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate.core.call import Call
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
 
 WHY = b"r\x1fE\x1ft"
 
 
-def _lease(core: Core, letters: str = "abcdef", **terms: Any) -> bytes:
-    core.terms = Terms(**{"most_deliveries": 10, "completed_cap": 3, "failed_cap": 3, "most_dead": 1} | terms)
+def _lease(core: Core, letters: str = "abcdef", **rules: Any) -> bytes:
+    core.rules = QueueRules(
+        **{"max_delivery_count": 10, "completed_cap": 3, "failed_cap": 3, "max_dead_length": 1} | rules
+    )
     core.do(core.publish("b", *letters))
     core.bind(*letters)
     return core.opened("l", "n", len(letters))[0]
@@ -30,7 +32,7 @@ def discard_some_bound(core: Core) -> Call[Any]:
 def settle_bound_mixture(core: Core) -> Call[Any]:
     return core.settle(
         "l",
-        _lease(core, most_dead=0),
+        _lease(core, max_dead_length=0),
         verdict("ack", "1"),
         verdict("nack", "2", why=WHY),
         verdict("nack", "3", delay_seconds=1000, why=WHY),
@@ -43,7 +45,7 @@ def settle_bound_mixture(core: Core) -> Call[Any]:
 def put_bound_back(core: Core) -> Call[Any]:
     return core.settle(
         "l",
-        _lease(core, most_dead=0),
+        _lease(core, max_dead_length=0),
         verdict("nack", "1", why=WHY),
         verdict("nack", "2-3", delay_seconds=1000, why=WHY),
         verdict("release", "4"),
@@ -56,7 +58,7 @@ def bury_beyond_the_cap(core: Core) -> Call[Any]:
 
 
 def _expired_alone(core: Core) -> None:
-    _lease(core, "a", most_deliveries=1)
+    _lease(core, "a", max_delivery_count=1)
     state.expire(core.client, core.queue)
 
 
@@ -71,20 +73,20 @@ def reap_to_death(core: Core) -> Call[Any]:
 
 
 def claim_with_foreign_values_kept(core: Core) -> Call[Any]:
-    core.terms = Terms(most_deliveries=10, strict=True)
+    core.rules = QueueRules(max_delivery_count=10, strict=True)
     core.client.rpush(core.keys.pending, b"junk", b"more")
     core.do(core.publish("b", *"abc"))
     return core.claim("l", "n", 2)
 
 
 def claim_nothing_but_foreign_values(core: Core) -> Call[Any]:
-    core.terms = Terms(most_deliveries=10, strict=True)
+    core.rules = QueueRules(max_delivery_count=10, strict=True)
     core.client.rpush(core.keys.pending, b"junk", b"more")
     return core.claim("l", "n", 2)
 
 
 def claim_with_foreign_values_beyond_the_cap(core: Core) -> Call[Any]:
-    core.terms = Terms(most_deliveries=10, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=10, max_dead_length=1)
     core.client.rpush(core.keys.pending, b"junk", b"more")
     core.do(core.publish("b", *"abc"))
     return core.claim("l", "n", 2)

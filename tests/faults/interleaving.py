@@ -163,7 +163,7 @@ class Play:
         self.core = Core(
             client,
             most=self.rnd.choice([0, 3]),
-            most_dead=self.rnd.choice([0, 0, 2]),
+            max_dead_length=self.rnd.choice([0, 0, 2]),
             completed_cap=keep,
             failed_cap=keep,
         )
@@ -216,10 +216,10 @@ class Play:
 
     def _reap(self, name: bytes) -> None:
         """One step, and the next one at once or later when it asks for a marker."""
-        keys, terms = self.core.keys, self.core.terms
-        wanted = self.world.execute(calls.reap(keys, terms, name, step=STEP)).wanted
+        keys, rules = self.core.keys, self.core.rules
+        wanted = self.world.execute(calls.reap(keys, rules, name, step=STEP)).wanted
         if wanted:
-            step = calls.reap(keys, terms, name, step=STEP, wanted=wanted)
+            step = calls.reap(keys, rules, name, step=STEP, wanted=wanted)
             if self.rnd.random() < 0.3:
                 self.world.late.append(step)
             else:
@@ -257,7 +257,7 @@ class Play:
                 opened = yield from self.world.drive(
                     operations.claim(
                         self.core.keys,
-                        self.core.terms,
+                        self.core.rules,
                         request,
                         clock=lambda: self.world.now,
                         take_over_after_seconds=take_over,
@@ -319,7 +319,7 @@ class Play:
         sent_at = world.now
         settling = operations.settle(
             self.core.keys,
-            self.core.terms,
+            self.core.rules,
             asked,
             clock=lambda: world.now,
             confirmed_at=asked_at,
@@ -395,7 +395,7 @@ class Play:
                 self.faults.append(f"the key of {name} is held by {self.core.owner(name)!r} instead of {expected!r}")
 
     def _judge_history(self) -> None:
-        if self.core.terms.failed_cap is None:
+        if self.core.rules.failed_cap is None:
             return
         for which, verbs in {"completed": {"ack"}, "failed": {"nack", "bury", "discard"}}.items():
             recorded = Counter(told[-1] for told in state.history(self.core.client, self.core.queue, which))

@@ -21,7 +21,7 @@ def ask_what_was_noted(core: Core) -> Call[Any]:
 
 def claim_for_a_run(core: Core, name: str = "m") -> Call[Any]:
     request = ClaimRequest(core.keys.lease_name(name), b"n2", 10, 60, 3600, run=core.keys.run("r"))
-    return calls.claim(core.keys, core.terms, request)
+    return calls.claim(core.keys, core.rules, request)
 
 
 def claim_and_pass_by(core: Core) -> Call[Any]:

@@ -22,7 +22,7 @@ MATRIX = matrix()
 
 def busy(core: Core) -> bytes:
     """Messages in every state, two histories, and a lease over four of them; returns its token."""
-    core.terms = type(core.terms)(most_deliveries=10, completed_cap=0, failed_cap=0)
+    core.rules = type(core.rules)(max_delivery_count=10, completed_cap=0, failed_cap=0)
     core.do(core.publish("b", *"abcdefghij"))
     core.do(core.publish("k", "k", keyed=True))
     first, _ = core.opened("first", "n", 5)

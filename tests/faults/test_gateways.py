@@ -13,7 +13,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from sluicegate.connection import Address
+from sluicegate._gateway_base import RetryNote
+from sluicegate._redis.connection import Address
 from sluicegate.core import calls
 from sluicegate.core.call import Call, Wait
 from sluicegate.core.keys import QueueKeys
@@ -27,7 +28,6 @@ from sluicegate.errors import (
     RetryBudgetExhaustedError,
 )
 from sluicegate.gateway import RedisGateway
-from sluicegate.shared.gateway import RetryNote
 from tests.conformance.flavours import Blocking
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until

@@ -11,11 +11,11 @@ import redis
 import redis.asyncio
 from redis import exceptions as redis_errors
 
+from sluicegate._gateway_base import CONNECTION_FOR
 from sluicegate.asyncio import RedisGateway, RedisMessageQueue
-from sluicegate.asyncio.wire import borrow, exchange, give_back, send
+from sluicegate.asyncio.connection_io import borrow, exchange, give_back, send
 from sluicegate.core.call import Call
 from sluicegate.events import QueueEvent
-from sluicegate.shared.gateway import CONNECTION_FOR
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 

@@ -19,7 +19,8 @@ import redis
 from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 
-from sluicegate import LeaseState, RedisMessageQueue, connection
+from sluicegate import LeaseState, RedisMessageQueue
+from sluicegate._redis import connection
 from sluicegate.core import scripts
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import (

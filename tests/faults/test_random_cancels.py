@@ -12,9 +12,9 @@ import pytest
 import redis
 import redis.asyncio
 
+from sluicegate._gateway_base import CONNECTION_FOR
 from sluicegate.asyncio import RedisMessageQueue
 from sluicegate.errors import LeaseLostError
-from sluicegate.shared.gateway import CONNECTION_FOR
 from tests.conformance import state
 from tests.conformance.servers import RedisServer
 from tests.conftest import PROGRAMS, THOROUGH

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
+from sluicegate._gateway_base import CONNECTION_FOR, RetryNote
 from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
 from sluicegate.core import calls
 from sluicegate.core.call import Call
@@ -22,7 +23,6 @@ from sluicegate.core.scripts import load
 from sluicegate.errors import RedisRefusedError, RedisUnavailableError, RetryBudgetExhaustedError
 from sluicegate.events import EventOutcome, QueueEvent
 from sluicegate.gateway import RedisGateway
-from sluicegate.shared.gateway import CONNECTION_FOR, RetryNote
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import free_port

@@ -63,22 +63,22 @@ def publish_until_acked(core: Core) -> Call[Any]:
 
 def publish_up_to_the_cap(core: Core) -> Call[Any]:
     core.do(core.publish("earlier", "z"))
-    return core.publish("b", "a", "b", keyed=True, most_waiting=3)
+    return core.publish("b", "a", "b", keyed=True, max_pending_length=3)
 
 
 def publish_beyond_the_cap(core: Core) -> Call[Any]:
     core.do(core.publish("earlier", "y", "z"))
-    return core.publish("b", "a", "b", keyed=True, most_waiting=3)
+    return core.publish("b", "a", "b", keyed=True, max_pending_length=3)
 
 
 def publish_in_part(core: Core) -> Call[Any]:
     core.do(core.publish("earlier", "b", keyed=True))
-    return core.publish("b", "a", "b", "c", "d", keyed=True, receipt=600, most_waiting=3, overload="partial")
+    return core.publish("b", "a", "b", "c", "d", keyed=True, receipt=600, max_pending_length=3, overload="partial")
 
 
 def publish_dropping_the_oldest(core: Core) -> Call[Any]:
     core.do(core.publish("earlier", "y", "z"))
-    return core.publish("b", "a", "b", most_waiting=3, overload="drop_oldest")
+    return core.publish("b", "a", "b", max_pending_length=3, overload="drop_oldest")
 
 
 def publish_too_late(core: Core) -> Call[Any]:
@@ -144,7 +144,7 @@ def settle_a_mixture_to_the_end(core: Core) -> Call[Any]:
 
 
 def nack_to_death(core: Core) -> Call[Any]:
-    core.terms = type(core.terms)(most_deliveries=1)
+    core.rules = type(core.rules)(max_delivery_count=1)
     return core.settle("l", lease(core, "ab"), verdict("nack", "1-2"))
 
 
@@ -193,12 +193,12 @@ def look_at_a_lease(core: Core) -> Call[Any]:
 
 
 def conclude(core: Core) -> Call[Any]:
-    core.terms = replace(core.terms, completed_cap=5, failed_cap=5)
+    core.rules = replace(core.rules, completed_cap=5, failed_cap=5)
     core.do(core.publish("b", *"ab"))
     token, opened = core.opened("l", "n", 2)
     core.do(core.settle("l", token, verdict("ack", "1-2")))
     ended = concluding.Conclusion(b"l", token, 3600, True, False)
-    return concluding.conclusion_call(core.keys, core.terms, ended, 1, 1, 1, opened.entries)
+    return concluding.conclusion_call(core.keys, core.rules, ended, 1, 1, 1, opened.entries)
 
 
 def look_into_leases(core: Core) -> Call[Any]:
@@ -414,7 +414,7 @@ def test_scripts_flushed_between_any_two_calls(
     assert opened.left == {"s": "4 4"}
     assert admin.do(batch_calls.fence(queue._keys, "c", b"n", 0)).seated
     assert admin.do(batch_calls.manifest(queue._keys, b"l")).state == "unknown"
-    assert not admin.do(concluding.conclusion_call(queue._keys, queue._terms, CONCLUSION, 1, 1, 0, []))
+    assert not admin.do(concluding.conclusion_call(queue._keys, queue._rules, CONCLUSION, 1, 1, 0, []))
     assert admin.do(looking.held_page(queue._keys)).messages == []
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

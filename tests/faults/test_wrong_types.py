@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
+from sluicegate._redis.error_mapping import EXPECTED_TYPES
 from sluicegate.core import batch_calls, calls, concluding, looking, scripts
 from sluicegate.core.call import Call
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from sluicegate.errors import WrongKeyTypeError
-from sluicegate.faults import EXPECTED_TYPES
 from tests.conformance import state
 from tests.conformance.core import Core, verdict
 from tests.faults import admin_cases, run_cases, seat_cases, write_cases
@@ -42,13 +42,13 @@ def publish_with_receipt(core: Core) -> Call[Any]:
 
 
 def publish_delayed_with_a_cap(core: Core) -> Call[Any]:
-    return core.publish("c", "x", "y", keyed=True, receipt=600, delay_seconds=5, most_waiting=99)
+    return core.publish("c", "x", "y", keyed=True, receipt=600, delay_seconds=5, max_pending_length=99)
 
 
 def claim_anew(core: Core) -> Call[Any]:
     core.client.zremrangebyrank(core.keys.returned, 0, -1)  # so that the claim looks at what is pending
     core.client.rpush(core.keys.pending, b"junk")
-    return core.claim("m", "n2", 3, tidy=False)
+    return core.claim("m", "n2", 3, maintain=False)
 
 
 def adopt(core: Core) -> Call[Any]:
@@ -56,7 +56,7 @@ def adopt(core: Core) -> Call[Any]:
 
 
 def settle(core: Core, token: bytes) -> Call[Any]:
-    core.terms = Terms(most_deliveries=10, most_dead=1, completed_cap=5, failed_cap=5)
+    core.rules = QueueRules(max_delivery_count=10, max_dead_length=1, completed_cap=5, failed_cap=5)
     return core.settle(
         "l",
         token,
@@ -68,10 +68,10 @@ def settle(core: Core, token: bytes) -> Call[Any]:
 
 
 def conclude(core: Core, token: bytes) -> Call[Any]:
-    core.terms = Terms(completed_cap=5, failed_cap=5)
+    core.rules = QueueRules(completed_cap=5, failed_cap=5)
     core.do(core.settle("l", token, verdict("ack", "4-6")))
     ended = concluding.Conclusion(b"l", token, 3600, True, True)
-    return concluding.conclusion_call(core.keys, core.terms, ended, 1, 2, 1, ENTRIES)
+    return concluding.conclusion_call(core.keys, core.rules, ended, 1, 2, 1, ENTRIES)
 
 
 def reap(core: Core) -> Call[Any]:
@@ -80,7 +80,7 @@ def reap(core: Core) -> Call[Any]:
 
 
 def reap_to_death(core: Core) -> Call[Any]:
-    core.terms = Terms(most_deliveries=1, most_dead=1)
+    core.rules = QueueRules(max_delivery_count=1, max_dead_length=1)
     core.client.zremrangebyrank(core.keys.returned, 0, -1)
     core.opened("r", "n3", 1)
     state.expire(core.client, core.queue, "r")

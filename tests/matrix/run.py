@@ -22,7 +22,7 @@ FAST = ("hiredis", "orjson")
 SHOWN = ("redis", *FAST, "pyspark", "pyspark-client", "pyarrow")
 QUEUE = ("tests/conformance", "tests/topologies/test_core.py", "tests/topologies/test_certificates.py")
 SPARK = (
-    *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_everywhere.py"),
+    *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_source_lookup.py"),
     *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),
     *("tests/spark/test_stream.py", "tests/spark/every_version.py"),
 )

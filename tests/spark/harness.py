@@ -56,8 +56,8 @@ INSTALLED: Dialect = "admission" if find_spec("pyspark.sql.streaming.datasource"
 Point = Literal["latest", "offsets", "commit", "partitions", "read", "sink", "commits"]
 Trigger = Literal["default", "once", "available now"]
 
-MOST_ATTEMPTS = 3
-_MOST_RECORDS = 10_000
+MAX_ATTEMPTS = 3
+_MAX_RECORDS = 10_000
 _pickler = CloudPickleSerializer()
 
 
@@ -177,7 +177,7 @@ class Save:
         source: the registered class.
         options: texts.
         partitions: each a list of Arrow batches or tables; one task per item.
-        attempts: by partition, how its attempts go before the one that succeeds; `MOST_ATTEMPTS` failing ones end the
+        attempts: by partition, how its attempts go before the one that succeeds; `MAX_ATTEMPTS` failing ones end the
             job.
     """
 
@@ -413,7 +413,7 @@ def _read(reader: Any, partition: bytes, schema: StructType, source: DataSource,
     with task(index, attempt):
         rows = reader.read(_pickler.loads(partition))
         assert isinstance(rows, Iterator), f"read() must return an iterator, not a {type(rows).__name__}"
-        batches = records_to_arrow_batches(rows, _MOST_RECORDS, schema, source)
+        batches = records_to_arrow_batches(rows, _MAX_RECORDS, schema, source)
         return _joined([pa.table(each) for each in batches], schema)
 
 
@@ -421,7 +421,7 @@ def _write(
     command: bytes, table: pa.Table, index: int, attempts: Sequence[Attempt], properties: Mapping[str, str]
 ) -> WriterCommitMessage:
     """The attempts of a writing task, up to the one whose message counts."""
-    for number, attempt in enumerate([*attempts, WHOLE][:MOST_ATTEMPTS]):
+    for number, attempt in enumerate([*attempts, WHOLE][:MAX_ATTEMPTS]):
         writer = _pickler.loads(command)
         with task(index, number, properties):
             try:

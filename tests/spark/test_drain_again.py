@@ -199,8 +199,8 @@ def test_an_empty_claim_that_passed_something_by_is_not_mistaken_for_a_full_queu
     note(queue, "one call", [lease.messages[0].id])
     lease.nack()
 
-    assert queue.claim(1, pass_by="one call").state is LeaseState.EMPTY
-    assert queue.claim(1, pass_by="another call").state is LeaseState.EMPTY  # put off, for everybody
+    assert queue.claim(1, exclude_run="one call").state is LeaseState.EMPTY
+    assert queue.claim(1, exclude_run="another call").state is LeaseState.EMPTY  # put off, for everybody
     assert (queue.depth().delayed, queue.depth().returned) == (1, 0)
 
 
@@ -275,12 +275,12 @@ def test_whoever_waits_is_woken_when_a_message_is_put_off(
     lease.nack()
     client.delete(queue._keys.bell)
 
-    assert queue.claim(1, pass_by="one call").state is LeaseState.EMPTY
+    assert queue.claim(1, exclude_run="one call").state is LeaseState.EMPTY
 
     assert client.exists(queue._keys.bell)
 
 
 @pytest.mark.parametrize("run", [5, b"run", ["run"]])
 def test_a_run_is_named_by_text(queue: RedisMessageQueue, run: Any) -> None:
-    with pytest.raises(ConfigurationError, match="pass_by must be"):
-        queue.claim(1, pass_by=run)
+    with pytest.raises(ConfigurationError, match="exclude_run must be"):
+        queue.claim(1, exclude_run=run)

@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
+from sluicegate._lease_base import LeaseState
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavailableError
 from sluicegate.lease import Lease
-from sluicegate.shared.lease import LeaseState
 from sluicegate.spark.leasing import holding as _holding
 from sluicegate.spark.leasing.holding import Holding, hold
 from tests.conformance import state
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def small_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of ten messages."""
-    monkeypatch.setattr(_holding, "_MOST_PER_LEASE", 10)
+    monkeypatch.setattr(_holding, "_MAX_PER_LEASE", 10)
 
 
 @pytest.fixture

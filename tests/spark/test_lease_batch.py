@@ -12,9 +12,9 @@ import redis
 from pyspark.errors import PySparkException
 
 from sluicegate import RedisMessageQueue
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
-from sluicegate.shared.lease import LeaseState
 from sluicegate.spark import LeasedBatch, lease_batch
 from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers

@@ -81,7 +81,7 @@ def test_rows_are_published_in_their_order_and_their_stages_dropped(
 def test_large_rows_among_small_ones_make_steps_of_their_own(
     queue: RedisMessageQueue, sender: Sender, monkeypatch: pytest.MonkeyPatch, dies_at: int | None
 ) -> None:
-    monkeypatch.setattr(publishing, "MOST_BYTES_PER_CALL", 100)
+    monkeypatch.setattr(publishing, "MAX_BYTES_PER_CALL", 100)
     writer = StageWriter(sender, "w", 0, 10)
     payloads = [f"{number:02}" if number % 5 else f"{number:02}" + "x" * 80 for number in range(20)]
     writer.append(parts(*payloads))

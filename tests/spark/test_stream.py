@@ -444,7 +444,7 @@ def test_an_ack_that_fails_is_tried_again(
 def test_while_redis_is_away_one_ack_is_tried_and_not_each(
     stream: Stream, queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluicegate.spark.streaming.microbatch._MOST_CLAIMED", 5)
+    monkeypatch.setattr("sluicegate.spark.streaming.microbatch.MAX_CLAIM_LIMIT", 5)
     numbers(20)
     query = stream.at_work()
     assert queue.depth().leases == 4
@@ -551,7 +551,7 @@ def test_a_checkpoint_from_an_older_state_is_told(stream: Stream, queue: RedisMe
 def test_a_checkpoint_of_any_older_state_goes_on_behind_what_was_acked(
     stream: Stream, queue: RedisMessageQueue, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluicegate.spark.streaming.consumer._MOST_LEASES", 5)
+    monkeypatch.setattr("sluicegate.spark.streaming.consumer._MAX_LEASES", 5)
     numbers(9)
     stream.run(given={"maxMessagesPerTrigger": "1"})
     for batch in range(1, 9):

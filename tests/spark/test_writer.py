@@ -343,7 +343,7 @@ def test_a_row_that_is_too_large_is_named_by_its_position_and_sent_once(
 
 
 def test_a_large_slice_goes_in_several_calls(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "MOST_BYTES_PER_CALL", 100)
+    monkeypatch.setattr(publishing, "MAX_BYTES_PER_CALL", 100)
     calls: dict[bytes, int] = {}  # by batch: a call may be sent and then executed
 
     def count(call: Any) -> None:
@@ -414,8 +414,8 @@ def _converted_with(rows: pa.Table) -> Any:
 class _watching:
     """Tells a function each call before it is sent."""
 
-    def __init__(self, tell: Any) -> None:
-        self._tell, self._patch = tell, pytest.MonkeyPatch()
+    def __init__(self, emits_events: Any) -> None:
+        self._tell, self._patch = emits_events, pytest.MonkeyPatch()
 
     def __enter__(self) -> None:
         from sluicegate.gateway import RedisGateway

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from sluicegate.shared.gateway import CONNECTION_FOR
+from sluicegate._gateway_base import CONNECTION_FOR
 from tests.conformance.servers import START_SECONDS, RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import free_port

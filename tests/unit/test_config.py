@@ -17,10 +17,10 @@ import tenacity
 
 import sluicegate.asyncio
 from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, RedisMessageQueue
+from sluicegate._redis.connection import Address
 from sluicegate.config import QueueConfig, QueueOptions
-from sluicegate.connection import Address
 from sluicegate.core import policies
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from sluicegate.errors import ConfigurationError
 from sluicegate.spec import PORTABLE
 
@@ -251,14 +251,14 @@ def test_the_options_that_are_passed_on_are_those_of_a_queue() -> None:
 
 
 def test_terms_and_guards_are_what_the_options_say() -> None:
-    assert QueueConfig().terms == Terms(most_deliveries=10)
-    assert not QueueConfig().guards
+    assert QueueConfig().rules == QueueRules(max_delivery_count=10)
+    assert not QueueConfig().limits
     config = QueueConfig(
         **AT_MOST_ONCE, enable_completed_queue=True, max_completed_length=None, max_payload_bytes=7, max_payload_depth=3
     )
     assert config.at_most_once
-    assert config.terms == Terms(most_deliveries=0, completed_cap=0)
-    assert (config.guards.max_payload_bytes, config.guards.max_payload_depth) == (7, 3)
+    assert config.rules == QueueRules(max_delivery_count=0, completed_cap=0)
+    assert (config.limits.max_payload_bytes, config.limits.max_payload_depth) == (7, 3)
     config = QueueConfig(
         max_lease_seconds=900,
         max_dead_length=4,
@@ -268,8 +268,8 @@ def test_terms_and_guards_are_what_the_options_say() -> None:
         strict_payload_types=True,
     )
     assert not config.at_most_once
-    assert config.terms == Terms(10, 900, most_dead=4, failed_cap=5, strict=True)
-    assert config.guards.strict_payload_types
+    assert config.rules == QueueRules(10, 900, max_dead_length=4, failed_cap=5, strict=True)
+    assert config.limits.strict_payload_types
 
 
 def test_the_default_backoff_grows_from_one_second_to_three_hundred() -> None:

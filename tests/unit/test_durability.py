@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from sluicegate._gateway_base import reply_seconds
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.durability import FSYNC, MEMORY, Durability, parse_durability, replicated
 from sluicegate.errors import ConfigurationError
-from sluicegate.shared.gateway import reply_seconds
 
 
 def test_what_may_be_given() -> None:

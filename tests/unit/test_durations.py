@@ -10,11 +10,11 @@ from sluicegate.core import admin_calls, batch_calls, calls
 from sluicegate.core.call import Call
 from sluicegate.core.durability import replicated
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms, VerdictGroup
+from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, VerdictGroup
 
 KEYS = QueueKeys("orders")
 SHORT = 0.0004
-TERMS = Terms(longest_lease_seconds=SHORT)
+RULES = QueueRules(max_lease_seconds=SHORT)
 
 
 def _publish(**durations: float) -> Call[Any]:
@@ -23,12 +23,12 @@ def _publish(**durations: float) -> Call[Any]:
 
 def _claim() -> Call[Any]:
     request = ClaimRequest(b"L", b"N", 1, lease_seconds=SHORT, keep_seconds=SHORT, empty_seconds=SHORT, run=b"r")
-    return calls.claim(KEYS, TERMS, request)
+    return calls.claim(KEYS, RULES, request)
 
 
 def _settle() -> Call[Any]:
     group = VerdictGroup("nack", "1", delay_seconds=SHORT)
-    return calls.settle(KEYS, TERMS, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
+    return calls.settle(KEYS, RULES, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
 
 
 CASES: dict[str, tuple[Call[Any], str]] = {
@@ -36,9 +36,9 @@ CASES: dict[str, tuple[Call[Any], str]] = {
         _publish(window_seconds=SHORT, receipt_seconds=SHORT, oldest_seconds=SHORT, delay_seconds=SHORT),
         "age_ms oldest_ms window_ms receipt_ms delay_ms",
     ),
-    "claim": (_claim(), "span_ms keep_ms empty_ms longest_ms pass_ms"),
+    "claim": (_claim(), "span_ms keep_ms empty_ms max_lease_ms exclude_ms"),
     "settle": (_settle(), "keep_ms held_ms delay_ms"),
-    "extend": (calls.extend(KEYS, b"L", b"T", lease_seconds=SHORT, longest_seconds=SHORT), "span_ms longest_ms"),
+    "extend": (calls.extend(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "span_ms max_lease_ms"),
     "scan": (admin_calls.scan(KEYS, "dead", most=1, older_seconds=SHORT), "older_ms"),
     "fence": (batch_calls.fence(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
     "note": (batch_calls.note(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),

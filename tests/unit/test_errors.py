@@ -10,7 +10,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 import sluicegate
-from sluicegate import errors, faults
+from sluicegate import errors
+from sluicegate._redis import error_mapping
 from sluicegate.core import calls
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
@@ -59,8 +60,8 @@ def test_bases_that_callers_rely_on(name: str, base: type[Exception]) -> None:
 @pytest.mark.parametrize("name", errors.__all__)
 def test_no_error_of_ours_is_retried_as_one_of_redis_py(name: str) -> None:
     """Some are both."""
-    assert not faults.is_transient(make(name))
-    assert not faults.is_refusal(make(name))
+    assert not error_mapping.is_transient(make(name))
+    assert not error_mapping.is_refusal(make(name))
 
 
 @pytest.mark.parametrize("name", errors.__all__)

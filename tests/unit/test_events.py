@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from sluicegate.asyncio.emitting import emit as emit_async
-from sluicegate.emitting import emit
+from sluicegate.asyncio.dispatch import emit as emit_async
+from sluicegate.dispatch import emit
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 SECRET = "s3cr"
@@ -25,7 +25,7 @@ def emit_in_loop(on_event: Callable[[QueueEvent], Any], event: QueueEvent) -> No
     asyncio.run(emit_async(on_event, event))
 
 
-EMITS = pytest.mark.parametrize("tell", [emit, emit_in_loop], ids=["sync", "asyncio"])
+EMITS = pytest.mark.parametrize("emits_events", [emit, emit_in_loop], ids=["sync", "asyncio"])
 
 
 def failing(_: QueueEvent) -> None:
@@ -53,9 +53,9 @@ def test_an_event_is_a_value_whose_error_stays_out_of_sight() -> None:
 
 
 @EMITS
-def test_a_callback_is_told_the_event(tell: Callable[..., None]) -> None:
+def test_a_callback_is_told_the_event(emits_events: Callable[..., None]) -> None:
     told: list[QueueEvent] = []
-    tell(told.append, EVENT)
+    emit(told.append, EVENT)
     assert told == [EVENT]
 
 
@@ -72,10 +72,10 @@ def test_asyncio_awaits_an_async_callback() -> None:
 
 @EMITS
 def test_what_a_callback_raises_is_logged_by_type_and_warned_of(
-    tell: Callable[..., None], caplog: pytest.LogCaptureFixture
+    emits_events: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "sluicegate"), pytest.warns(RuntimeWarning, match="on_event raised Runtime"):
-        tell(failing, EVENT)
+        emit(failing, EVENT)
     assert caplog.messages == ["on_event raised RuntimeError at ack/success of queue 'orders'"]
     assert SECRET not in caplog.text
 
@@ -89,14 +89,14 @@ def test_what_an_async_callback_raises_is_warned_of() -> None:
 
 
 @EMITS
-def test_no_outcome_changes_where_warnings_are_errors(tell: Callable[..., None]) -> None:
+def test_no_outcome_changes_where_warnings_are_errors(emits_events: Callable[..., None]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        tell(failing, EVENT)
+        emit(failing, EVENT)
 
 
 @EMITS
-def test_no_outcome_changes_when_a_log_handler_fails_too(tell: Callable[..., None]) -> None:
+def test_no_outcome_changes_when_a_log_handler_fails_too(emits_events: Callable[..., None]) -> None:
     class Failing(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise OSError(record.name)
@@ -105,19 +105,19 @@ def test_no_outcome_changes_when_a_log_handler_fails_too(tell: Callable[..., Non
     log.addHandler(handler)
     try:
         with pytest.warns(RuntimeWarning):
-            tell(failing, EVENT)
+            emit(failing, EVENT)
     finally:
         log.removeHandler(handler)
 
 
 @EMITS
 @pytest.mark.parametrize("end", OUTCOMES)
-def test_a_callback_may_end_the_process(tell: Callable[..., None], end: type[BaseException]) -> None:
+def test_a_callback_may_end_the_process(emits_events: Callable[..., None], end: type[BaseException]) -> None:
     def on_event(_: QueueEvent) -> None:
         raise end
 
     with pytest.raises(end):
-        tell(on_event, EVENT)
+        emit(on_event, EVENT)
 
 
 def test_a_cancellation_in_a_callback_goes_through() -> None:

@@ -128,7 +128,7 @@ def test_one_lease_that_breaks_does_not_end_the_beats_of_others(
 def test_unwatch_waits_for_a_beat_that_goes_on(
     clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", DEADLINE_SECONDS)
     begun, go_on, order = threading.Event(), threading.Event(), list[str]()
 
     class Slow:
@@ -165,7 +165,7 @@ def test_unwatch_waits_for_a_beat_that_goes_on(
 def test_a_beat_may_unwatch_its_own_lease(
     clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
+    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
 
     class Quitter(Beats):
         def beat(self) -> float | None:
@@ -183,7 +183,7 @@ def test_a_beat_may_unwatch_its_own_lease(
 def test_unwatch_gives_up_on_a_beat_that_does_not_end(
     clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", 0.05)
     begun, go_on = threading.Event(), threading.Event()
 
     class Stuck:

@@ -161,7 +161,7 @@ def test_a_waiter_that_is_cancelled_leaves_the_beat_alone(clock: Clock) -> None:
 def test_a_beat_may_unwatch_its_own_lease(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(heartbeat, "LONGEST_BEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
+    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
 
     async def test(scheduler: HeartbeatScheduler) -> None:
         class Quitter(Beats):

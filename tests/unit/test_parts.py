@@ -17,7 +17,7 @@ def publishing(**options: object) -> Publishing:
     return Publishing(KEYS, lambda payload: payload["k"], 3600, 120, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{}, {"policy": "until_acked"}, {"most_waiting": 5}])
+@pytest.mark.parametrize("options", [{}, {"policy": "until_acked"}, {"max_pending_length": 5}])
 def test_encoded_messages_make_the_batch_that_their_payloads_make(options: dict[str, object]) -> None:
     publish = publishing(**options)
     (made,) = publish.batches([{"k": "a"}, {"k": "b:"}], {"h": "1"}, new_id=lambda: b"B")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sluicegate import errors
 from sluicegate.core import admin_calls, calls, replies
 from sluicegate.core.deduplication import compile_key_function
-from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.publishing import MOST_BYTES_PER_CALL, Publishing, cut, encode_payload
+from sluicegate.core.payload_limits import PayloadLimits
+from sluicegate.core.publishing import MAX_BYTES_PER_CALL, Publishing, cut, encode_payload
 from sluicegate.core.values import Batch, VerdictGroup
 from sluicegate.errors import PayloadTooLargeError
 from tests.batches import one_call
@@ -91,7 +91,7 @@ def test_a_call_ends_at_eight_megabytes_and_no_more_than_one_message_is_read_bey
         batch = next(made)
         assert (batch.first, len(batch.parts)) == (2 * calls_made - 2, 2)
         assert source.read <= 2 * calls_made + 1
-        assert sum(map(len, batch.parts)) <= MOST_BYTES_PER_CALL
+        assert sum(map(len, batch.parts)) <= MAX_BYTES_PER_CALL
 
 
 def test_a_message_larger_than_a_call_goes_alone() -> None:
@@ -105,10 +105,10 @@ def test_ranges_by_size_are_whole_in_order_and_as_long_as_they_may_be(sizes: lis
     ranges = list(cut(sizes, most))
     assert [at for first, end in ranges for at in range(first, end)] == list(range(len(sizes)))
     for first, end in ranges:
-        fits = end - first <= most and sum(sizes[first:end]) <= MOST_BYTES_PER_CALL
+        fits = end - first <= most and sum(sizes[first:end]) <= MAX_BYTES_PER_CALL
         assert fits or end - first == 1
         if end < len(sizes):
-            assert end - first == most or sum(sizes[first : end + 1]) > MOST_BYTES_PER_CALL
+            assert end - first == most or sum(sizes[first : end + 1]) > MAX_BYTES_PER_CALL
 
 
 def test_a_payload_that_cannot_be_stored_never_reaches_the_key_function() -> None:
@@ -123,7 +123,7 @@ def test_a_payload_that_cannot_be_stored_never_reaches_the_key_function() -> Non
 
 
 def test_a_payload_beyond_the_limit_is_told_with_its_position() -> None:
-    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(max_payload_bytes=3))
+    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, limits=PayloadLimits(max_payload_bytes=3))
     made = publishing.batches(["abc"] * 5 + ["abcd"], new_id=lambda: b"b", most=2)
     assert len(list(islice(made, 2))) == 2
     with pytest.raises(PayloadTooLargeError) as caught:

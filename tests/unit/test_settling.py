@@ -6,20 +6,20 @@ from collections.abc import Callable
 
 from sluicegate.core.ranges import parse_ranges
 from sluicegate.core.replies import Settled
-from sluicegate.core.settling import MOST_BYTES, MOST_SLOTS, joined, merged, steps
-from sluicegate.core.values import SettleRequest, Terms, VerdictGroup
+from sluicegate.core.settling import MAX_BYTES, MAX_SLOTS, joined, merged, steps
+from sluicegate.core.values import QueueRules, SettleRequest, VerdictGroup
 
-PLAIN = Terms()
+PLAIN = QueueRules()
 
 
 def planned(
     *groups: VerdictGroup,
-    terms: Terms = PLAIN,
+    rules: QueueRules = PLAIN,
     bound: tuple[tuple[int, bytes], ...] = (),
     size_of: Callable[[int], int] = lambda slot: 100,
 ) -> list[list[tuple[str, str]]]:
     request = SettleRequest(b"l", b"t", 60, True, groups, bound)
-    return [[(group.verb, group.slots) for group in step.groups] for step in steps(terms, request, size_of)]
+    return [[(group.verb, group.slots) for group in step.groups] for step in steps(rules, request, size_of)]
 
 
 def test_verdicts_that_say_the_same_become_one_group() -> None:
@@ -48,7 +48,7 @@ def test_a_slot_goes_by_the_first_verdict_that_names_it() -> None:
 def test_a_settle_is_one_call_in_the_order_given_unless_it_is_much() -> None:
     few = [VerdictGroup("ack", "1-9000"), VerdictGroup("nack", "9001-10000")]
     assert planned(*few) == [[("ack", "1-9000"), ("nack", "9001-10000")]]
-    assert planned(VerdictGroup("ack", "1-10000"), terms=Terms(completed_cap=0), bound=((1, b"m"),)) == [
+    assert planned(VerdictGroup("ack", "1-10000"), rules=QueueRules(completed_cap=0), bound=((1, b"m"),)) == [
         [("ack", "1-10000")]
     ]
 
@@ -64,14 +64,14 @@ def test_much_goes_in_steps_and_all_acks_in_the_last() -> None:
 
 def test_acks_that_read_their_messages_are_a_call_of_their_own_when_they_are_many() -> None:
     groups = [VerdictGroup("nack", "1-200"), VerdictGroup("ack", "201-1500")]
-    for planned_ in (planned(*groups, terms=Terms(completed_cap=5)), planned(*groups, bound=((300, b"m"),))):
+    for planned_ in (planned(*groups, rules=QueueRules(completed_cap=5)), planned(*groups, bound=((300, b"m"),))):
         assert planned_ == [[("nack", "1-200")], [("ack", "201-1500")]]
     assert len(planned(*groups)) == 1
-    assert len(planned(groups[0], VerdictGroup("ack", "201-900"), terms=Terms(completed_cap=5))) == 1
+    assert len(planned(groups[0], VerdictGroup("ack", "201-900"), rules=QueueRules(completed_cap=5))) == 1
 
 
 def test_steps_are_bounded_in_bytes_of_messages_and_errors() -> None:
-    half = MOST_BYTES // 2 - 2  # with what separates the parts of an error
+    half = MAX_BYTES // 2 - 2  # with what separates the parts of an error
     assert planned(VerdictGroup("nack", "1-5"), size_of=lambda slot: half) == [
         [("nack", "1-2")],
         [("nack", "3-4")],
@@ -79,7 +79,7 @@ def test_steps_are_bounded_in_bytes_of_messages_and_errors() -> None:
     ]
     large = VerdictGroup("bury", "1-2", why=b"x" * half)
     assert len(planned(large, size_of=lambda slot: half + 1)) == 2
-    assert len(planned(VerdictGroup("nack", "1-3"), size_of=lambda slot: 3 * MOST_BYTES)) == 3
+    assert len(planned(VerdictGroup("nack", "1-3"), size_of=lambda slot: 3 * MAX_BYTES)) == 3
 
 
 def test_every_slot_is_in_one_step() -> None:
@@ -89,7 +89,7 @@ def test_every_slot_is_in_one_step() -> None:
     ]
     made = planned(*groups)
     assert sorted(slot for step in made for _, slots in step for slot in parse_ranges(slots)) == [*range(1, 4001)]
-    assert max(len([verb for verb, _ in step if verb != "ack"]) for step in made) == MOST_SLOTS
+    assert max(len([verb for verb, _ in step if verb != "ack"]) for step in made) == MAX_SLOTS
     assert [index for index, step in enumerate(made) if ("ack", "4") in step] == [len(made) - 1]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from sluicegate import QueueSpec, RedisGateway, RedisMessageQueue, embedded
+from sluicegate._redis.connection import Address
 from sluicegate.asyncio import RedisGateway as AsyncGateway
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
-from sluicegate.connection import Address
 from sluicegate.errors import ConfigurationError
 from sluicegate.url_options import known_options
 

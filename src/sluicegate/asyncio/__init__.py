@@ -4,6 +4,7 @@
 program needs one of the two modules only.
 """
 
+from sluicegate._lease_base import LeaseState, Verdict
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.queue import RedisMessageQueue
@@ -49,7 +50,6 @@ from sluicegate.interrupts import (
 )
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
-from sluicegate.shared.lease import LeaseState, Verdict
 
 __all__ = [
     "AlreadySettledError",

@@ -11,8 +11,15 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
-from sluicegate.shared.beats import LONGEST_BEAT_SECONDS, LONGEST_SLEEP_SECONDS, RETRY_SECONDS, Agenda, Grouped, Watch
-from sluicegate.shared.gateway import elapsed_clock
+from sluicegate._gateway_base import elapsed_clock
+from sluicegate.heartbeat_schedule import (
+    MAX_HEARTBEAT_SECONDS,
+    MAX_SLEEP_SECONDS,
+    RETRY_SECONDS,
+    DueQueue,
+    Grouped,
+    Watch,
+)
 
 __all__ = ["Beating", "HeartbeatScheduler", "scheduler"]
 
@@ -39,7 +46,7 @@ class HeartbeatScheduler:
 
     def __init__(self, clock: Callable[[], float] = elapsed_clock) -> None:
         self._clock = clock
-        self._agenda: Agenda[Beating] = Agenda()
+        self._agenda: DueQueue[Beating] = DueQueue()
         self._tasks: set[asyncio.Task[float | None]] = set()
         # The loop holds its timers; held here as well they would hold the loop.
         self._timer: ref[asyncio.TimerHandle] | None = None
@@ -61,9 +68,9 @@ class HeartbeatScheduler:
         self._start()
         watch = self._agenda.under_way(lease)
         if watch is not None and isinstance(watch.by, asyncio.Task) and watch.by is not asyncio.current_task():
-            _, late = await asyncio.wait({watch.by}, timeout=LONGEST_BEAT_SECONDS)
+            _, late = await asyncio.wait({watch.by}, timeout=MAX_HEARTBEAT_SECONDS)
             if late:
-                _log.warning("a heartbeat takes longer than %g s; it is not waited for", LONGEST_BEAT_SECONDS)
+                _log.warning("a heartbeat takes longer than %g s; it is not waited for", MAX_HEARTBEAT_SECONDS)
 
     async def run_once(self) -> float | None:
         """Beat for what is due and wait for it; returns the seconds to the next beat, None when nothing is watched."""
@@ -85,7 +92,7 @@ class HeartbeatScheduler:
             timer.cancel()
             self._timer = None
         if at is not None:
-            wait = min(max(0.0, at - self._clock()), LONGEST_SLEEP_SECONDS)
+            wait = min(max(0.0, at - self._clock()), MAX_SLEEP_SECONDS)
             self._timer_at = self._clock() + wait
             self._timer = ref(asyncio.get_running_loop().call_later(wait, self._ring))
 

@@ -6,16 +6,16 @@ import logging
 from collections.abc import Iterable
 from types import TracebackType
 
-from sluicegate.asyncio.driving import Driver
+from sluicegate._lease_base import LeaseBase, OnBatchError, Verdict
 from sluicegate.asyncio.heartbeat import scheduler
-from sluicegate.asyncio.runtime import holder, notify
+from sluicegate.asyncio.operation_runner import OperationRunner
+from sluicegate.asyncio.runtime import current_owner, notify
 from sluicegate.config import QueueConfig
 from sluicegate.core import replies
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import ClaimRequest, Terms
+from sluicegate.core.values import ClaimRequest, QueueRules
 from sluicegate.errors import LeaseLostError, RedisMessageQueueError
 from sluicegate.message import Message
-from sluicegate.shared.lease import LeaseBase, OnBatchError, Verdict
 
 __all__ = ["Lease"]
 
@@ -38,10 +38,10 @@ class Lease(LeaseBase):
 
     def __init__(
         self,
-        driver: Driver,
+        runner: OperationRunner,
         keys: QueueKeys,
         config: QueueConfig,
-        terms: Terms,
+        rules: QueueRules,
         request: ClaimRequest,
         reply: replies.ClaimReply,
         *,
@@ -54,17 +54,17 @@ class Lease(LeaseBase):
         super().__init__(
             keys,
             config,
-            terms,
+            rules,
             request,
             reply,
             lease_id=lease_id,
             chosen=chosen,
             asked_at=asked_at,
             on_batch_error=on_batch_error,
-            tells=driver.tells,
+            emits_events=runner.emits_events,
         )
-        self.holder = holder()
-        self._driver = driver
+        self.holder = current_owner()
+        self._runner = runner
         self._heartbeat = heartbeat
         self._heartbeat_seconds: float | None = None
         self._beats = False
@@ -72,7 +72,7 @@ class Lease(LeaseBase):
     @property
     def beats_through(self) -> object:
         """What its heartbeats are sent through: those of one gateway wait for each other, and for no other's."""
-        return self._driver.gateway
+        return self._runner.gateway
 
     async def ack(self, *messages: Message | Iterable[Message]) -> None:
         """The messages are done; without arguments, all that have no verdict."""
@@ -114,11 +114,11 @@ class Lease(LeaseBase):
             LeaseLostError: some verdicts came too late.
             AlreadySettledError: a message has another verdict, or is not of this lease.
         """
-        await self._driver.run(self._settling(self._groups(verdicts)))
+        await self._runner.run(self._settling(self._groups(verdicts)))
 
     async def _settle_ahead(self) -> None:
         """At most once: ack all of it before any of it is handled."""
-        await self._driver.run(self._settling(self._ack_ahead()))
+        await self._runner.run(self._settling(self._ack_ahead()))
 
     async def extend(self, lease_seconds: float | None = None) -> None:
         """Move the deadline to now plus `lease_seconds` (default: as claimed or last extended).
@@ -126,7 +126,7 @@ class Lease(LeaseBase):
         Raises:
             LeaseLostError: the lease is gone, in another hand, or has reached its longest life.
         """
-        extended = await self._driver.run(self._extending(lease_seconds))
+        extended = await self._runner.run(self._extending(lease_seconds))
         if extended is not replies.Extended.OK:
             what = "over its longest life" if extended is replies.Extended.OVER else "lost"
             raise LeaseLostError(
@@ -167,21 +167,21 @@ class Lease(LeaseBase):
             return None
         interval = self._heartbeat_seconds or self._lease_seconds / 3
         try:
-            extended = await self._driver.run(self._extending(), retry=False)
+            extended = await self._runner.run(self._extending(), retry=False)
         except RedisMessageQueueError as error:
             _log.warning("heartbeat of lease %r failed: %s", self.id, type(error).__name__)
             if self._silence() <= 2 * self._lease_seconds:
                 return min(interval, 1.0)
-            await self._tell_stopped("Redis could not be reached for twice its life")
+            await self._report_stopped("Redis could not be reached for twice its life")
             return None
         if self._finished:
             return None
         if extended is not replies.Extended.OK:
-            await self._tell_stopped("it is lost or over its longest life")
+            await self._report_stopped("it is lost or over its longest life")
             return None
         return interval
 
-    async def _tell_stopped(self, why: str) -> None:
+    async def _report_stopped(self, why: str) -> None:
         _log.warning("the heartbeat of lease %r stops: %s", self.id, why)
         if self._config.on_heartbeat_failure is not None:
             await notify(self._config.on_heartbeat_failure)
@@ -207,7 +207,7 @@ class Lease(LeaseBase):
             await self._conclude(error, retry)
             return
         try:
-            await self._driver.run(self._settling(self._groups(self._exit_verdicts(error))), retry=retry)
+            await self._runner.run(self._settling(self._groups(self._exit_verdicts(error))), retry=retry)
         except RedisMessageQueueError as failure:
             if error is None:
                 raise
@@ -216,6 +216,6 @@ class Lease(LeaseBase):
     async def _conclude(self, error: BaseException | None, retry: bool) -> None:
         """A history that cannot be written fails no handler: its message will not be delivered again."""
         try:
-            await self._driver.run(self._concluding(error), retry=retry)
+            await self._runner.run(self._concluding(error), retry=retry)
         except RedisMessageQueueError as failure:
             _log.warning("how the handling of lease %r ended could not be recorded: %s", self.id, failure)

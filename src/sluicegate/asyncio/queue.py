@@ -11,16 +11,20 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from sluicegate import checks
+from sluicegate._gateway_base import elapsed_clock
+from sluicegate._lease_base import OnBatchError
+from sluicegate._queue_base import ABSENT, Absent, Handler, refuse_unfit_gateway
 from sluicegate.asyncio.administration import QueueAdministration
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
 from sluicegate.asyncio.lease import Lease
-from sluicegate.asyncio.runtime import finished, give_way, holder, is_lost, pause
+from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited, pause
+from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, PendingKey
 from sluicegate.core.durability import DurabilityOption
-from sluicegate.core.publishing import MOST_PER_CALL, Batches, Payload
+from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
 from sluicegate.core.values import Batch
 from sluicegate.errors import (
     CleanupFailedError,
@@ -34,10 +38,6 @@ from sluicegate.errors import (
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.report import PublishReport
-from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
-from sluicegate.shared.gateway import elapsed_clock
-from sluicegate.shared.lease import OnBatchError
-from sluicegate.shared.queue import ABSENT, Absent, Handler, refuse_unfit_gateway
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
@@ -262,7 +262,7 @@ class RedisMessageQueue(QueueAdministration):
             PublishUnknownError: Redis stayed away and the outcome is unknown.
         """
         given = self._one_payload(payload, message)
-        with self._publishing_by(holder()):
+        with self._publishing_by(current_owner()):
             ahead = self._batches([given], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
             begun = elapsed_clock()
             try:
@@ -305,7 +305,7 @@ class RedisMessageQueue(QueueAdministration):
             payloads, headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability, partial=partial
         )
         try:
-            with self._publishing_by(holder()):
+            with self._publishing_by(current_owner()):
                 async for done in self._publish_ahead(ahead):
                     report.add(done)
         except Exception as error:
@@ -317,11 +317,11 @@ class RedisMessageQueue(QueueAdministration):
         self,
         payloads: Iterable[Payload],
         *,
-        batch_size: int = MOST_PER_CALL,
+        batch_size: int = MAX_PER_CALL,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[PublishReport]:
         """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
-        checks.count("batch_size", batch_size, MOST_PER_CALL)
+        checks.count("batch_size", batch_size, MAX_PER_CALL)
         ahead = self._batches(payloads, headers, most=batch_size)
         while True:
             begun = elapsed_clock()
@@ -332,7 +332,7 @@ class RedisMessageQueue(QueueAdministration):
                 raise
             if batch is None:
                 return
-            with self._publishing_by(holder()):
+            with self._publishing_by(current_owner()):
                 try:
                     self._refuse_closed()
                 except QueueDrainedError as error:
@@ -355,7 +355,7 @@ class RedisMessageQueue(QueueAdministration):
             await self._tell_refused(unknown, elapsed_clock())
             raise unknown
         assert unknown.batch is not None
-        with self._publishing_by(holder()):
+        with self._publishing_by(current_owner()):
             return await self._send(unknown.batch, unknown.born)
 
     async def _next(self, ahead: Batches) -> Batch | None:
@@ -374,7 +374,7 @@ class RedisMessageQueue(QueueAdministration):
         if isinstance(error, RedisMessageQueueError):
             error.locate(queue=self.name, operation="publish")
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, self.name, error=error)
-        await self._driver.tell(event, begun)
+        await self._runner.emit(event, begun)
 
     async def _publish_ahead(self, ahead: Batches) -> AsyncIterator[PublishReport]:
         """While Redis works on one call the next is read and encoded."""
@@ -399,11 +399,11 @@ class RedisMessageQueue(QueueAdministration):
 
     async def _start(self, batch: Batch) -> Callable[[], Awaitable[PublishReport]]:
         """Send a batch; what is returned waits for its outcome."""
-        receive = await self._driver.start(self._operation(batch))
+        receive = await self._runner.start(self._operation(batch))
         return lambda: self._outcome(batch, receive)
 
     async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
-        return await self._outcome(batch, lambda: self._driver.run(self._operation(batch, born)))
+        return await self._outcome(batch, lambda: self._runner.run(self._operation(batch, born)))
 
     async def _outcome(self, batch: Batch, receive: Callable[[], Awaitable[replies.Published]]) -> PublishReport:
         try:
@@ -425,7 +425,7 @@ class RedisMessageQueue(QueueAdministration):
             batch,
             clock=elapsed_clock,
             block_seconds=block,
-            tell=self._driver.tells,
+            emits_events=self._runner.emits_events,
             born=born,
             eviction=None if self._eviction.looked else self._eviction,
         )
@@ -444,7 +444,7 @@ class RedisMessageQueue(QueueAdministration):
         remember_empty: bool = False,
         heartbeat: bool = True,
         on_batch_error: OnBatchError = "release",
-        pass_by: str | None = None,
+        exclude_run: str | None = None,
     ) -> Lease:
         """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
 
@@ -464,7 +464,7 @@ class RedisMessageQueue(QueueAdministration):
                 again.
             heartbeat: extend in the background while inside the `with` block, as `heartbeat_interval_seconds` says.
             on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
-            pass_by: a run that does not take again what it noted as given back: such messages are put off for the
+            exclude_run: a run that does not take again what it noted as given back: such messages are put off for the
                 life of this lease, 30 s at most, uncounted.
 
         Raises:
@@ -480,7 +480,7 @@ class RedisMessageQueue(QueueAdministration):
             retention_seconds,
             remember_empty,
             on_batch_error,
-            pass_by,
+            exclude_run,
         )
         asked_at = elapsed_clock()
 
@@ -493,23 +493,23 @@ class RedisMessageQueue(QueueAdministration):
         if self._stopping():
             await give_way()
         else:
-            reply = await self._driver.run(
+            reply = await self._runner.run(
                 operations.claim(
                     self._keys,
-                    self._terms,
+                    self._rules,
                     request,
                     clock=clock,
                     wait_seconds=wait_seconds,
                     take_over_after_seconds=take_over_after_seconds,
-                    tell=self._driver.tells,
+                    emits_events=self._runner.emits_events,
                     lease_id=lease_id,
                 )
             )
         lease = Lease(
-            self._driver,
+            self._runner,
             self._keys,
             self._config,
-            self._terms,
+            self._rules,
             request,
             reply,
             lease_id=lease_id if lease_id is not None else request.nonce.decode(),
@@ -562,9 +562,9 @@ class RedisMessageQueue(QueueAdministration):
                 return False
             (message,) = lease
             result = handler(self._received(message.payload, self._gateway.decodes_responses))
-            if is_lost(result):
+            if is_unawaited(result):
                 await lease.release()
-            await finished(result)
+            await ensure_result(result)
         return True
 
     @asynccontextmanager
@@ -628,9 +628,9 @@ class RedisMessageQueue(QueueAdministration):
         if timeout is not None:
             checks.not_negative("timeout", timeout)
         begun, self._drained = elapsed_clock(), True
-        await self._driver.tell(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
+        await self._runner.emit(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
         await give_way()
-        me, deadline = holder(), math.inf if timeout is None else begun + timeout
+        me, deadline = current_owner(), math.inf if timeout is None else begun + timeout
         while elapsed_clock() < deadline and self._others_at_work(me):
             await pause(_LOOK_SECONDS, lambda: False)
         if timeout != 0:
@@ -640,7 +640,7 @@ class RedisMessageQueue(QueueAdministration):
         left = sum(len(lease.unsettled) for lease in self._held())
         clean = left == 0 and not self._publishers
         outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
-        await self._driver.tell(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
+        await self._runner.emit(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
         return clean
 
     async def drain(self, timeout: float | None = 30.0) -> bool:

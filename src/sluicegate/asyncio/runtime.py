@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["AWAITS", "finished", "give_way", "holder", "is_lost", "notify", "pause"]
+__all__ = ["AWAITS", "current_owner", "ensure_result", "give_way", "is_unawaited", "notify", "pause"]
 
 T = TypeVar("T")
 _SLICE_SECONDS = 0.05
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 _tasks: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
 
-def holder() -> int:
+def current_owner() -> int:
     """Who runs this: stands for the current task, and for no later one, as its `id` might."""
     task = asyncio.current_task()
     if task is None:  # nobody awaits in a plain callback
@@ -48,18 +48,18 @@ async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
     return True
 
 
-def is_lost(result: object) -> bool:
+def is_unawaited(result: object) -> bool:
     """Whether nobody would run what a handler returned: a generator, of which nothing has run yet."""
     return inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
-async def finished(result: Any) -> Any:
+async def ensure_result(result: Any) -> Any:
     """The result of a handler, awaited when it is awaitable.
 
     Raises:
         TypeError: nobody would run it.
     """
-    if is_lost(result):
+    if is_unawaited(result):
         raise TypeError(
             f"the handler returned a {type(result).__name__}, which does nothing by itself; its message was given back"
         )
@@ -69,6 +69,6 @@ async def finished(result: Any) -> Any:
 async def notify(callback: Callable[[], Any]) -> None:
     """Call a callback that only observes: what it raises is logged."""
     try:
-        await finished(callback())
+        await ensure_result(callback())
     except Exception:  # noqa: BLE001  (an observer alters no outcome)
         _log.warning("%r raised", callback, exc_info=True)

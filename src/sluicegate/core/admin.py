@@ -13,10 +13,10 @@ from sluicegate.core import admin_calls
 from sluicegate.core.admin_calls import Cursor, Named, Owned, Page, PauseState, Steps, head_of, marker_of
 from sluicegate.core.call import Operation
 from sluicegate.core.entry import encode_deduplication_key, is_entry, read_prefix
+from sluicegate.core.event_builders import text_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.redriving import RedriveRequest, redrive
 from sluicegate.core.reports import QueueStats
-from sluicegate.core.telling import text_of
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
@@ -36,11 +36,11 @@ __all__ = [
 State = Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
 PURGEABLE: tuple[str, ...] = get_args(State)
 _PAGE = 500
-_MOST_IDS = 1000  # looked for at once
+_MAX_IDS = 1000  # looked for at once
 _US = b"\x1f"
 
 
-def purge(keys: QueueKeys, nonce: bytes, state: str, *, tell: bool = False) -> Operation[int]:
+def purge(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: bool = False) -> Operation[int]:
     """Delete what is in a state when the operation begins, and free the deduplication keys of what goes.
 
     What enters the state later stays. Messages in flight are in no state that can be purged.
@@ -62,7 +62,7 @@ def purge(keys: QueueKeys, nonce: bytes, state: str, *, tell: bool = False) -> O
     steps = Steps(nonce)
     if state in ("completed", "failed"):
         count: int = yield admin_calls.purge(keys, state, steps.next())
-        yield from _tell(keys, tell, EventOperation.PURGE, count)
+        yield from _emit(keys, emits_events, EventOperation.PURGE, count)
         return count
     purged, cursor = 0, Cursor()
     mark = published = None
@@ -83,13 +83,13 @@ def purge(keys: QueueKeys, nonce: bytes, state: str, *, tell: bool = False) -> O
             cursor = kept
         if named:
             count = yield admin_calls.purge(keys, state, steps.next(), named)
-            yield from _tell(keys, tell, EventOperation.PURGE, count)
+            yield from _emit(keys, emits_events, EventOperation.PURGE, count)
             purged += count
         if over or page.ended:
             return purged
 
 
-def cancel(keys: QueueKeys, nonce: bytes, ids: Iterable[str], *, tell: bool = False) -> Operation[list[str]]:
+def cancel(keys: QueueKeys, nonce: bytes, ids: Iterable[str], *, emits_events: bool = False) -> Operation[list[str]]:
     """Delete waiting messages by id, and free their deduplication keys.
 
     Reads what waits until all are found: a call per 500 waiting messages (per 4 MB of them), for each 1,000 ids.
@@ -115,18 +115,18 @@ def cancel(keys: QueueKeys, nonce: bytes, ids: Iterable[str], *, tell: bool = Fa
         if not isinstance(one, str):
             raise TypeError(f"a message id must be a str, not {type(one).__name__}")
     steps, gone = Steps(nonce), set[bytes]()
-    for first in range(0, len(asked), _MOST_IDS):
-        wanted = {one.encode(errors="replace") for one in asked[first : first + _MOST_IDS]}
+    for first in range(0, len(asked), _MAX_IDS):
+        wanted = {one.encode(errors="replace") for one in asked[first : first + _MAX_IDS]}
         # What is promoted meanwhile joins where the next states are read later on.
         for state in ("delayed", "pending", "returned"):
             if wanted:
-                found = yield from _cancel_in(keys, state, steps, wanted, tell)
+                found = yield from _cancel_in(keys, state, steps, wanted, emits_events)
                 wanted -= found
                 gone |= found
     return [one for one in asked if one.encode(errors="replace") in gone]
 
 
-def forget(keys: QueueKeys, key: str, *, tell: bool = False) -> Operation[bool]:
+def forget(keys: QueueKeys, key: str, *, emits_events: bool = False) -> Operation[bool]:
     """Free a deduplication key, whatever message holds it: the next message under it is accepted.
 
     The message that held it is not touched. Do not forget a key while a publish under it is still being retried: its
@@ -152,18 +152,18 @@ def forget(keys: QueueKeys, key: str, *, tell: bool = False) -> Operation[bool]:
     owned: Owned = yield admin_calls.forget(keys, encoded)
     if owned.owner:
         yield admin_calls.forget(keys, encoded, owned.owner)
-        yield from _tell(keys, tell, EventOperation.FORGET, 1, owned.owner.decode(errors="replace"))
+        yield from _emit(keys, emits_events, EventOperation.FORGET, 1, owned.owner.decode(errors="replace"))
     return bool(owned.owner)
 
 
-def pause(keys: QueueKeys, *, tell: bool = False) -> Operation[bool]:
+def pause(keys: QueueKeys, *, emits_events: bool = False) -> Operation[bool]:
     """Let claims take no new messages until `resume`; what is in flight goes on. Returns whether it was not so yet."""
-    return _change(keys, True, EventOperation.PAUSE, tell)
+    return _change(keys, True, EventOperation.PAUSE, emits_events)
 
 
-def resume(keys: QueueKeys, *, tell: bool = False) -> Operation[bool]:
+def resume(keys: QueueKeys, *, emits_events: bool = False) -> Operation[bool]:
     """Let claims take messages again, and wake who waits for some. Returns whether it was not so yet."""
-    return _change(keys, False, EventOperation.RESUME, tell)
+    return _change(keys, False, EventOperation.RESUME, emits_events)
 
 
 def stats(keys: QueueKeys) -> Operation[QueueStats]:
@@ -172,14 +172,14 @@ def stats(keys: QueueKeys) -> Operation[QueueStats]:
     return QueueStats.from_totals(totals)
 
 
-def _change(keys: QueueKeys, paused: bool, operation: EventOperation, tell: bool) -> Operation[bool]:
+def _change(keys: QueueKeys, paused: bool, operation: EventOperation, emits_events: bool) -> Operation[bool]:
     found: PauseState = yield admin_calls.pause(keys, paused)
     changed = False
     while found.paused != paused:
         found = yield admin_calls.pause(keys, paused, found.changes)
         changed = True
     if changed:
-        yield from _tell(keys, tell, operation, None)
+        yield from _emit(keys, emits_events, operation, None)
     return changed
 
 
@@ -202,7 +202,9 @@ def _purgeable(keys: QueueKeys, state: str, page: Page, published: int) -> tuple
     return named, False, kept
 
 
-def _cancel_in(keys: QueueKeys, state: str, steps: Steps, wanted: set[bytes], tell: bool) -> Operation[set[bytes]]:
+def _cancel_in(
+    keys: QueueKeys, state: str, steps: Steps, wanted: set[bytes], emits_events: bool
+) -> Operation[set[bytes]]:
     gone: set[bytes] = set()
     cursor, expected = Cursor(), None
     while len(gone) < len(wanted):
@@ -219,7 +221,7 @@ def _cancel_in(keys: QueueKeys, state: str, steps: Steps, wanted: set[bytes], te
         removed: list[int] = []
         if named:
             removed = yield admin_calls.cancel(keys, state, steps.next(), named, cursor.place, page)
-            yield from _tell(keys, tell, EventOperation.CANCEL, len(removed), _only(removed, found))
+            yield from _emit(keys, emits_events, EventOperation.CANCEL, len(removed), _only(removed, found))
             gone |= {found[position][0] for position in removed}
         if page.ended:
             break
@@ -235,9 +237,9 @@ def _only(positions: Sequence[int], found: Sequence[tuple[bytes, bytes]]) -> str
     return text_of(found[positions[0]][0]) if len(positions) == 1 else None
 
 
-def _tell(
-    keys: QueueKeys, tell: bool, operation: EventOperation, count: int | None, message_id: str | None = None
+def _emit(
+    keys: QueueKeys, emits_events: bool, operation: EventOperation, count: int | None, message_id: str | None = None
 ) -> Operation[None]:
     """Tell that something happened to so many messages, None when it concerns none; nothing when there were 0."""
-    if tell and count != 0:
+    if emits_events and count != 0:
         yield QueueEvent(operation, EventOutcome.SUCCESS, keys.name, count or 0, message_id=message_id)

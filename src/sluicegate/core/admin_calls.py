@@ -32,7 +32,7 @@ __all__ = [
     "stats",
 ]
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 _RECEIPT_MS = 3_600_000  # longer than any call is retried
 _BOUND_MS = 7 * 24 * 3_600_000
 _US = b"\x1f"
@@ -149,7 +149,7 @@ def scan(
         cursor.place if kind == b"newest" else cursor.score,
         cursor.member,
         most,
-        MOST_BYTES,
+        MAX_BYTES,
         int(whole),
         *wanted,
     ]
@@ -200,7 +200,7 @@ def redrive(
     named: Sequence[Named],
     *,
     mark: int,
-    most_waiting: int = 0,
+    max_pending_length: int = 0,
     patient: bool = True,
 ) -> Call[Redriven | None]:
     """Make named dead letters pending again; None while the mark's millisecond lasts, when patient."""
@@ -218,7 +218,7 @@ def redrive(
             keys.published(step.nonce),
             *markers,
         ),
-        (step.number, _RECEIPT_MS, mark, most_waiting, _BOUND_MS, int(patient), *args),
+        (step.number, _RECEIPT_MS, mark, max_pending_length, _BOUND_MS, int(patient), *args),
         _redriven,
     )
 

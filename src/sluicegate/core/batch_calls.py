@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-_MOST_MANIFEST_BYTES = 4 * 1024 * 1024
+_MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ HandOver = Literal["look", "open", "finish", "drop", "cancel"]
 
 
 def manifest(
-    keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, most_bytes: int = _MOST_MANIFEST_BYTES
+    keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, max_bytes: int = _MAX_MANIFEST_BYTES
 ) -> Call[LeaseView]:
     """Show a lease (`name` as made by `keys.lease_name`) and the entries of its slots from `first` to `last`."""
     return Call(
         scripts.load("manifest"),
         (keys.lease(name), keys.leases, keys.closed(name)),
-        (name, first, last, most_bytes),
+        (name, first, last, max_bytes),
         _manifest,
     )
 

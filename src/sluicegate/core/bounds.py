@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 __all__ = [
-    "LONGEST_ERROR",
-    "LONGEST_ERROR_TYPE",
-    "LONGEST_HEADERS_BYTES",
-    "LONGEST_ID",
-    "LONGEST_KEY_BYTES",
-    "LONGEST_NAME",
-    "LONGEST_REASON",
+    "MAX_ERROR_LENGTH",
+    "MAX_ERROR_TYPE_LENGTH",
+    "MAX_HEADERS_BYTES",
+    "MAX_ID_LENGTH",
+    "MAX_KEY_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_REASON_LENGTH",
     "cut",
 ]
 
-LONGEST_REASON = 500
-LONGEST_ERROR_TYPE = 200
-LONGEST_ERROR = 2000
-LONGEST_NAME = 1000
+MAX_REASON_LENGTH = 500
+MAX_ERROR_TYPE_LENGTH = 200
+MAX_ERROR_LENGTH = 2000
+MAX_NAME_BYTES = 1000
 """Characters of a queue's name, which stands in each of its keys."""
-LONGEST_ID = 1000
+MAX_ID_LENGTH = 1000
 """Characters of a lease's id or a consumer's name."""
-LONGEST_KEY_BYTES = 64 * 1024
+MAX_KEY_BYTES = 64 * 1024
 """Of a deduplication key as it is stored, in its message and in the dead letter that may become of it."""
-LONGEST_HEADERS_BYTES = 1024 * 1024
+MAX_HEADERS_BYTES = 1024 * 1024
 """Of a message's headers as they are stored."""
 
 

@@ -12,12 +12,12 @@ from sluicegate.core import replies, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ranges import format_ranges, parse_ranges
-from sluicegate.core.values import Batch, ClaimRequest, SettleRequest, Terms
+from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest
 
 __all__ = ["claim", "depth", "extend", "peek", "promote", "publish", "reap", "settle"]
 
-_MOST_CLAIM_BYTES = 32 * 1024 * 1024
-_LONGEST_PASS_SECONDS = 30.0  # others wait so long, too, for what a run passes by
+_MAX_CLAIM_BYTES = 32 * 1024 * 1024
+_MAX_PASS_SECONDS = 30.0  # others wait so long, too, for what a run passes by
 
 
 def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replies.Published]:
@@ -40,7 +40,7 @@ def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replie
         batch.kind,
         _ms(batch.delay_seconds),
         batch.due_ms,
-        batch.most_waiting,
+        batch.max_pending_length,
         batch.overload.encode(),
     ]
     args += batch.parts
@@ -49,7 +49,7 @@ def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replie
 
 
 def claim(
-    keys: QueueKeys, terms: Terms, request: ClaimRequest, *, takeover: bytes = b"", tidy: bool = True
+    keys: QueueKeys, rules: QueueRules, request: ClaimRequest, *, takeover: bytes = b"", maintain: bool = True
 ) -> Call[replies.ClaimReply]:
     """Open, adopt or take over a lease."""
     name = request.name
@@ -77,20 +77,20 @@ def claim(
             _ms(request.lease_seconds),
             _ms(request.keep_seconds),
             _ms(request.empty_seconds),
-            terms.most_deliveries,
+            rules.max_delivery_count,
             takeover,
-            int(tidy),
-            _MOST_CLAIM_BYTES,
-            _ms(terms.longest_lease_seconds),
-            terms.most_dead,
-            int(terms.strict),
-            *((_ms(min(request.lease_seconds, _LONGEST_PASS_SECONDS)),) if run else ()),
+            int(maintain),
+            _MAX_CLAIM_BYTES,
+            _ms(rules.max_lease_seconds),
+            rules.max_dead_length,
+            int(rules.strict),
+            *((_ms(min(request.lease_seconds, _MAX_PASS_SECONDS)),) if run else ()),
         ),
         replies.claimed,
     )
 
 
-def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_seconds: float) -> Call[replies.Settled]:
+def settle(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, held_seconds: float) -> Call[replies.Settled]:
     """Give slots of a lease their verdicts."""
     name = request.name
     bound = _ended_by(request) if request.bound else ()
@@ -100,10 +100,10 @@ def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_second
         _ms(request.keep_seconds),
         int(request.recorded),
         _ms(held_seconds),
-        terms.most_deliveries,
-        terms.most_dead,
-        _cap(terms.completed_cap),
-        _cap(terms.failed_cap),
+        rules.max_delivery_count,
+        rules.max_dead_length,
+        _cap(rules.completed_cap),
+        _cap(rules.failed_cap),
         format_ranges(slot for slot, _ in bound).encode(),
     ]
     for group in request.groups:
@@ -132,19 +132,19 @@ def settle(keys: QueueKeys, terms: Terms, request: SettleRequest, *, held_second
 
 
 def extend(
-    keys: QueueKeys, name: bytes, token: bytes, *, lease_seconds: float, longest_seconds: float = 0
+    keys: QueueKeys, name: bytes, token: bytes, *, lease_seconds: float, max_lease_seconds: float = 0
 ) -> Call[replies.Extended]:
     """Move the deadline of an open lease."""
     return Call(
         scripts.load("extend"),
         (keys.lease(name), keys.leases),
-        (name, token, _ms(lease_seconds), _ms(longest_seconds)),
+        (name, token, _ms(lease_seconds), _ms(max_lease_seconds)),
         replies.extended,
     )
 
 
 def reap(
-    keys: QueueKeys, terms: Terms, name: bytes, *, step: int = 250, wanted: Sequence[bytes] = ()
+    keys: QueueKeys, rules: QueueRules, name: bytes, *, step: int = 250, wanted: Sequence[bytes] = ()
 ) -> Call[replies.Reaped]:
     """Take the messages of an expired lease back, at most `step` of them; `wanted` is what an answer asked for."""
     return Call(
@@ -161,7 +161,7 @@ def reap(
             keys.set_aside,
             *(keys.dedup(key) for key in wanted),
         ),
-        (name, step, terms.most_deliveries, terms.most_dead, *wanted),
+        (name, step, rules.max_delivery_count, rules.max_dead_length, *wanted),
         replies.reaped,
     )
 

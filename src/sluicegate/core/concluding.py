@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 
 __all__ = ["Conclusion", "conclude", "conclusion_call"]
 
-_MOST_MESSAGES = 1000
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_MESSAGES = 1000
+_MAX_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class Conclusion:
     why: bytes = field(default=b"\x1f\x1f", repr=False)
 
 
-def conclude(keys: QueueKeys, terms: Terms, conclusion: Conclusion) -> Operation[None]:
+def conclude(keys: QueueKeys, rules: QueueRules, conclusion: Conclusion) -> Operation[None]:
     """Record all of it, 1,000 messages or 4 MB a call."""
     parts = list(_parts(conclusion))
     for number, (done, entries) in enumerate(parts, 1):
         last = (2 if conclusion.asked_for else 1) if number == len(parts) else 0
-        yield conclusion_call(keys, terms, conclusion, number, last, done, entries)
+        yield conclusion_call(keys, rules, conclusion, number, last, done, entries)
 
 
 def conclusion_call(
     keys: QueueKeys,
-    terms: Terms,
+    rules: QueueRules,
     conclusion: Conclusion,
     part: int,
     last: int,
@@ -60,7 +60,7 @@ def conclusion_call(
     entries: Sequence[bytes],
 ) -> Call[bool]:
     """Record one part: `done` of the entries are done, the others failed."""
-    caps = (-1 if cap is None else cap for cap in (terms.completed_cap, terms.failed_cap))
+    caps = (-1 if cap is None else cap for cap in (rules.completed_cap, rules.failed_cap))
     return Call(
         scripts.load("conclude"),
         (keys.closed(conclusion.name), keys.leases, keys.counters, keys.completed, keys.failed),
@@ -84,7 +84,7 @@ def _parts(conclusion: Conclusion) -> Iterator[tuple[int, list[bytes]]]:
     done, size = 0, 0
     entries: list[bytes] = []
     for at, entry in enumerate((*conclusion.done, *conclusion.failed)):
-        if entries and (len(entries) == _MOST_MESSAGES or size + len(entry) > _MOST_BYTES):
+        if entries and (len(entries) == _MAX_MESSAGES or size + len(entry) > _MAX_BYTES):
             yield done, entries
             done, size, entries = 0, 0, []
         entries.append(entry)

@@ -11,8 +11,8 @@ from sluicegate.errors import ConfigurationError
 
 __all__ = ["FSYNC", "MEMORY", "Durability", "DurabilityOption", "parse_durability", "replicated"]
 
-_MOST_REPLICAS = 1000
-_LONGEST_TIMEOUT_SECONDS = 86_400.0  # clients poll with milliseconds in 31 bits
+_MAX_REPLICAS = 1000
+_MAX_TIMEOUT_SECONDS = 86_400.0  # clients poll with milliseconds in 31 bits
 _FSYNC_TIMEOUT_SECONDS = 5.0  # with `appendfsync everysec` the disk has it after a second, after two when it is slow
 
 
@@ -82,15 +82,15 @@ def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
     Raises:
         ConfigurationError: an argument that cannot work.
     """
-    if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MOST_REPLICAS:
+    if isinstance(replicas, bool) or not isinstance(replicas, int) or not 1 <= replicas <= _MAX_REPLICAS:
         raise unfit(
-            f"replicated() needs a number of replicas, an int from 1 to {_MOST_REPLICAS}, not {replicas!r}",
+            f"replicated() needs a number of replicas, an int from 1 to {_MAX_REPLICAS}, not {replicas!r}",
             right_type=isinstance(replicas, int) and not isinstance(replicas, bool),
         )
     if (
         isinstance(timeout_seconds, bool)
         or not isinstance(timeout_seconds, (int, float))
-        or not 0 < timeout_seconds <= _LONGEST_TIMEOUT_SECONDS
+        or not 0 < timeout_seconds <= _MAX_TIMEOUT_SECONDS
     ):
         raise unfit(
             "replicated() needs timeout_seconds as a number of seconds above 0 (at most a day), not "

@@ -21,7 +21,7 @@ import re
 from typing import NamedTuple
 
 from sluicegate.core import json
-from sluicegate.core.bounds import LONGEST_HEADERS_BYTES, LONGEST_KEY_BYTES
+from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES
 from sluicegate.core.keys import encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
@@ -64,7 +64,7 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
 
     Raises:
         TypeError: a name or value that is not a str.
-        PayloadTooLargeError: more than `LONGEST_HEADERS_BYTES`.
+        PayloadTooLargeError: more than `MAX_HEADERS_BYTES`.
     """
     if not headers:
         return b""
@@ -72,8 +72,8 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"header {name!r} must map a str to a str, not to {type(value).__name__}")
     data = json.dumps(dict(headers))
-    if len(data) > LONGEST_HEADERS_BYTES:
-        raise _too_long("headers", data, LONGEST_HEADERS_BYTES, "put the bulk into the payload")
+    if len(data) > MAX_HEADERS_BYTES:
+        raise _too_long("headers", data, MAX_HEADERS_BYTES, "put the bulk into the payload")
     return data
 
 
@@ -82,14 +82,14 @@ def encode_deduplication_key(key: str) -> bytes:
 
     Raises:
         ConfigurationError: a lone surrogate, which UTF-8 cannot carry.
-        PayloadTooLargeError: more than `LONGEST_KEY_BYTES`.
+        PayloadTooLargeError: more than `MAX_KEY_BYTES`.
     """
     try:
         data = encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
-    if len(data) > LONGEST_KEY_BYTES:
-        raise _too_long("deduplication key", data, LONGEST_KEY_BYTES, "use a hash of it")
+    if len(data) > MAX_KEY_BYTES:
+        raise _too_long("deduplication key", data, MAX_KEY_BYTES, "use a hash of it")
     return data
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from sluicegate.core.bounds import LONGEST_ID, LONGEST_NAME
+from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_BYTES
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
@@ -18,8 +18,8 @@ __all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
 PREFIX = "sluicegate"
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
-_LONGEST_LEASE_ID = 40
-_LONGEST_DEDUPLICATION_KEY = 128
+_MAX_LEASE_ID_LENGTH = 40
+_MAX_DEDUPLICATION_KEY_LENGTH = 128
 
 
 def encode_name(name: str) -> str:
@@ -67,8 +67,8 @@ class QueueKeys:
             raise OptionTypeError(f"queue name must be a str, not {type(name).__name__}")
         if not name.strip():
             raise ConfigurationError("queue name is blank; give it at least one visible character")
-        if len(name) > LONGEST_NAME:
-            raise ConfigurationError(f"queue name has {len(name)} characters, and {LONGEST_NAME} are the most")
+        if len(name) > MAX_NAME_BYTES:
+            raise ConfigurationError(f"queue name has {len(name)} characters, and {MAX_NAME_BYTES} are the most")
         try:
             root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
         except UnicodeEncodeError:
@@ -99,7 +99,7 @@ class QueueKeys:
 
     def dedup(self, encoded_key: bytes) -> bytes:
         """The marker of a deduplication key as it stands in an entry; the key is hashed when it is over 128 bytes."""
-        return self._dedup + _bounded(encoded_key, _LONGEST_DEDUPLICATION_KEY)
+        return self._dedup + _bounded(encoded_key, _MAX_DEDUPLICATION_KEY_LENGTH)
 
     def published(self, batch_id: bytes) -> bytes:
         """The receipt of a publish whose markers may not outlive its retries."""
@@ -123,9 +123,11 @@ class QueueKeys:
 
     def seat(self, consumer: str) -> bytes:
         """Who claims for a consumer, and in which epoch."""
-        if len(consumer) > LONGEST_ID:
-            raise ConfigurationError(f"consumer's name has {len(consumer)} characters, and {LONGEST_ID} are the most")
-        return self._root + b"consumer:" + _bounded(encode_name(consumer).encode(), _LONGEST_LEASE_ID)
+        if len(consumer) > MAX_ID_LENGTH:
+            raise ConfigurationError(
+                f"consumer's name has {len(consumer)} characters, and {MAX_ID_LENGTH} are the most"
+            )
+        return self._root + b"consumer:" + _bounded(encode_name(consumer).encode(), _MAX_LEASE_ID_LENGTH)
 
     @staticmethod
     def lease_name(lease_id: str) -> bytes:
@@ -134,11 +136,11 @@ class QueueKeys:
             raise OptionTypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
         if not lease_id:
             raise ConfigurationError("lease_id is empty; leave it out to let the library make one")
-        if len(lease_id) > LONGEST_ID:
+        if len(lease_id) > MAX_ID_LENGTH:
             raise ConfigurationError(
-                f"lease_id has {len(lease_id)} characters; {LONGEST_ID} at most, so give a hash of it"
+                f"lease_id has {len(lease_id)} characters; {MAX_ID_LENGTH} at most, so give a hash of it"
             )
         try:
-            return _bounded(encode_name(lease_id).encode(), _LONGEST_LEASE_ID)
+            return _bounded(encode_name(lease_id).encode(), _MAX_LEASE_ID_LENGTH)
         except UnicodeEncodeError:
             raise ConfigurationError("lease_id holds a lone surrogate; UTF-8 cannot carry it") from None

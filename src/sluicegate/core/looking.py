@@ -12,8 +12,8 @@ from sluicegate.core.keys import QueueKeys
 
 __all__ = ["HeldMessage", "HeldPage", "LeasePage", "held_page", "in_flight"]
 
-_MOST_BYTES = 4 * 1024 * 1024
-_MOST_LEASES = 500
+_MAX_BYTES = 4 * 1024 * 1024
+_MAX_LEASES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +84,35 @@ def held_page(
     *,
     count: int = 0,
     offset: int = 0,
-    most_leases: int = _MOST_LEASES,
-    most_bytes: int = _MOST_BYTES,
+    max_leases: int = _MAX_LEASES,
+    max_bytes: int = _MAX_BYTES,
 ) -> Call[HeldPage]:
     """Read messages of the leases that the answer before named, and name the next ones."""
     place: tuple[bytes | int, ...] = ()
     if page.names:
-        place = (page.score, page.names[-1], count, offset, most_bytes, *page.names)
+        place = (page.score, page.names[-1], count, offset, max_bytes, *page.names)
     return Call(
         scripts.load("in_flight"),
         (keys.leases, *(keys.lease(name) for name in page.names)),
-        (most_leases, *place),
+        (max_leases, *place),
         _held_page,
     )
 
 
 def in_flight(
-    keys: QueueKeys, count: int, offset: int, *, most_leases: int = _MOST_LEASES, most_bytes: int = _MOST_BYTES
+    keys: QueueKeys, count: int, offset: int, *, max_leases: int = _MAX_LEASES, max_bytes: int = _MAX_BYTES
 ) -> Operation[list[HeldMessage]]:
     """Messages in leases, by deadline and slot, behind so many: a call for the names, then one per page or 4 MB.
 
     What moves between two calls may be missed or shown twice.
     """
-    leases = min(most_leases, count + offset)  # each holds a message at least
+    leases = min(max_leases, count + offset)  # each holds a message at least
     found: list[HeldMessage] = []
-    look: HeldPage = yield held_page(keys, most_leases=leases)
+    look: HeldPage = yield held_page(keys, max_leases=leases)
     page = look.page
     while page.names and len(found) < count:
         look = yield held_page(
-            keys, page, count=count - len(found), offset=offset, most_leases=leases, most_bytes=most_bytes
+            keys, page, count=count - len(found), offset=offset, max_leases=leases, max_bytes=max_bytes
         )
         found += look.messages
         if look.ended or not look.messages:

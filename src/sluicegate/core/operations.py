@@ -9,20 +9,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from sluicegate.core import calls, replies, settling, telling
+from sluicegate.core import calls, event_builders, replies, settling
 from sluicegate.core.call import Operation, Wait
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.publish_operation import publish
 from sluicegate.core.ranges import format_ranges, parse_ranges
-from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, VerdictGroup
+from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest, VerdictGroup
 from sluicegate.errors import LeaseLostError, MalformedStoredMessageError
 from sluicegate.events import EventOperation
 
 __all__ = ["claim", "depth", "publish", "reap", "settle"]
 
 Clock = Callable[[], float]
-_LONGEST_SLEEP_SECONDS = 10.0
+_MAX_SLEEP_SECONDS = 10.0
 _SHORTEST_SLEEP_SECONDS = 0.01
 _TIDY_CALLS = 10
 _LATE_SECONDS = 600.0  # how late a claim may still arrive that its caller has given up
@@ -30,13 +30,13 @@ _LATE_SECONDS = 600.0  # how late a claim may still arrive that its caller has g
 
 def claim(
     keys: QueueKeys,
-    terms: Terms,
+    rules: QueueRules,
     request: ClaimRequest,
     *,
     clock: Clock,
     wait_seconds: float = 0,
     take_over_after_seconds: float | None = None,
-    tell: bool = False,
+    emits_events: bool = False,
     lease_id: str | None = None,
 ) -> Operation[replies.ClaimReply]:
     """Claim, after letting expired and due messages come back, in at most ten calls, and wait if told to.
@@ -47,45 +47,51 @@ def claim(
     Raises:
         MalformedStoredMessageError: the queue keeps values that are no messages, and holds nothing else to claim.
     """
-    who = telling.lease_id_of(request.name) if lease_id is None else lease_id
+    who = event_builders.lease_id_of(request.name) if lease_id is None else lease_id
     try:
-        return (yield from _claim(keys, terms, request, who, clock, wait_seconds, take_over_after_seconds, tell))
+        return (
+            yield from _claim(keys, rules, request, who, clock, wait_seconds, take_over_after_seconds, emits_events)
+        )
     except (Exception, GeneratorExit):
         raise
     except BaseException:
         with suppress(Exception):  # then it comes back when its lease runs out
-            yield from _give_back(keys, terms, request, who, tell)
+            yield from _give_back(keys, rules, request, who, emits_events)
         raise
 
 
 def _claim(
     keys: QueueKeys,
-    terms: Terms,
+    rules: QueueRules,
     request: ClaimRequest,
     who: str,
     clock: Clock,
     wait_seconds: float,
     take_over_after_seconds: float | None,
-    tell: bool,
+    emits_events: bool,
 ) -> Operation[replies.ClaimReply]:
     deadline = clock() + wait_seconds
     takeover = b"" if take_over_after_seconds is None else b"?"
-    tidies, foreign = _TIDY_CALLS, 0
+    maintenance_left, foreign = _TIDY_CALLS, 0
     patient = replace(request, empty_seconds=0) if request.empty_seconds else request
     while True:
         remaining = deadline - clock()
         asked = request if remaining <= 0 else patient  # only the last answer of a waiting claim may be remembered
-        reply: replies.ClaimReply = yield calls.claim(keys, terms, asked, takeover=takeover, tidy=tidies > 0)
-        if tell and isinstance(reply, replies.Opened | replies.Empty | replies.Tidy):
-            yield from telling.dead(keys.name, buried=reply.buried, dropped=reply.dropped)
-        if tell and isinstance(reply, replies.Opened | replies.Empty | replies.Tidy | replies.Foreign):
-            yield from telling.set_aside(keys.name, EventOperation.CLAIM, reply.aside)
+        reply: replies.ClaimReply = yield calls.claim(
+            keys, rules, asked, takeover=takeover, maintain=maintenance_left > 0
+        )
+        if emits_events and isinstance(reply, replies.Opened | replies.Empty | replies.MaintenanceNeeded):
+            yield from event_builders.dead(keys.name, buried=reply.buried, dropped=reply.dropped)
+        if emits_events and isinstance(
+            reply, replies.Opened | replies.Empty | replies.MaintenanceNeeded | replies.Foreign
+        ):
+            yield from event_builders.set_aside(keys.name, EventOperation.CLAIM, reply.aside)
         match reply:
-            case replies.Tidy():
-                tidies = yield from _tidy(keys, terms, reply, tidies, tell)
+            case replies.MaintenanceNeeded():
+                maintenance_left = yield from _maintain(keys, rules, reply, maintenance_left, emits_events)
                 continue
             case replies.Expired():
-                yield from reap(keys, terms, request.name, calls_left=None, tell=tell)
+                yield from reap(keys, rules, request.name, calls_left=None, emits_events=emits_events)
                 continue
             case replies.Held(token, silent_seconds) if (
                 take_over_after_seconds is not None and silent_seconds >= take_over_after_seconds
@@ -93,8 +99,8 @@ def _claim(
                 takeover = token
                 continue
             case replies.Foreign(count, more):
-                foreign, tidies = foreign + count, tidies - 1
-                if more and tidies > 0:
+                foreign, maintenance_left = foreign + count, maintenance_left - 1
+                if more and maintenance_left > 0:
                     continue
         if remaining <= 0 or not _may_change(reply):
             break
@@ -102,9 +108,9 @@ def _claim(
         over = not rung and deadline - clock() <= _SHORTEST_SLEEP_SECONDS
         if rung is None or (over and request.empty_seconds == 0):  # None: the queue is stopping
             break
-        tidies, foreign = _TIDY_CALLS, 0
-    if tell:
-        yield from telling.claimed(keys.name, who, reply, taken_over=takeover not in (b"", b"?"))
+        maintenance_left, foreign = _TIDY_CALLS, 0
+    if emits_events:
+        yield from event_builders.claimed(keys.name, who, reply, taken_over=takeover not in (b"", b"?"))
     if isinstance(reply, replies.Foreign):
         raise MalformedStoredMessageError(
             f"queue {keys.name!r} holds {foreign} stored values that are no Sluicegate messages, and nothing else to "
@@ -123,13 +129,15 @@ def _may_change(reply: replies.ClaimReply) -> bool:
     return isinstance(reply, replies.Foreign | replies.Paused)
 
 
-def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, tell: bool) -> Operation[None]:
+def _give_back(
+    keys: QueueKeys, rules: QueueRules, request: ClaimRequest, who: str, emits_events: bool
+) -> Operation[None]:
     """Undo a claim that was interrupted, wherever it was: release what it opened, and let it open nothing later.
 
     Its wait may have taken the bell's token, too: the claim for nothing rings it again where something is claimable.
     """
     nothing = replace(request, limit=0, empty_seconds=_LATE_SECONDS)
-    reply: replies.ClaimReply = yield calls.claim(keys, terms, nothing)
+    reply: replies.ClaimReply = yield calls.claim(keys, rules, nothing)
     if not isinstance(reply, replies.Opened):
         return
     slots = reply.slots or range(1, len(reply.entries) + 1)
@@ -138,16 +146,16 @@ def _give_back(keys: QueueKeys, terms: Terms, request: ClaimRequest, who: str, t
     bound = bound_markers(keys, zip(slots, reply.entries, strict=True))
     release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), bound)
     sizes = dict(zip(slots, map(len, reply.entries), strict=True))
-    for step in settling.steps(terms, release, sizes.__getitem__):
-        settled: replies.Settled = yield calls.settle(keys, terms, step, held_seconds=0)
-        if tell:
+    for step in settling.steps(rules, release, sizes.__getitem__):
+        settled: replies.Settled = yield calls.settle(keys, rules, step, held_seconds=0)
+        if emits_events:
             count = len(parse_ranges(step.groups[0].slots)) - len(settled.lost)
-            yield from telling.given_back(keys.name, who, count)
+            yield from event_builders.given_back(keys.name, who, count)
 
 
 def settle(
     keys: QueueKeys,
-    terms: Terms,
+    rules: QueueRules,
     request: SettleRequest,
     *,
     clock: Clock,
@@ -155,7 +163,7 @@ def settle(
     lease_seconds: float,
     lease_id: str,
     size_of: Callable[[int], int] = lambda slot: 0,
-    tell: bool = False,
+    emits_events: bool = False,
 ) -> Operation[replies.Settled]:
     """Settle, in several calls when it is much; a holder that was silent for long asks first whether the lease is
     still its own.
@@ -174,12 +182,12 @@ def settle(
             )
         confirmed_at = asked_at
     answers: list[replies.Settled] = []
-    for step in settling.steps(terms, request, size_of):
-        settled: replies.Settled = yield calls.settle(keys, terms, step, held_seconds=clock() - confirmed_at)
+    for step in settling.steps(rules, request, size_of):
+        settled: replies.Settled = yield calls.settle(keys, rules, step, held_seconds=clock() - confirmed_at)
         answers.append(settled)
-        if tell:
-            yield from telling.dead(keys.name, buried=0, dropped=settled.dropped)
-            yield from telling.set_aside(keys.name, EventOperation.SETTLE, settled.aside, lease_id)
+        if emits_events:
+            yield from event_builders.dead(keys.name, buried=0, dropped=settled.dropped)
+            yield from event_builders.set_aside(keys.name, EventOperation.SETTLE, settled.aside, lease_id)
     return settling.joined(answers)
 
 
@@ -207,34 +215,36 @@ def _joined(whole: replies.Counted, more: replies.Counted) -> replies.Counted:
 
 def _sleep(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait:
     """Until the bell rings, the next message falls due or time is up; an old server takes less than 1 ms for ever."""
-    soon = _LONGEST_SLEEP_SECONDS if next_seconds is None else next_seconds
-    return Wait(keys.bell, max(_SHORTEST_SLEEP_SECONDS, min(_LONGEST_SLEEP_SECONDS, remaining, soon)))
+    soon = _MAX_SLEEP_SECONDS if next_seconds is None else next_seconds
+    return Wait(keys.bell, max(_SHORTEST_SLEEP_SECONDS, min(_MAX_SLEEP_SECONDS, remaining, soon)))
 
 
-def _tidy(keys: QueueKeys, terms: Terms, tidy: replies.Tidy, calls_left: int, tell: bool) -> Operation[int]:
+def _maintain(
+    keys: QueueKeys, rules: QueueRules, maintain: replies.MaintenanceNeeded, calls_left: int, emits_events: bool
+) -> Operation[int]:
     """Let what has expired or is due come back; returns how many calls are left for it."""
     calls_left -= 1
-    if tidy.due and calls_left > 0:
+    if maintain.due and calls_left > 0:
         promoted: int = yield calls.promote(keys)
         calls_left -= 1
-        if tell:
-            yield from telling.promoted(keys.name, promoted)
-    for name in tidy.expired:
+        if emits_events:
+            yield from event_builders.promoted(keys.name, promoted)
+    for name in maintain.expired:
         if calls_left <= 0:
             break
-        calls_left = yield from reap(keys, terms, name, calls_left, tell)
+        calls_left = yield from reap(keys, rules, name, calls_left, emits_events)
     return calls_left
 
 
-def reap(keys: QueueKeys, terms: Terms, name: bytes, calls_left: int | None, tell: bool) -> Operation[int]:
+def reap(keys: QueueKeys, rules: QueueRules, name: bytes, calls_left: int | None, emits_events: bool) -> Operation[int]:
     """Reap one lease, in so many calls at most; None for to the end."""
     made = 0
     wanted: tuple[bytes, ...] = ()
     while calls_left is None or made < calls_left:
-        reaped: replies.Reaped = yield calls.reap(keys, terms, name, wanted=wanted)
+        reaped: replies.Reaped = yield calls.reap(keys, rules, name, wanted=wanted)
         made += 1
-        if tell:
-            yield from telling.reaped(keys.name, name, reaped)
+        if emits_events:
+            yield from event_builders.reaped(keys.name, name, reaped)
         if reaped.finished:
             break
         wanted = reaped.wanted

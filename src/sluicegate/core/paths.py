@@ -8,7 +8,7 @@ __all__ = ["ROOT", "Path", "words"]
 
 Path = tuple["Path", str | int] | tuple[()]
 ROOT: Path = ()
-_LONGEST_NAME = 80  # of one step in words: a name may be megabytes long, and errors carry no payloads
+_MAX_NAME_LENGTH = 80  # of one step in words: a name may be megabytes long, and errors carry no payloads
 
 
 def words(path: Path) -> str:
@@ -16,5 +16,5 @@ def words(path: Path) -> str:
     steps = []
     while path:
         path, step = path
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{cut(step, _LONGEST_NAME)}")
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{cut(step, _MAX_NAME_LENGTH)}")
     return "$" + "".join(reversed(steps))

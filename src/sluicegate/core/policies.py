@@ -10,7 +10,7 @@ from typing import Any, Literal
 import tenacity
 
 from sluicegate import checks
-from sluicegate.core.bounds import LONGEST_ERROR, LONGEST_ERROR_TYPE, LONGEST_REASON, cut
+from sluicegate.core.bounds import MAX_ERROR_LENGTH, MAX_ERROR_TYPE_LENGTH, MAX_REASON_LENGTH, cut
 from sluicegate.core.values import Verb
 
 __all__ = [
@@ -85,7 +85,7 @@ def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = No
     if error is not None:
         state.set_exception((type(error), error, error.__traceback__))
     seconds = float(wait(state))
-    if not math.isfinite(seconds) or seconds > checks.LONGEST_SECONDS:
+    if not math.isfinite(seconds) or seconds > checks.MAX_SECONDS:
         raise ValueError(
             f"retry_backoff gave {seconds!r} for attempt {state.attempt_number}; it must be finite, at most 100 years"
         )
@@ -110,13 +110,13 @@ def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
         kind, text = "", error
     else:
         kind, text = type(error).__name__, text_of(error)
-    parts = (stored_reason(reason), _stored(kind, LONGEST_ERROR_TYPE), _stored(text, LONGEST_ERROR))
+    parts = (stored_reason(reason), _stored(kind, MAX_ERROR_TYPE_LENGTH), _stored(text, MAX_ERROR_LENGTH))
     return _US.encode().join(parts)
 
 
 def stored_reason(reason: str) -> bytes:
     """The reason of a burial as it is stored."""
-    return _stored(reason, LONGEST_REASON)
+    return _stored(reason, MAX_REASON_LENGTH)
 
 
 def _stored(text: str, longest: int) -> bytes:

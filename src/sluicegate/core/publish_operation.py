@@ -26,7 +26,7 @@ from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 __all__ = ["publish"]
 
 _SHORTEST_PAUSE_SECONDS = 0.01
-_LONGEST_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 0.1
 
 
 def publish(
@@ -35,7 +35,7 @@ def publish(
     *,
     clock: Callable[[], float],
     block_seconds: float | None = None,
-    tell: bool = False,
+    emits_events: bool = False,
     born: float | None = None,
     eviction: Eviction | None = None,
 ) -> Operation[replies.Published]:
@@ -59,7 +59,7 @@ def publish(
     operation = _publish(keys, batch, clock, block_seconds, born)
     if eviction is not None:
         operation = _watched(operation, eviction)
-    return _told(keys, batch, operation) if tell else operation
+    return _told(keys, batch, operation) if emits_events else operation
 
 
 def _watched(operation: Operation[replies.Published], eviction: Eviction) -> Operation[replies.Published]:
@@ -80,7 +80,7 @@ def _publish(
         left = deadline - clock()
         if left <= 0 or (yield Pause(min(pause, left))):
             raise _backpressure(keys, batch, published.waiting, stopping=left > 0)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         now = clock()
         published = yield from _attempt(
             batch, call, born, now - born, max(deadline - now, _SHORTEST_PAUSE_SECONDS), False
@@ -150,7 +150,7 @@ def _located(batch: Batch, error: PayloadTooLargeError) -> PayloadTooLargeError:
 
 
 def _backpressure(keys: QueueKeys, batch: Batch, waiting: int, *, stopping: bool) -> QueueBackpressureError:
-    count, limit = len(batch.parts), batch.most_waiting
+    count, limit = len(batch.parts), batch.max_pending_length
     why = " and is being stopped here, so that nobody waits for room" if stopping else ""
     remediation = "claim some, raise max_pending_length, or wait for room with pending_overload_policy='block'"
     if count > limit:

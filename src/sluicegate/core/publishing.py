@@ -10,8 +10,8 @@ from sluicegate.core import json
 from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
-from sluicegate.core.guards import NO_GUARDS, Guards
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.schedule import NOW, Schedule, parse_schedule
 from sluicegate.core.values import Batch, Overload
 from sluicegate.errors import RedisMessageQueueError
@@ -19,15 +19,15 @@ from sluicegate.errors import RedisMessageQueueError
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MOST_BYTES_PER_CALL", "MOST_PER_CALL", "Batches", "Payload", "Publishing", "cut", "encode_payload"]
+__all__ = ["MAX_BYTES_PER_CALL", "MAX_PER_CALL", "Batches", "Payload", "Publishing", "cut", "encode_payload"]
 
 Payload: TypeAlias = (
     Mapping[str, json.Json] | Sequence[json.Json] | json.TypedDictLike | str | bytes | bytearray | memoryview
 )
 """What a message may hold, for checkers of types; at run time a dict or a list (JSON), text or bytes."""
 
-MOST_PER_CALL = 1000
-MOST_BYTES_PER_CALL = 8 * 1024 * 1024
+MAX_PER_CALL = 1000
+MAX_BYTES_PER_CALL = 8 * 1024 * 1024
 """Encoded messages that one call carries; a single larger one goes alone. They keep Redis busy for about 0.1 s."""
 
 Batches = Generator[Batch | PendingKey, Any, None]
@@ -62,11 +62,11 @@ def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
-def cut(sizes: Sequence[int], most: int = MOST_PER_CALL) -> Iterator[tuple[int, int]]:
+def cut(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
     """Ranges of messages, by their encoded sizes, that fit into a call each; one that is too large goes alone."""
     first, held = 0, 0
     for at, size in enumerate(sizes):
-        if at > first and (at - first == most or held + size > MOST_BYTES_PER_CALL):
+        if at > first and (at - first == most or held + size > MAX_BYTES_PER_CALL):
             yield first, at
             first, held = at, 0
         held += size
@@ -84,9 +84,9 @@ class Publishing:
         window_seconds: life of a marker; for `until_acked` a safety bound, seven days at least.
         retry_seconds: how long one publish is retried.
         policy: whether a marker lives for the window, or until its message ends.
-        most_waiting: messages that may wait in the queue, 0 for any number.
+        max_pending_length: messages that may wait in the queue, 0 for any number.
         overload: what a publish beyond that does; `block` is refused like `raise`, and tries again.
-        guards: what a payload may be.
+        limits: what a payload may be.
         sort_keys: write dicts in the order of their keys.
     """
 
@@ -95,15 +95,15 @@ class Publishing:
     window_seconds: float
     retry_seconds: float
     policy: DeduplicationPolicy = "window"
-    most_waiting: int = 0
+    max_pending_length: int = 0
     overload: Literal["raise", "block", "drop_oldest"] = "raise"
-    guards: Guards = NO_GUARDS
+    limits: PayloadLimits = NO_PAYLOAD_LIMITS
     sort_keys: bool = False
 
     @property
-    def most_per_call(self) -> int:
+    def max_per_call(self) -> int:
         """Messages that one call may carry; what drops the oldest to make room must fit by itself."""
-        return min(MOST_PER_CALL, self.most_waiting or MOST_PER_CALL) if self._drops else MOST_PER_CALL
+        return min(MAX_PER_CALL, self.max_pending_length or MAX_PER_CALL) if self._drops else MAX_PER_CALL
 
     def batches(
         self,
@@ -111,13 +111,13 @@ class Publishing:
         headers: Mapping[str, str] | None = None,
         *,
         new_id: Callable[[], bytes],
-        most: int = MOST_PER_CALL,
+        most: int = MAX_PER_CALL,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
         durability: DurabilityOption = MEMORY,
         partial: bool = False,
     ) -> Batches:
-        """Messages, as many at a time as one call may carry: `most`, and `MOST_BYTES_PER_CALL` but for one that is
+        """Messages, as many at a time as one call may carry: `most`, and `MAX_BYTES_PER_CALL` but for one that is
         larger by itself. They are read and encoded as the calls are asked for.
 
         Payloads are checked and encoded before their key function is called, once per message. A `PendingKey` is
@@ -139,10 +139,10 @@ class Publishing:
         """
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
-        most = min(most, self.most_per_call)
-        encode = self._checked if self.guards or self.sort_keys else encode_payload
+        most = min(most, self.max_per_call)
+        encode = self._checked if self.limits or self.sort_keys else encode_payload
         key_function, dedup = self.key_function, self.keys.dedup
-        most_bytes, bare = MOST_BYTES_PER_CALL, SEPARATOR + middle
+        max_bytes, bare = MAX_BYTES_PER_CALL, SEPARATOR + middle
         parts, markers, held, first, marker = list[bytes](), list[bytes](), 0, 0, b""
 
         def batch() -> Batch:
@@ -165,7 +165,7 @@ class Publishing:
                 error.locate(position=first + len(parts))
                 raise
             size = len(part)
-            if held + size > most_bytes and parts:
+            if held + size > max_bytes and parts:
                 yield batch()
                 first, held, parts, markers = first + len(parts), 0, [], []
             parts.append(part)
@@ -194,7 +194,7 @@ class Publishing:
 
         Args:
             batch_id: sixteen characters nobody else makes; who made the parts before gives the same.
-            parts: as `client_part` makes them, without an id; at most `most_per_call`.
+            parts: as `client_part` makes them, without an id; at most `max_per_call`.
             markers: of each, or none at all.
             schedule: when they fall due.
             durability: what the publish waits for.
@@ -203,7 +203,7 @@ class Publishing:
             first: position of the first of them among all that the caller publishes.
         """
         overload: Overload = "raise"
-        if self.most_waiting:
+        if self.max_pending_length:
             overload = "partial" if partial else "drop_oldest" if self._drops else "raise"
         freed = bool(markers) and self.policy == "until_acked"
         window = max(self.window_seconds, _SHORTEST_BOUND_SECONDS) if freed else self.window_seconds
@@ -221,7 +221,7 @@ class Publishing:
             kind=b"2" if freed else b"1",
             delay_seconds=schedule.delay_seconds,
             due_ms=schedule.due_ms,
-            most_waiting=self.most_waiting,
+            max_pending_length=self.max_pending_length,
             overload=overload,
             durability=durability,
             first=first,
@@ -232,7 +232,7 @@ class Publishing:
         return self.overload == "drop_oldest"
 
     def _checked(self, payload: Any) -> bytes:
-        self.guards.check_payload(payload)
+        self.limits.check_payload(payload)
         data = encode_payload(payload, sort_keys=self.sort_keys)
-        self.guards.check_stored(payload, data)
+        self.limits.check_stored(payload, data)
         return data

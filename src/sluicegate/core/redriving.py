@@ -21,7 +21,7 @@ from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 __all__ = ["RedriveRequest", "redrive"]
 
 _US = b"\x1f"
-_MOST_PER_PAGE = 1000
+_MAX_PER_PAGE = 1000
 _PATIENCE = 100
 
 
@@ -52,7 +52,7 @@ class RedriveRequest:
 
     def __post_init__(self) -> None:
         checks.cap("limit", self.limit)
-        checks.count("page_size", self.page_size, _MOST_PER_PAGE)
+        checks.count("page_size", self.page_size, _MAX_PER_PAGE)
         if self.older_than_seconds is not None:
             checks.not_negative("older_than_seconds", self.older_than_seconds)
         if isinstance(self.ids, str):
@@ -91,7 +91,7 @@ class _Place:
 
 
 def redrive(
-    keys: QueueKeys, nonce: bytes, request: RedriveRequest, *, most_waiting: int = 0, tell: bool = False
+    keys: QueueKeys, nonce: bytes, request: RedriveRequest, *, max_pending_length: int = 0, emits_events: bool = False
 ) -> Operation[RedriveReport]:
     """Make dead letters pending again, at the tail, those of a page in their first order, with their deliveries reset.
 
@@ -102,7 +102,7 @@ def redrive(
         keys: of the queue.
         nonce: of this operation.
         request: which letters, and how many.
-        most_waiting: messages that the queue may hold waiting, 0 for no bound; what does not fit stays dead.
+        max_pending_length: messages that the queue may hold waiting, 0 for no bound; what does not fit stays dead.
         tell: whether to tell events.
 
     Raises:
@@ -131,7 +131,7 @@ def redrive(
         done = Redriven(0, [], None)
         if chosen:
             named = [Named(*_named(keys, page, at)) for at in chosen]
-            done = yield from _step(keys, steps.next(), named, page.mark, most_waiting)
+            done = yield from _step(keys, steps.next(), named, page.mark, max_pending_length)
             if done.full_at is not None:
                 cut = chosen[done.full_at]
         seen = len(page.items) if cut is None else cut
@@ -142,7 +142,7 @@ def redrive(
             blocked=report.blocked + len(blocked),
             scanned=report.scanned + seen,
         )
-        if tell:
+        if emits_events:
             yield from _events(keys, done)
         _go_on(place, page, range(seen), set(chosen) - blocked, wanted)
         ended = place.at >= len(wanted) if wanted is not None else page.ended
@@ -152,11 +152,11 @@ def redrive(
             return replace(report, after=place.token(wanted is not None))
 
 
-def _step(keys: QueueKeys, step: Step, named: list[Named], mark: int, most_waiting: int) -> Operation[Redriven]:
+def _step(keys: QueueKeys, step: Step, named: list[Named], mark: int, max_pending_length: int) -> Operation[Redriven]:
     """One step, once the mark's millisecond is over: what dies again then dies later than the mark, and stays."""
     for patient in [True] * _PATIENCE + [False]:  # the last for a clock that was set back
         done: Redriven | None = yield admin_calls.redrive(
-            keys, step, named, mark=mark, most_waiting=most_waiting, patient=patient
+            keys, step, named, mark=mark, max_pending_length=max_pending_length, patient=patient
         )
         if done is not None:
             return done

@@ -11,7 +11,7 @@ from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.repair_calls import Mended, repair_part
 from sluicegate.core.reports import RepairReport
-from sluicegate.core.values import Terms
+from sluicegate.core.values import QueueRules
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 __all__ = ["repair"]
@@ -19,7 +19,7 @@ __all__ = ["repair"]
 _PER_CALL = 250
 
 
-def repair(keys: QueueKeys, terms: Terms, nonce: bytes, *, tell: bool = False) -> Operation[RepairReport]:
+def repair(keys: QueueKeys, rules: QueueRules, nonce: bytes, *, emits_events: bool = False) -> Operation[RepairReport]:
     """Put right what no longer agrees, while others publish and work.
 
     Every part may be repeated, and two repairs may run beside each other: then one of them recounts.
@@ -32,7 +32,7 @@ def repair(keys: QueueKeys, terms: Terms, nonce: bytes, *, tell: bool = False) -
     """
     counters: Mended = yield repair_part(keys, "counters", nonce)
     returned = yield from _pages(keys, "aside", nonce)
-    leases, reaped = yield from _leases(keys, terms, nonce, tell)
+    leases, reaped = yield from _leases(keys, rules, nonce, emits_events)
     letters = yield from _pages(keys, "letters", nonce)
     records = yield from _pages(keys, "records", nonce)
     in_flight, recounted = yield from _recount(keys, nonce)
@@ -46,7 +46,7 @@ def repair(keys: QueueKeys, terms: Terms, nonce: bytes, *, tell: bool = False) -
         records=records,
         returned=returned,
     )
-    if tell:
+    if emits_events:
         yield QueueEvent(EventOperation.REPAIR, EventOutcome.SUCCESS, keys.name, report.mended)
     return report
 
@@ -59,7 +59,7 @@ def _pages(keys: QueueKeys, part: str, nonce: bytes) -> Operation[int]:
     return count
 
 
-def _leases(keys: QueueKeys, terms: Terms, nonce: bytes, tell: bool) -> Operation[tuple[int, int]]:
+def _leases(keys: QueueKeys, rules: QueueRules, nonce: bytes, emits_events: bool) -> Operation[tuple[int, int]]:
     """Leases that lack a part, and those that must come back because nobody can hold them."""
     names = yield from _named(keys, nonce)
     root, cursor = keys.lease(b""), b"0"
@@ -73,7 +73,7 @@ def _leases(keys: QueueKeys, terms: Terms, nonce: bytes, tell: bool) -> Operatio
         checked: Mended = yield repair_part(keys, "check", nonce, names=some)
         mended += checked.count
         for name in checked.names:
-            yield from operations.reap(keys, terms, name, calls_left=None, tell=tell)
+            yield from operations.reap(keys, rules, name, calls_left=None, emits_events=emits_events)
             reaped += 1
     return mended, reaped
 

@@ -22,12 +22,12 @@ __all__ = [
     "Extended",
     "Foreign",
     "Held",
+    "MaintenanceNeeded",
     "Opened",
     "Paused",
     "Published",
     "Reaped",
     "Settled",
-    "Tidy",
 ]
 
 TOO_OLD, REFUSED = -1, -2
@@ -110,7 +110,7 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Tidy:
+class MaintenanceNeeded:
     """What must come back before messages are taken."""
 
     due: bool
@@ -142,7 +142,7 @@ class Expired:
     """The lease under this id has expired and must come back first."""
 
 
-ClaimReply = Opened | Held | Acked | Empty | Paused | Tidy | Expired | Foreign
+ClaimReply = Opened | Held | Acked | Empty | Paused | MaintenanceNeeded | Expired | Foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def claimed(reply: list[Any]) -> ClaimReply:
     if kind == b"acked":
         return Acked(*reply[1:4])
     if kind == b"tidy":
-        return Tidy(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
+        return MaintenanceNeeded(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
     if kind == b"empty":
         return Empty(_seconds(reply[1]), reply[2], reply[3], reply[4], len(reply) > 5)
     if kind == b"foreign":

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.replies import Settled
-from sluicegate.core.values import SettleRequest, Terms, VerdictGroup
+from sluicegate.core.values import QueueRules, SettleRequest, VerdictGroup
 
-__all__ = ["MOST_BYTES", "MOST_SLOTS", "joined", "merged", "steps"]
+__all__ = ["MAX_BYTES", "MAX_SLOTS", "joined", "merged", "steps"]
 
-MOST_SLOTS = 1000
+MAX_SLOTS = 1000
 """Messages that one call takes back, buries or discards."""
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """Bytes of these messages and of their errors, a single larger one aside."""
 
 
@@ -33,7 +33,7 @@ def merged(groups: Sequence[VerdictGroup]) -> list[VerdictGroup]:
     return [replace(group, slots=format_ranges(sorted(members))) for group, members in slots.items()]
 
 
-def steps(terms: Terms, request: SettleRequest, size_of: Callable[[int], int]) -> list[SettleRequest]:
+def steps(rules: QueueRules, request: SettleRequest, size_of: Callable[[int], int]) -> list[SettleRequest]:
     """The calls that a settle takes: one, unless it takes back, buries or discards more than a call should.
 
     All acks go together in the last call. Whoever writes one output per lease writes it from what is acked, and until
@@ -51,7 +51,7 @@ def steps(terms: Terms, request: SettleRequest, size_of: Callable[[int], int]) -
         part: list[int] = []
         for slot in parse_ranges(group.slots) if group.verb != "ack" else ():
             weight = size_of(slot) + len(group.why)
-            if slots and (slots >= MOST_SLOTS or size + weight > MOST_BYTES):
+            if slots and (slots >= MAX_SLOTS or size + weight > MAX_BYTES):
                 planned[-1] += _of(group, part)
                 planned.append([])
                 part, slots, size = [], 0, 0
@@ -59,8 +59,8 @@ def steps(terms: Terms, request: SettleRequest, size_of: Callable[[int], int]) -
             slots, size = slots + 1, size + weight
         planned[-1] += _of(group, part)
     # Acks that free a marker or are recorded read their messages, too.
-    noted = bool(request.bound) or terms.completed_cap is not None
-    if noted and slots and slots + sum(len(parse_ranges(group.slots)) for group in acks) > MOST_SLOTS:
+    noted = bool(request.bound) or rules.completed_cap is not None
+    if noted and slots and slots + sum(len(parse_ranges(group.slots)) for group in acks) > MAX_SLOTS:
         planned.append(acks)
     elif len(planned) == 1:
         return [request]  # in the order in which the verdicts were given

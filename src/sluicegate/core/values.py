@@ -7,28 +7,28 @@ from typing import Literal
 
 from sluicegate.core.durability import MEMORY, Durability
 
-__all__ = ["Batch", "ClaimRequest", "Overload", "SettleRequest", "Terms", "Verb", "VerdictGroup"]
+__all__ = ["Batch", "ClaimRequest", "Overload", "QueueRules", "SettleRequest", "Verb", "VerdictGroup"]
 
 Verb = Literal["ack", "discard", "nack", "release", "bury"]
 Overload = Literal["raise", "partial", "drop_oldest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class QueueRules:
     """The rules of a queue that its scripts need.
 
     Attributes:
-        most_deliveries: deliveries after which a message is buried, 0 for no cap.
-        longest_lease_seconds: longest life of a lease, however often it is extended; 0 for no bound.
-        most_dead: dead letters kept, the oldest dropped first; 0 for all.
+        max_delivery_count: deliveries after which a message is buried, 0 for no cap.
+        max_lease_seconds: longest life of a lease, however often it is extended; 0 for no bound.
+        max_dead_length: dead letters kept, the oldest dropped first; 0 for all.
         completed_cap: records of acked messages kept; None for no history, 0 for all.
         failed_cap: records of failed attempts kept; None for no history, 0 for all.
         strict: a foreign value stays where it is and is told, instead of being buried.
     """
 
-    most_deliveries: int = 0
-    longest_lease_seconds: float = 0
-    most_dead: int = 0
+    max_delivery_count: int = 0
+    max_lease_seconds: float = 0
+    max_dead_length: int = 0
     completed_cap: int | None = None
     failed_cap: int | None = None
     strict: bool = False
@@ -48,7 +48,7 @@ class Batch:
         kind: first byte of the entries: `1`, or `2` when a marker is freed as its message ends.
         delay_seconds: from the time at which the server stores the messages until they fall due.
         due_ms: when they fall due, in ms since the epoch; 0 to go by the delay.
-        most_waiting: messages that may wait in the queue, these included; 0 for any number.
+        max_pending_length: messages that may wait in the queue, these included; 0 for any number.
         overload: what happens beyond that: the batch is refused whole, or in part, or the oldest messages are dropped.
         durability: what the publish waits for.
         first: position of the first message among all that its caller publishes.
@@ -63,7 +63,7 @@ class Batch:
     kind: bytes = b"1"
     delay_seconds: float = 0
     due_ms: int = 0
-    most_waiting: int = 0
+    max_pending_length: int = 0
     overload: Overload = "raise"
     durability: Durability = MEMORY
     first: int = 0

@@ -22,7 +22,7 @@ __all__ = ["folder_problem", "group_is_own", "is_private", "link_problem", "open
 
 # Parents such as /home may be searched but not read. O_PATH, where there is one, needs no right to read.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
-_MOST_LINKS = 40  # as many as Linux follows in one path
+_MAX_LINKS = 40  # as many as Linux follows in one path
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -163,7 +163,7 @@ def _walk(path: Path, *, make: bool = False) -> tuple[Path, int]:
                 _refuse(path, link_problem(facts, where / name, os.geteuid()))
                 ahead.extend(reversed(Path(os.readlink(name, dir_fd=at)).parts))
                 links += 1
-                if links > _MOST_LINKS:
+                if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                 continue
             at = _step(at, name)

@@ -22,7 +22,7 @@ __all__ = ["EmbeddedServer", "Fsync", "check_options", "ensure_server", "stop_se
 Fsync = Literal["everysec", "always"]
 
 _POLL_SECONDS = 0.005
-_LONGEST_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _join_or_start(
             raise _no_answer(record, reply, folder)
         time.sleep(pause)
         # A long append-only file takes its time to load.
-        pause = min(2 * pause, _LONGEST_POLL_SECONDS)
+        pause = min(2 * pause, _MAX_POLL_SECONDS)
 
 
 def _start(binary: ServerBinary, folder: on_disk.DataFolder, fsync: Fsync, idle_seconds: float) -> None:

@@ -12,7 +12,7 @@
 --   9 dead
 --  10 dead_records
 --  11 set_aside      values of kinds that only a newer version knows
---  12... run        what a run noted as given back: messages are passed by and put off for `pass_ms`, a whole lease (US name) stays ended
+--  12... run        what a run noted as given back: messages are passed by and put off for `exclude_ms`, a whole lease (US name) stays ended
 -- ARGV:
 --   1 name           the lease's member in `leases`
 --   2 nonce          of this claim
@@ -23,11 +23,11 @@
 --   7 most           delivery cap, 0 for none
 --   8 takeover       token of the open lease to take over, "?" to be told it, "" to leave it alone
 --   9 tidy           1: answer with what must come back first; 0: take what is there
---  10 most_bytes     stop taking once this much is taken
---  11 longest_ms     longest life of a lease since its opening or last takeover, 0 for no bound
---  12 most_dead      dead letters kept, 0 for all
+--  10 max_bytes     stop taking once this much is taken
+--  11 max_lease_ms     longest life of a lease since its opening or last takeover, 0 for no bound
+--  12 max_dead_length      dead letters kept, 0 for all
 --  13 strict         1: foreign values go to the tail of `pending`; 0: they are buried
---  14... pass_ms     with a run
+--  14... exclude_ms     with a run
 -- Returns: {"open", opening, takeovers, slots, entries, buried, dropped, aside} with slots empty when they are 1..n;
 --   {"held", token, silent ms}; {"acked", acked, returned, buried};
 --   {"empty", ms to the next due or expiring message or -1, buried, dropped, aside, 1 for a remembered answer};

@@ -7,7 +7,7 @@
 --   1 name           the lease's member in `leases`
 --   2 token
 --   3 span_ms        new life without a heartbeat
---   4 longest_ms     longest life since the opening or the last takeover, 0 for no bound
+--   4 max_lease_ms     longest life since the opening or the last takeover, 0 for no bound
 -- Returns: "ok", "lost", or "over" when the lease has reached its longest life; what is left of that is the most that is granted
 -- Repeat: moves the deadline again; a lease that is gone or in another hand is never answered "ok".
 

@@ -9,7 +9,7 @@
 --   3 after           its member in `leases`
 --   4 count           most messages
 --   5 offset          messages of the named leases that are passed over first
---   6 most_bytes      stop reading once this much is read
+--   6 max_bytes      stop reading once this much is read
 --   7... name         the members in `leases` of those hashes
 -- Returns: {now in ms, messages passed over, 1 when the named leases were read to their end, deadline of the last lease of the next page,
 --   {names on that page}, {name, deadline, opening or "", takeovers, opened or taken over at, last extended at, 1 when it is being reaped,
@@ -21,17 +21,17 @@
 --- @include ranges
 --- @include slots
 --- @include page
-local MOST_SLOTS, LATEST_MS = 99999, 1e15 -- what is beyond them was written from outside
+local MAX_SLOTS, LATEST_MS = 99999, 1e15 -- what is beyond them was written from outside
 local ms = math.floor(clock_us() / 1000)
 local names, score = page_of(KEYS[1], '+inf', tonumber(ARGV[1]), ARGV[2], ARGV[3])
-local count, offset, most_bytes = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0)
+local count, offset, max_bytes = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0)
 local reply, passed, shown, bytes, ended = {}, 0, 0, 0, 1
 
 local function slots_in(key)
   local fields, slots = redis.call('HKEYS', key), {}
   for i = 1, #fields do
     local slot = string.find(fields[i], '^%d+$') and tonumber(fields[i])
-    if slot and slot <= MOST_SLOTS then
+    if slot and slot <= MAX_SLOTS then
       slots[#slots + 1] = slot
     end
   end
@@ -58,14 +58,14 @@ for i = 7, #ARGV do
     passed = passed + skipped
     if skipped < held then
       local slots, entries = {}, {}
-      if shown < count and bytes < most_bytes then
-        slots, entries = read_slots(key, slot_behind(skipped), last, count - shown, most_bytes - bytes)
+      if shown < count and bytes < max_bytes then
+        slots, entries = read_slots(key, slot_behind(skipped), last, count - shown, max_bytes - bytes)
       end
       for at = 1, #entries do
         bytes = bytes + #entries[at]
       end
       shown = shown + #slots
-      ended = shown < count and bytes < most_bytes and 1 or 0
+      ended = shown < count and bytes < max_bytes and 1 or 0
       local fenced = lease.token == '-'
       local opening = lease.since and not lease.damaged and not fenced and string.match(lease.token, ':(.+)$') or ''
       reply[#reply + 1] = {

@@ -8,7 +8,7 @@
 --   1 name           the lease's member in `leases`
 --   2 first          first slot that is asked for
 --   3 last           last one, 0 for none
---   4 most_bytes     stop reading once this much is read
+--   4 max_bytes     stop reading once this much is read
 -- Returns: {"open", token, takeovers, size, held, ms to its deadline, slots, entries} with the asked slots that are still held;
 --   {"ended", token, how, size, acked, returned slots, buried slots} from the record of its end; {"unknown"} without either
 -- Repeat: reads again.

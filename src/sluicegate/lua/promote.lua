@@ -14,7 +14,7 @@
 --- @include admit
 --- @include bell
 --- @include entry
-local MOST_BYTES = 524288 -- as a reap's
+local MAX_BYTES = 524288 -- as a reap's
 local delayed, pending, returned = KEYS[1], KEYS[2], KEYS[3]
 admit(delayed)
 local tokens = redis.call('LLEN', KEYS[4])
@@ -29,7 +29,7 @@ repeat
     due[#due + 1], bytes = found[i], bytes + #found[i]
   end
   chunk = math.min(chunk * 4, 1000)
-until #found < wanted or #due >= step or bytes >= MOST_BYTES
+until #found < wanted or #due >= step or bytes >= MAX_BYTES
 for i = 1, #due do
   local entry = due[i]
   if is_entry(entry) and was_leased(entry) then

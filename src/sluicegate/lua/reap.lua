@@ -15,7 +15,7 @@
 --   1 name           the lease's member in `leases`
 --   2 step           most messages to move
 --   3 most           delivery cap, 0 for none
---   4 most_dead      dead letters kept, 0 for all
+--   4 max_dead_length      dead letters kept, 0 for all
 --   5... wanted      deduplication key of the marker, as it stands in the entry
 -- Returns: {1 when the lease is gone and 0 when more is left, messages made claimable, messages and other values buried, dead letters dropped
 --   for their cap, values set aside, deduplication key whose marker the next call must bring}
@@ -36,7 +36,7 @@
 --- @include come_back
 --- @include recount
 local lease_key, leases, counters, bell = KEYS[1], KEYS[2], KEYS[7], KEYS[8]
-local MOST_BYTES = 524288 -- with 250 messages a step of 1 to 3 ms
+local MAX_BYTES = 524288 -- with 250 messages a step of 1 to 3 ms
 local name, step, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 admit(leases)
 local tokens = redis.call('LLEN', bell)
@@ -67,10 +67,10 @@ if lease.token ~= '-' and not lease.damaged then
   end
 end
 local from = math.max(1, whole(redis.call('HGET', lease_key, 'from')))
-local slots, entries = read_slots(lease_key, from, lease.size, step, MOST_BYTES)
+local slots, entries = read_slots(lease_key, from, lease.size, step, MAX_BYTES)
 local others = 0 -- values under names that are no slots
 if #slots == 0 then -- its own slots are all back; something else may have written others, or its size
-  slots, entries, others = read_rest(lease_key, step, MOST_BYTES)
+  slots, entries, others = read_rest(lease_key, step, MAX_BYTES)
 end
 -- Only a lease of one message buries for the count, so at most one marker is asked for; it goes with its message.
 if lease.size == 1 and slots[1] and is_entry(entries[1]) and is_bound(entries[1]) and key_of(entries[1]) ~= ARGV[5] then

@@ -14,7 +14,7 @@
 --   1 step           number of this step
 --   2 receipt_ms     life of the receipt
 --   3 mark           letters buried later than this time in ms have died again and stay
---   4 most_waiting   pending, returned and delayed messages that the queue may hold, 0 for no bound
+--   4 max_pending_length   pending, returned and delayed messages that the queue may hold, 0 for no bound
 --   5 bound_ms       life of a marker that ends with its message
 --   6 patient        1: refuse while the mark's millisecond lasts, so that what dies again dies later than the mark
 --   7... named       per letter: its id; number of its marker, 0 for none
@@ -30,7 +30,7 @@
 --- @include receipt
 --- @include named
 local pending, dead, records, counters, bell, receipt = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local step, mark, most_waiting = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local step, mark, max_pending_length = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 admit(dead)
 local tokens = redis.call('LLEN', bell)
 local done = answered(receipt, step)
@@ -43,7 +43,7 @@ end
 redis.call('HLEN', counters)
 redis.call('HLEN', records)
 local waiting = redis.call('LLEN', pending) + redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
-local room = most_waiting > 0 and math.max(0, most_waiting - waiting) or math.huge
+local room = max_pending_length > 0 and math.max(0, max_pending_length - waiting) or math.huge
 local owners, named, reply, entries, ids, held = marker_owners(KEYS, 9), read_named(ARGV, 7), {0, 0}, {}, {}, {}
 
 -- The letter's entry as it goes, or nil when it is blocked: a stranger's value, or a key that another message holds.

@@ -11,7 +11,7 @@
 --   4 from           newest: place of the first value; zset and dead: score of the value behind which the page begins
 --   5 after          zset and dead: the member behind which the page begins, "" for the first page
 --   6 most           values read
---   7 most_bytes     stop reading once this much is read
+--   7 max_bytes     stop reading once this much is read
 --   8 whole          1: values whole; 0: without headers and payload
 --   9... wanted      tell these ids only; dead: read these letters instead of a page
 -- Returns: {mark, published total, cancelled total, values or wanted ids read, 1 when nothing is left to read, score and member of the last
@@ -21,7 +21,7 @@
 --- @include clock
 --- @include counting
 --- @include entry
-local source, kind, most, most_bytes = KEYS[1], ARGV[1], tonumber(ARGV[6]), tonumber(ARGV[7])
+local source, kind, most, max_bytes = KEYS[1], ARGV[1], tonumber(ARGV[6]), tonumber(ARGV[7])
 local mark = ARGV[2] ~= '' and ARGV[2] or string.format('%.0f', math.floor(clock_us() / 1000) - tonumber(ARGV[3]))
 local totals = redis.call('HMGET', KEYS[3], 'published', 'cancelled')
 local reply, bytes, read = {mark, whole(totals[1]), whole(totals[2]), 0, 0, '', ''}, 0, 0
@@ -93,8 +93,8 @@ end
 
 if wanted and kind == 'dead' then
   for i = 9, #ARGV do
-    local buried = bytes < most_bytes and tonumber(redis.call('ZSCORE', source, ARGV[i]))
-    if bytes >= most_bytes then
+    local buried = bytes < max_bytes and tonumber(redis.call('ZSCORE', source, ARGV[i]))
+    if bytes >= max_bytes then
       break
     elseif buried and buried <= tonumber(mark) then
       see(ARGV[i], redis.call('HGET', KEYS[2], ARGV[i]) or '')
@@ -106,14 +106,14 @@ if wanted and kind == 'dead' then
   return reply
 end
 local chunk = 1
-while read < most and bytes < most_bytes and reply[5] == 0 do
+while read < most and bytes < max_bytes and reply[5] == 0 do
   chunk = math.min(chunk, most - read)
   local places, values = next_values(chunk)
   for i = 1, #values do
     see(places[i], values[i])
   end
   reply[5] = #values < chunk and 1 or 0
-  local fitting = read > 0 and bytes > 0 and math.ceil((most_bytes - bytes) * read / bytes) or 1
+  local fitting = read > 0 and bytes > 0 and math.ceil((max_bytes - bytes) * read / bytes) or 1
   chunk = math.max(1, math.min(chunk * 4, 1000, fitting)) -- as many as fit if they are as large as those before
 end
 reply[4] = read

@@ -21,7 +21,7 @@
 --   4 recorded       0: a one-message lease with a library-made id, whose ack leaves no record where its repeat needs none; else 1
 --   5 held_ms        time since the holder's last confirmed answer
 --   6 most           delivery cap, 0 for none
---   7 most_dead      dead letters kept, 0 for all
+--   7 max_dead_length      dead letters kept, 0 for all
 --   8 completed_cap  records kept in `completed`, 0 for all, -1 for no history
 --   9 failed_cap     likewise in `failed`
 --  10 bound          slots of the markers, as ranges

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 def run(queue: RedisMessageQueue, call: Call[T]) -> T:
     """Execute a prepared call as the queue does its own: with its retries."""
-    return queue._driver.run(alone(call))
+    return queue._runner.run(alone(call))
 
 
 def depth_of(spec: QueueSpec) -> Depth:

@@ -53,9 +53,9 @@ _INTERNAL = frozenset({"manifest"})
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})  # which Spark adds by itself
 _STATES = ("pending", "returned", "delayed", "dead", "completed", "failed")
 _MOST = 2**31 - 1
-_MOST_PARTITIONS = 10_000
-_MOST_DELIVERIES = 4000
-_LONGEST_CONSUMER = 200  # bytes; it stands in lease ids, keys and every offset
+_MAX_PARTITIONS = 10_000
+_MAX_DELIVERIES = 4000
+_MAX_CONSUMER_LENGTH = 200  # bytes; it stands in lease ids, keys and every offset
 
 
 def options(queue: RedisMessageQueue) -> dict[str, str]:
@@ -135,7 +135,7 @@ class BrowseOptions:
             spec=given.spec(),
             state=cast("BrowseState", given.choice("state", _STATES, "pending")),
             limit=given.count("limit", 100_000),
-            partitions=given.maybe_count("numPartitions", _MOST_PARTITIONS),
+            partitions=given.maybe_count("numPartitions", _MAX_PARTITIONS),
             manifest=given.maybe_text("manifest"),
         )
 
@@ -147,8 +147,8 @@ class StreamOptions:
     Attributes:
         spec: of the queue, as JSON.
         consumer: who consumes: names the leases of one streaming query and fences a second one.
-        most_messages: of one micro-batch.
-        most_bytes: of one micro-batch, about; None for no bound.
+        max_messages_per_trigger: of one micro-batch.
+        max_bytes_per_trigger: of one micro-batch, about; None for no bound.
         lease_seconds: how long the messages of a stopped query stay with it.
         poll_seconds: how long an idle micro-batch waits for a message.
         partitions: tasks of a micro-batch; None to go by its size.
@@ -157,8 +157,8 @@ class StreamOptions:
 
     spec: str
     consumer: str
-    most_messages: int = 100_000
-    most_bytes: int | None = None
+    max_messages_per_trigger: int = 100_000
+    max_bytes_per_trigger: int | None = None
     lease_seconds: float = 600
     poll_seconds: float = 1
     partitions: int | None = None
@@ -181,11 +181,11 @@ class StreamOptions:
         return cls(
             spec=spec,
             consumer=given.consumer(),
-            most_messages=given.count("maxMessagesPerTrigger", 100_000),
-            most_bytes=given.maybe_count("maxBytesPerTrigger", 2**53),
+            max_messages_per_trigger=given.count("maxMessagesPerTrigger", 100_000),
+            max_bytes_per_trigger=given.maybe_count("maxBytesPerTrigger", 2**53),
             lease_seconds=given.seconds("leaseSeconds", 600, least=1),
             poll_seconds=given.seconds("pollWaitSeconds", 1, most=60),
-            partitions=given.maybe_count("numPartitions", _MOST_PARTITIONS),
+            partitions=given.maybe_count("numPartitions", _MAX_PARTITIONS),
             fail_on_data_loss=given.flag("failOnDataLoss", default=True),
         )
 
@@ -204,7 +204,7 @@ class WriteOptions:
         mode: `direct` publishes in the tasks, `staged` all at once in the commit.
         write_id: names the write, so that a repeat publishes nothing twice; None for one made here.
         batch_size: messages per call.
-        most_waiting: messages that may wait in the queue; None: as the queue's spec says.
+        max_pending_length: messages that may wait in the queue; None: as the queue's spec says.
         overload: what a write beyond it does; None likewise.
         block_seconds: how long `block` waits for room; None likewise, or a minute where `overload` is given here.
     """
@@ -218,7 +218,7 @@ class WriteOptions:
     mode: WriteMode = "direct"
     write_id: str | None = None
     batch_size: int = 1000
-    most_waiting: int | None = None
+    max_pending_length: int | None = None
     overload: WriteOverload | None = None
     block_seconds: float | None = None
 
@@ -243,7 +243,7 @@ class WriteOptions:
             mode=cast("WriteMode", given.choice("writeMode", ("direct", "staged"), "direct")),
             write_id=given.maybe_text("writeId"),
             batch_size=given.count("batchSize", 1000, most=1000),
-            most_waiting=given.maybe_count("maxPendingLength", 2**53),
+            max_pending_length=given.maybe_count("maxPendingLength", 2**53),
             overload=cast("WriteOverload | None", given.maybe_choice("overload", ("raise", "block"))),
             block_seconds=given.maybe_seconds("blockTimeoutSeconds"),
         )
@@ -280,7 +280,7 @@ class _Given:
             )
         if count is None:
             return RedisMessageQueue(name, url=url).spec().to_json()
-        most = None if count.lower() == "none" else self.count("maxDeliveryCount", 10, most=_MOST_DELIVERIES)
+        most = None if count.lower() == "none" else self.count("maxDeliveryCount", 10, most=_MAX_DELIVERIES)
         return RedisMessageQueue(name, url=url, max_delivery_count=most).spec().to_json()
 
     def _read_spec(self, text: str) -> str:
@@ -306,8 +306,8 @@ class _Given:
             size = len(consumer.encode())
         except UnicodeEncodeError:
             raise ConfigurationError("option consumer holds a lone surrogate; UTF-8 cannot carry it") from None
-        if size > _LONGEST_CONSUMER:
-            raise ConfigurationError(f"option consumer must take {_LONGEST_CONSUMER} bytes at most, not {size}")
+        if size > _MAX_CONSUMER_LENGTH:
+            raise ConfigurationError(f"option consumer must take {_MAX_CONSUMER_LENGTH} bytes at most, not {size}")
         return consumer
 
     def maybe_text(self, name: str) -> str | None:
@@ -343,12 +343,12 @@ class _Given:
             raise ConfigurationError(f"option {name} must be a whole number from 1 to {most}, not {text!r}")
         return int(text)
 
-    def seconds(self, name: str, default: float, *, least: float = 0, most: float = checks.LONGEST_SECONDS) -> float:
+    def seconds(self, name: str, default: float, *, least: float = 0, most: float = checks.MAX_SECONDS) -> float:
         """A number of seconds."""
         found = self.maybe_seconds(name, least=least, most=most)
         return default if found is None else found
 
-    def maybe_seconds(self, name: str, *, least: float = 0, most: float = checks.LONGEST_SECONDS) -> float | None:
+    def maybe_seconds(self, name: str, *, least: float = 0, most: float = checks.MAX_SECONDS) -> float | None:
         """The same; None where it is left out."""
         text = self.maybe_text(name)
         if text is None:

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from sluicegate._queue_base import Handler
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.message import Message
-from sluicegate.shared.queue import Handler
 from sluicegate.testing.matching import ANYTHING, STATES, DrainCounts, Expectation, Found
 
 __all__ = ["assert_published", "drain_inline"]

@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import RedisError
 
+from sluicegate._gateway_base import RetryNote
 from sluicegate.asyncio.gateway import Gateway as AsyncGateway
 from sluicegate.core.call import Call, Wait
 from sluicegate.core.scripts import Header, Script
 from sluicegate.errors import RetryBudgetExhaustedError
 from sluicegate.gateway import Gateway
-from sluicegate.shared.beats import LONGEST_BEAT_SECONDS
-from sluicegate.shared.gateway import RetryNote
+from sluicegate.heartbeat_schedule import MAX_HEARTBEAT_SECONDS
 
 __all__ = ["check_async_gateway", "check_gateway"]
 
@@ -161,7 +161,7 @@ def check_one_attempt_is_short(gateway: Gateway, redis_client: redis.Redis) -> N
         else:
             raise AssertionError("a server that is silent answered")
         took = time.monotonic() - begun
-    assert took < LONGEST_BEAT_SECONDS, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
+    assert took < MAX_HEARTBEAT_SECONDS, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
     _expect(gateway.execute(_call("return 2")), 2, "a reply to the next call and not to the last")
 
 

@@ -14,8 +14,8 @@ __all__ = ["ANYTHING", "STATES", "DrainCounts", "Expectation", "Found"]
 
 # In the order of claims.
 STATES: tuple[Literal["returned", "pending", "delayed"], ...] = ("returned", "pending", "delayed")
-_MOST_SHOWN = 10
-_MOST_CHARACTERS = 200
+_MAX_SHOWN = 10
+_MAX_CHARACTERS = 200
 
 
 class _Anything:
@@ -77,9 +77,9 @@ class Expectation:
         lines = [f"queue {queue!r}: expected {wanted} with {self}, found {len(meant)} of {len(found)} that wait"]
         # Near misses first: they tell what is wrong with an expectation.
         order = sorted(range(len(found)), key=lambda at: len(misses[at] or ()))
-        lines += [_line(found[at], misses[at]) for at in order[:_MOST_SHOWN]]
-        if len(found) > _MOST_SHOWN:
-            lines.append(f"  and {len(found) - _MOST_SHOWN} more")
+        lines += [_line(found[at], misses[at]) for at in order[:_MAX_SHOWN]]
+        if len(found) > _MAX_SHOWN:
+            lines.append(f"  and {len(found) - _MAX_SHOWN} more")
         if in_flight:
             lines.append(f"  {in_flight} in flight, which are not looked at")
         raise AssertionError("\n".join(lines))
@@ -153,6 +153,6 @@ def _first_difference(expected: Any, actual: Any, path: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    if len(text) <= _MOST_CHARACTERS:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    return f"{text[:_MOST_CHARACTERS]}… ({len(text) - _MOST_CHARACTERS} more characters)"
+    return f"{text[:_MAX_CHARACTERS]}… ({len(text) - _MAX_CHARACTERS} more characters)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluicegate._queue_base import Handler
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.shared.queue import Handler
 from sluicegate.testing.matching import DrainCounts
 
 __all__ = ["drain_inline"]

@@ -19,7 +19,7 @@ for _module in (sys.modules[__name__], waiting):
     cloudpickle.register_pickle_by_value(_module)
 
 WORKER_SECONDS = 120.0  # a first task starts a daemon and imports
-_LONGEST_SECONDS = 120.0
+_MAX_SECONDS = 120.0
 
 
 def stand(here: Path, ids: list[str]) -> None:
@@ -32,7 +32,7 @@ def stand(here: Path, ids: list[str]) -> None:
 
 def until_told(here: Path) -> None:
     """Return once a file `go on` lies beside `here`."""
-    wait_until(here.with_name("go on").exists, "told to go on", _LONGEST_SECONDS)
+    wait_until(here.with_name("go on").exists, "told to go on", _MAX_SECONDS)
 
 
 def holding(folder: Path, chunk: int = 1) -> Before:

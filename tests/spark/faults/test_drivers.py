@@ -14,7 +14,7 @@ from sluicegate.spark import drain, lease_batch
 from tests.conformance.servers import RedisServer
 from tests.conformance.waiting import wait_until
 from tests.conftest import MakeQueue
-from tests.spark.faults.processes import Driver
+from tests.spark.faults.processes import OperationRunner
 from tests.spark.faults.sinks import Sink, Truth, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import Stream
 
@@ -111,7 +111,7 @@ def truths(queues: dict[str, RedisMessageQueue], sinks: dict[str, Sink], tmp_pat
     """What was published, after a driver has written much of it into the sinks and was killed."""
     published = {name: publish(queue, COUNT) for name, queue in queues.items()}
     specs = [queue.spec().to_json() for queue in queues.values()]
-    driver = Driver(PROGRAM, *specs, str(tmp_path), folder=tmp_path)
+    driver = OperationRunner(PROGRAM, *specs, str(tmp_path), folder=tmp_path)
 
     def all_written() -> bool:
         driver.check_alive()

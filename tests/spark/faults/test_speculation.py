@@ -15,7 +15,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from tests.conformance import state
 from tests.conformance.waiting import wait_until
-from tests.spark.faults.processes import Driver
+from tests.spark.faults.processes import OperationRunner
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish, seen_by
 from tests.spark.faults.standalone import StandaloneCluster
 
@@ -110,7 +110,7 @@ def test_a_twin_waits_for_a_living_holder_and_replaces_a_silent_one(
 ) -> None:
     truth = publish(queue, 100)
     arguments = (cluster.url, queue.spec().to_json(), str(sink.folder), str(tmp_path), what)
-    driver = Driver(PROGRAM, *arguments, folder=tmp_path)
+    driver = OperationRunner(PROGRAM, *arguments, folder=tmp_path)
 
     def twin_asks() -> bool:
         driver.check_alive()

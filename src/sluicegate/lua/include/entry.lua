@@ -1,7 +1,7 @@
 -- Stored messages by position: kind 1, sequence 2-13, time 14-25, deliveries 26-28, releases 29, then id US key US headers US payload.
 -- Kind 2: its deduplication marker is freed when the message ends.
 local PARTS = '^[^\31]+\31[^\31]*\31[^\31]*\31' -- from position 30 on
-local MOST_DELIVERIES, FREE_RELEASES = 4095, 3
+local MAX_DELIVERIES, FREE_RELEASES = 4095, 3
 
 -- In two looks: one pattern with an item per digit of the prefix takes twice as long, and every message passes here.
 local function is_entry(value)
@@ -42,7 +42,7 @@ end
 
 local function restamped(entry, deliveries, releases)
   return string.sub(entry, 1, 25)
-    .. string.format('%03x%x', math.min(deliveries, MOST_DELIVERIES), releases)
+    .. string.format('%03x%x', math.min(deliveries, MAX_DELIVERIES), releases)
     .. string.sub(entry, 30)
 end
 

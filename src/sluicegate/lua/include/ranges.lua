@@ -1,9 +1,9 @@
 -- Slot ranges such as "1-3,5": compact in records and arguments whatever they cover.
-local MOST_RANGES = 65536 -- bytes of them; a lease of ten thousand slots needs fewer
+local MAX_RANGES = 65536 -- bytes of them; a lease of ten thousand slots needs fewer
 
 -- Stored ranges, or none where something else was put in their place, which might name slots without end.
 local function sane(ranges)
-  local odd = not ranges or #ranges > MOST_RANGES or string.find(ranges, '[^%d,-]') or string.find(ranges, '%d%d%d%d%d%d')
+  local odd = not ranges or #ranges > MAX_RANGES or string.find(ranges, '[^%d,-]') or string.find(ranges, '%d%d%d%d%d%d')
   return odd and '' or ranges
 end
 

@@ -1,9 +1,9 @@
 -- The slots of an open lease.
 
--- The slots still held among `first` to `last` with their entries, ascending: at most `most`, and no more once `most_bytes` are read.
-local function read_slots(key, first, last, most, most_bytes)
+-- The slots still held among `first` to `last` with their entries, ascending: at most `most`, and no more once `max_bytes` are read.
+local function read_slots(key, first, last, most, max_bytes)
   local slots, entries, bytes, chunk = {}, {}, 0, 1
-  while first <= last and #slots < most and bytes < most_bytes do
+  while first <= last and #slots < most and bytes < max_bytes do
     local names = {}
     for slot = first, math.min(first + chunk - 1, last, first + most - #slots - 1) do
       names[#names + 1] = slot
@@ -17,7 +17,7 @@ local function read_slots(key, first, last, most, most_bytes)
       end
     end
     -- By what was read so far: a step never reads much more than it may.
-    local fitting = bytes > 0 and math.ceil((most_bytes - bytes) * #slots / bytes) or math.huge
+    local fitting = bytes > 0 and math.ceil((max_bytes - bytes) * #slots / bytes) or math.huge
     first, chunk = first + #names, math.max(1, math.min(chunk * 4, 1000, fitting))
   end
   return slots, entries
@@ -65,11 +65,11 @@ local function slots_in(key)
   return count
 end
 
--- Whatever a lease holds: at most `most`, and no more once `most_bytes` are read; and how many of it are no slots.
-local function read_rest(key, most, most_bytes)
+-- Whatever a lease holds: at most `most`, and no more once `max_bytes` are read; and how many of it are no slots.
+local function read_rest(key, most, max_bytes)
   local slots, entries, bytes, others, names = {}, {}, 0, 0, names_in(key)
   for i = 1, math.min(most, #names) do
-    if bytes < most_bytes then
+    if bytes < max_bytes then
       slots[i], entries[i] = names[i], redis.call('HGET', key, names[i])
       bytes, others = bytes + #entries[i], others + (is_slot(names[i]) and 0 or 1)
     end

@@ -1,11 +1,11 @@
 -- Taking messages for a lease, without writing: first what came back, in smaller batches the more often it failed;
 -- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes. Of what came back, entries that `left_out`
 -- names in a batch (nil: none) are passed by; after a thousand of them it stops.
-local function taker(limit, most_bytes, most, left_out)
+local function taker(limit, max_bytes, most, left_out)
   local self = {taken = {}, passed = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
 
   local function wanting()
-    return #self.taken < self.room and self.bytes < most_bytes
+    return #self.taken < self.room and self.bytes < max_bytes
   end
 
   local function take(value)
@@ -62,7 +62,7 @@ local function taker(limit, most_bytes, most, left_out)
       local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
       -- As `take`, with what it changes in locals: most messages pass here.
       local taken, count, bytes, at = self.taken, #self.taken, self.bytes, #batch
-      while at > 0 and bytes < most_bytes do
+      while at > 0 and bytes < max_bytes do
         local value = batch[at]
         if is_entry(value) then
           count = count + 1

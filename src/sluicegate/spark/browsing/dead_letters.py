@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SelectedRedriveReport", "dead_letters", "redrive_selected"]
 
 _ALL = 2**31 - 1
-_MOST_PARTITIONS = 10_000
+_MAX_PARTITIONS = 10_000
 _PAGE = 1000
 
 
@@ -55,7 +55,7 @@ def dead_letters(
         ConfigurationError: an argument that cannot work, or a queue that cannot travel.
     """
     checks.whole("limit", limit, _ALL)
-    checks.whole("partitions", partitions, _MOST_PARTITIONS)
+    checks.whole("partitions", partitions, _MAX_PARTITIONS)
     named = options(queue)
     source = reader(spark).options(**named).option("state", "dead")
     source = source.option("limit", str(limit or _ALL))

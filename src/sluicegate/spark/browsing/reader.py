@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["BrowseReader", "Window", "extra_fields", "make_reader", "schema_of"]
 
 _ROWS_PER_TASK = 10_000
-_MOST_TASKS = 200
+_MAX_TASKS = 200
 _FIRST_PAGE = 50
-_MOST_PER_PAGE = 2000
+_MAX_PER_PAGE = 2000
 _PAGE_BYTES = 4 * 1024 * 1024
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -94,7 +94,7 @@ class BrowseReader(DataSourceReader):
                 count = min(_size(queue, self._options.state), self._options.limit)
         finally:
             queue.close()
-        tasks = self._options.partitions or min(_MOST_TASKS, math.ceil(count / _ROWS_PER_TASK))
+        tasks = self._options.partitions or min(_MAX_TASKS, math.ceil(count / _ROWS_PER_TASK))
         size = max(1, math.ceil(count / max(1, tasks)))
         starts = range(0, max(1, count), size)
         ends = [*starts[1:], self._options.limit]
@@ -153,7 +153,7 @@ def _pages(queue: RedisMessageQueue, state: str, window: Window) -> Iterator[lis
         yield rows
         offset += asked
         mean = sum(row.message.size for row in rows) / len(rows)
-        most = max(1, min(_MOST_PER_PAGE, int(_PAGE_BYTES / mean)))
+        most = max(1, min(_MAX_PER_PAGE, int(_PAGE_BYTES / mean)))
 
 
 def _peek(queue: RedisMessageQueue, state: str, count: int, offset: int) -> list[_Row]:

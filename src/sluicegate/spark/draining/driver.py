@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["drain"]
 
-_MOST_CLAIMED = 10_000
-_MOST_PARTITIONS = 10_000
+MAX_CLAIM_LIMIT = 10_000
+_MAX_PARTITIONS = 10_000
 _FEW_TASKS = 8
 _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
-_LONGEST_LEASE_SECONDS = 31_622_400
+_MAX_LEASE_SECONDS = 31_622_400
 _log = logging.getLogger("sluicegate")
 
 
@@ -201,10 +201,10 @@ def _skipped(queue: RedisMessageQueue, run_id: str, parts: Sequence[PartitionSum
 
 
 def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id: str | None) -> None:
-    if partitions is not None and not _is_count(partitions, _MOST_PARTITIONS):
-        raise ConfigurationError(f"partitions must be an int from 1 to {_MOST_PARTITIONS}, not {partitions!r}")
-    if not _is_count(batch_size, _MOST_CLAIMED):
-        raise ConfigurationError(f"batch_size must be an int from 1 to {_MOST_CLAIMED}, not {batch_size!r}")
+    if partitions is not None and not _is_count(partitions, _MAX_PARTITIONS):
+        raise ConfigurationError(f"partitions must be an int from 1 to {_MAX_PARTITIONS}, not {partitions!r}")
+    if not _is_count(batch_size, MAX_CLAIM_LIMIT):
+        raise ConfigurationError(f"batch_size must be an int from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}")
     if not _is_life(lease_seconds):
         raise ConfigurationError(f"lease_seconds must be a number above 0, a year at most, not {lease_seconds!r}")
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
@@ -240,7 +240,7 @@ def _is_count(value: object, most: int) -> bool:
 
 
 def _is_life(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _LONGEST_LEASE_SECONDS
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _MAX_LEASE_SECONDS
 
 
 def _tasks(plan: DrainPlan, depth: Depth, cores: Callable[[], int]) -> int:
@@ -263,7 +263,7 @@ def _cores(spark: SparkSession) -> int:
     """How many tasks Spark makes of a range by itself. Connect has no SparkContext to tell it, and makes one."""
     context = getattr(spark, "sparkContext", None)
     if context is not None:
-        return min(_MOST_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))
-    row = spark.range(_MOST_PARTITIONS).selectExpr("spark_partition_id() as p").selectExpr("max(p) + 1").first()
+        return min(_MAX_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))
+    row = spark.range(_MAX_PARTITIONS).selectExpr("spark_partition_id() as p").selectExpr("max(p) + 1").first()
     assert row is not None
     return int(row[0])

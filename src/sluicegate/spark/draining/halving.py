@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluicegate._lease_base import Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
-from sluicegate.shared.lease import Verdict
 from sluicegate.spark.draining.verdicts import Given, Word, deliveries, to_verdicts
 from sluicegate.spark.summary import HandlerFailure
 from sluicegate.spark.tables.payloads import PayloadError
@@ -23,8 +23,8 @@ __all__ = ["Failed", "Halving", "refuse_when_lost"]
 
 Call = Callable[[list[Message], Given], dict[int, Word]]
 
-_LONGEST_ERROR = 500
-_MOST_IDS = 10
+_MAX_ERROR_LENGTH = 500
+_MAX_IDS = 10
 _log = logging.getLogger("sluicegate")
 
 
@@ -151,10 +151,10 @@ class Halving:
                 partition=partition,
                 chunk=chunk,
                 messages=len(failed.messages),
-                message_ids=tuple(message.id for message in failed.messages[:_MOST_IDS]),
+                message_ids=tuple(message.id for message in failed.messages[:_MAX_IDS]),
                 buried=self.given_up is None and any(map(self._is_buried, failed.messages)),
                 error_type=type(failed.error).__name__,
-                error=policies.text_of(failed.error)[:_LONGEST_ERROR].encode(errors="replace").decode(),
+                error=policies.text_of(failed.error)[:_MAX_ERROR_LENGTH].encode(errors="replace").decode(),
                 where=failed.where,
             )
 

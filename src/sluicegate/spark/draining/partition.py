@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 
+from sluicegate._lease_base import LeaseState, Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.shared.lease import LeaseState, Verdict
 from sluicegate.spark import _access
 from sluicegate.spark.context import DrainContext
 from sluicegate.spark.draining.halving import Halving, refuse_when_lost
@@ -27,9 +27,9 @@ from sluicegate.spark.summary import Ended, PartitionSummary
 
 __all__ = ["PartitionDrain"]
 
-_MOST_FRUITLESS_CALLS = 50
+_MAX_FRUITLESS_CALLS = 50
 _LOOK_SECONDS = 1.0  # between looks at what a twin holds, and at the clock of a waiting drain
-_LONGEST_BEAT_SECONDS = 5.0  # where a twin waits for the silence of the other
+_MAX_HEARTBEAT_SECONDS = 5.0  # where a twin waits for the silence of the other
 _SILENT_BEATS = 3.5
 _log = logging.getLogger("sluicegate")
 
@@ -179,7 +179,7 @@ class PartitionDrain:
             # A partition that did everything has done it, and a rerun asks no further. One that gave messages back may
             # go on with them.
             remember_empty=self._tally.returned == 0 and not plan.waits,
-            pass_by=plan.call_id,
+            exclude_run=plan.call_id,
         )
 
     def _work(self, lease: Lease, chunk: int) -> Halving:
@@ -254,7 +254,7 @@ class PartitionDrain:
             return False
         self._fruitless_calls += search.failing_calls
         untried = lease.messages[0].delivery_count == 1 + lease.takeovers
-        return self._fruitless_calls >= _MOST_FRUITLESS_CALLS or (untried and search.given_up is not None)
+        return self._fruitless_calls >= _MAX_FRUITLESS_CALLS or (untried and search.given_up is not None)
 
 
 def _twins(plan: DrainPlan, config: QueueConfig) -> tuple[float | None, float]:
@@ -263,7 +263,7 @@ def _twins(plan: DrainPlan, config: QueueConfig) -> tuple[float | None, float]:
         return None, 0.0
     if config.heartbeat_interval_seconds == 0:  # silence tells nothing before the lease expires
         return None, plan.lease_seconds
-    interval = min(plan.lease_seconds / 4, _LONGEST_BEAT_SECONDS)
+    interval = min(plan.lease_seconds / 4, _MAX_HEARTBEAT_SECONDS)
     return interval, _SILENT_BEATS * interval
 
 

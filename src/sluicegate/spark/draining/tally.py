@@ -10,7 +10,7 @@ from sluicegate.spark.summary import Ended, HandlerFailure, PartitionSummary
 
 __all__ = ["Tally"]
 
-_MOST_FAILURES = 100
+_MAX_FAILURES = 100
 
 
 class Tally:
@@ -88,7 +88,7 @@ class Tally:
 
     def _fail(self, failure: HandlerFailure) -> None:
         self._failed += failure.messages
-        if len(self._failures) < _MOST_FAILURES:
+        if len(self._failures) < _MAX_FAILURES:
             self._failures.append(failure)
 
     def _count(self, counts: LeaseCounts) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from sluicegate import checks
+from sluicegate._lease_base import Verdict
 from sluicegate.core import policies
 from sluicegate.message import Message
-from sluicegate.shared.lease import Verdict
 
 __all__ = ["Given", "Verb", "VerdictError", "Word", "to_verdicts"]
 
@@ -46,7 +46,7 @@ class Word:
     def __post_init__(self) -> None:
         delay, error, reason = self.delay_seconds, self.error, self.reason
         if delay is not None and (
-            isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= checks.LONGEST_SECONDS
+            isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay <= checks.MAX_SECONDS
         ):
             raise ValueError(f"delay_seconds must be a number of 0 or more (at most 100 years), not {delay!r}")
         if error is not None and not isinstance(error, (str, BaseException)):

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from sluicegate import checks
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.shared.lease import LeaseState
 from sluicegate.spark import _workers
 from sluicegate.spark._saying import say
 from sluicegate.spark.browsing.frames import collect_ids, reader
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeasedBatch", "Txn", "lease_batch"]
 
-_MOST_PARTITIONS = 10_000
+_MAX_PARTITIONS = 10_000
 _log = logging.getLogger("sluicegate")
 
 
@@ -99,7 +99,7 @@ def lease_batch(
         raise ConfigurationError("limit must be an int of 1 or more, not None; queue.depth().ready tells what is there")
     checks.count("limit", limit)
     checks.positive("lease_seconds", lease_seconds)
-    checks.whole("partitions", partitions, _MOST_PARTITIONS)
+    checks.whole("partitions", partitions, _MAX_PARTITIONS)
     checks.one_of("on_error", on_error, ("release", "keep"))
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")

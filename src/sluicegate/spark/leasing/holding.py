@@ -10,19 +10,19 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.shared.lease import LeaseState
 from sluicegate.spark import _access
 
 __all__ = ["Held", "Holding", "hold"]
 
-_MOST_PER_LEASE = 10_000
-_MOST_LEASES = 1000  # messages that failed before come in small leases; each costs a heartbeat
+_MAX_PER_LEASE = 10_000
+_MAX_LEASES = 1000  # messages that failed before come in small leases; each costs a heartbeat
 _RETENTION_SECONDS = 86_400.0  # how long a retry still finds what an earlier try did
 _log = logging.getLogger("sluicegate")
 
@@ -85,8 +85,8 @@ class Holding:
     def claim(self, limit: int) -> None:
         """Claim messages that are ready, lease after lease."""
         missing = limit
-        for number in range(_MOST_LEASES):
-            lease = self._take(number, min(missing, _MOST_PER_LEASE))
+        for number in range(_MAX_LEASES):
+            lease = self._take(number, min(missing, _MAX_PER_LEASE))
             if not lease:
                 self.state = LeaseState.OPEN if self.leases else lease.state
                 return
@@ -99,7 +99,7 @@ class Holding:
         """Take over what an earlier try left open; whether there was anything that is not the queue's again."""
         seen = list(self._seen())
         done = [view for view in seen if view.state == "ended" and view.how == "acked"]
-        taken = [self._take(at, _MOST_PER_LEASE, quiet=True) for at, view in enumerate(seen) if view.state == "open"]
+        taken = [self._take(at, _MAX_PER_LEASE, quiet=True) for at, view in enumerate(seen) if view.state == "open"]
         taken = [lease for lease in taken if lease]
         if not done and not taken:
             return False
@@ -117,7 +117,7 @@ class Holding:
         return True
 
     def _seen(self) -> Iterator[_access.LeaseView]:
-        for number in range(_MOST_LEASES):
+        for number in range(_MAX_LEASES):
             view = _access.look(self.queue, self._name(number))
             if view.state == "unknown":
                 return

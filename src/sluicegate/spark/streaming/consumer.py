@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.batch_calls import Seat
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
-from sluicegate.shared.lease import LeaseState
 from sluicegate.spark._access import drop_payloads
 from sluicegate.spark._options import StreamOptions, queue_of
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
@@ -25,7 +25,7 @@ from sluicegate.spark.streaming.microbatch import Offset, Room
 __all__ = ["Consumer"]
 
 _log = logging.getLogger("sluicegate")
-_MOST_LEASES = 100  # of one micro-batch
+_MAX_LEASES = 100  # of one micro-batch
 
 
 class Consumer:
@@ -96,7 +96,7 @@ class Consumer:
         self._keep(seat.epoch, base, floor=self._committed)
         end = self._held_beyond(base)
         if end == base and (first or not self._held):
-            end = self._claim(seat.epoch, base, self._options.most_messages, wait=not self._held)
+            end = self._claim(seat.epoch, base, self._options.max_messages_per_trigger, wait=not self._held)
         if end > base:
             last = replace(last, epoch=seat.epoch, number=end)
         elif self._held:
@@ -172,7 +172,7 @@ class Consumer:
 
     def _keep(self, epoch: int, base: int, *, floor: int | None = None) -> None:
         try:
-            self._reader.keep(epoch, floor=base if floor is None else floor, top=self._behind(base) + _MOST_LEASES)
+            self._reader.keep(epoch, floor=base if floor is None else floor, top=self._behind(base) + _MAX_LEASES)
         except ConfigurationError:
             for lease in self._held.values():  # the other query shall not wait for them
                 self._let_go(lease)
@@ -181,7 +181,7 @@ class Consumer:
 
     def _catch_up(self, seat: Seat, base: int) -> None:
         """Ack what an earlier process left of the micro-batches that are done, and adopt what it claimed beyond."""
-        floor = seat.floor if seat.floor >= 0 else max(0, base - _MOST_LEASES)
+        floor = seat.floor if seat.floor >= 0 else max(0, base - _MAX_LEASES)
         if floor > base:
             self._lost(
                 f"the checkpoint is behind: it says that {base} leases of epoch {seat.epoch} are done, but {floor} "
@@ -199,7 +199,7 @@ class Consumer:
         What is open behind a gap was never planned, and goes back.
         """
         gap = False
-        for number in range(floor + 1, max(seat.top, base if seat.top >= 0 else base + _MOST_LEASES) + 1):
+        for number in range(floor + 1, max(seat.top, base if seat.top >= 0 else base + _MAX_LEASES) + 1):
             lease = self._held.get(number) or self._adopt(number)
             gap = gap or (lease is None and number > base)
             if lease is not None and gap:
@@ -215,9 +215,9 @@ class Consumer:
         """Claim a micro-batch behind `base`; returns the number of its last lease."""
         if self._budget is not None:
             most, wait = self._budget if most is None else min(most, self._budget), False
-        room = Room(most, None if most is None else self._options.most_bytes, self._average)
+        room = Room(most, None if most is None else self._options.max_bytes_per_trigger, self._average)
         end, first, more = base, self._behind(base), True
-        for number in range(first + 1, first + _MOST_LEASES + 1):
+        for number in range(first + 1, first + _MAX_LEASES + 1):
             if not more or not room.asked:
                 break
             name = lease_id(self._options.consumer, epoch, number)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from sluicegate._queue_base import new_id
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import Seat, Span
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.shared.queue import new_id
 from sluicegate.spark import _access
 
 __all__ = ["NEW", "Reader", "adopt", "lease_id", "release_older"]

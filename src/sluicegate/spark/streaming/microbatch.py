@@ -12,8 +12,8 @@ from sluicegate.lease import Lease
 
 __all__ = ["Offset", "Room"]
 
-_MOST_CLAIMED = 10_000  # messages of one lease
-_MOST_CLAIM_BYTES = 32 * 1024 * 1024  # likewise
+MAX_CLAIM_LIMIT = 10_000  # messages of one lease
+_MAX_CLAIM_BYTES = 32 * 1024 * 1024  # likewise
 _FIRST_CLAIM = 100  # while nothing is known of their size
 
 
@@ -73,7 +73,7 @@ class Room:
         if self.messages <= 0 or self.bytes <= 0:
             return 0
         fitting = self.bytes / self.average if self.average else self.bytes if self.bytes == math.inf else _FIRST_CLAIM
-        return int(max(1, min(self.messages, fitting, _MOST_CLAIMED)))
+        return int(max(1, min(self.messages, fitting, MAX_CLAIM_LIMIT)))
 
     def take(self, lease: Lease) -> bool:
         """Note what a claim got; returns whether the queue may hold more."""
@@ -81,4 +81,4 @@ class Room:
         self.average = max(self.average, size / len(lease))
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # What failed before comes in smaller leases than asked for, and a lease takes so many bytes at most.
-        return len(lease) == asked or lease.messages[0].delivery_count > 1 or size >= _MOST_CLAIM_BYTES
+        return len(lease) == asked or lease.messages[0].delivery_count > 1 or size >= _MAX_CLAIM_BYTES

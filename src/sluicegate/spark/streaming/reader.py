@@ -104,7 +104,7 @@ class StreamReader(_Reader, SupportsTriggerAvailableNow):
         """`maxMessagesPerTrigger`."""
         from pyspark.sql.streaming.datasource import ReadMaxRows
 
-        return ReadMaxRows(self._options.most_messages)
+        return ReadMaxRows(self._options.max_messages_per_trigger)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Acks up to `start`, claims up to the limit, and says how far that goes."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PayloadError", "read_payloads"]
 
 _SPACE = " \t\r\n"
-_MOST_BYTES = 2**31 - 1  # of a block of the reader
+_MAX_BYTES = 2**31 - 1  # of a block of the reader
 _KINDS = {
     bool: "true or false",
     int: "a number",
@@ -177,7 +177,7 @@ def _parse_block(data: pa.Buffer, rows: int, fields: list[pa.Field], instants: I
     import pyarrow as pa
     from pyarrow import json as reader
 
-    if data.size >= _MOST_BYTES:
+    if data.size >= _MAX_BYTES:
         raise ValueError("too large for one block")
     asked = [pa.field(field.name, reading_type(field.type, instants)) for field in fields]
     table = reader.read_json(

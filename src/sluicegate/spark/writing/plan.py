@@ -138,7 +138,7 @@ class WritePlan:
 
     def _most(self, sender: Sender) -> int:
         """Rows that one call may publish."""
-        return min(self.options.batch_size, sender.most_waiting or self.options.batch_size)
+        return min(self.options.batch_size, sender.max_pending_length or self.options.batch_size)
 
 
 def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> WritePlan:
@@ -195,8 +195,8 @@ def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]
         ConfigurationError: an option that would have no effect.
     """
     changed: dict[str, Any] = {}
-    if options.most_waiting is not None:
-        changed["max_pending_length"] = options.most_waiting
+    if options.max_pending_length is not None:
+        changed["max_pending_length"] = options.max_pending_length
     if options.overload is not None:
         changed["pending_overload_policy"] = options.overload
     after = {**queue, **changed}

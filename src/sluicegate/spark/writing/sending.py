@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from sluicegate._queue_base import new_id
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
 from sluicegate.errors import PayloadTooLargeError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import PublishReport
-from sluicegate.runtime import holder
-from sluicegate.shared.queue import new_id
+from sluicegate.runtime import current_owner
 from sluicegate.spark import _access
 
 __all__ = ["Sender"]
@@ -33,7 +33,7 @@ class Sender:
         self._queue = queue
         publishing = queue._publishing
         self._publishing = publishing if bound else replace(publishing, policy="window")
-        self._guards = publishing.guards
+        self._guards = publishing.limits
 
     @property
     def keys(self) -> QueueKeys:
@@ -41,9 +41,9 @@ class Sender:
         return self._queue._keys
 
     @property
-    def most_waiting(self) -> int:
+    def max_pending_length(self) -> int:
         """Messages that may wait in the queue, 0 for any number."""
-        return self._publishing.most_waiting
+        return self._publishing.max_pending_length
 
     def check(self, payloads: Iterable[bytes], *, first: int) -> None:
         """Hold payloads against the queue's limits; the first of them is at this position among the rows of the task.
@@ -76,7 +76,7 @@ class Sender:
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
         """Publish one call after the other, the next prepared meanwhile; raises as `publish_many`."""
         queue = self._queue
-        with queue._publishing_by(holder()):
+        with queue._publishing_by(current_owner()):
             yield from queue._publish_ahead(batch for batch in batches)
 
     def run(self, call: Call[T]) -> T:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Literal, get_args
 
 from sluicegate import checks
+from sluicegate._gateway_base import elapsed_clock
 from sluicegate.config import QueueConfig
 from sluicegate.core import calls, concluding, operations, policies, replies, settling
 from sluicegate.core.call import Operation
@@ -18,11 +19,10 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.ranges import parse_ranges
-from sluicegate.core.values import ClaimRequest, SettleRequest, Terms, Verb, VerdictGroup
+from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest, Verb, VerdictGroup
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.message import Message
-from sluicegate.shared.gateway import elapsed_clock
 
 __all__ = ["LeaseBase", "LeaseState", "OnBatchError", "Verdict"]
 
@@ -78,7 +78,7 @@ class LeaseBase:
         self,
         keys: QueueKeys,
         config: QueueConfig,
-        terms: Terms,
+        rules: QueueRules,
         request: ClaimRequest,
         reply: replies.ClaimReply,
         *,
@@ -86,7 +86,7 @@ class LeaseBase:
         chosen: bool,
         asked_at: float,
         on_batch_error: OnBatchError = "release",
-        tells: bool = False,
+        emits_events: bool = False,
     ) -> None:
         self.id = lease_id
         self.holder = 0  # which thread or task claimed it
@@ -97,9 +97,9 @@ class LeaseBase:
         self.messages: list[Message] = []
         self._keys = keys
         self._config = config
-        self._terms = terms
-        self._history = terms
-        self._tells = tells
+        self._rules = rules
+        self._history = rules
+        self._emits_events = emits_events
         self._errors: dict[Verb, BaseException] = {}  # for the events of verdicts that are not confirmed yet
         self._request = request
         self._confirmed_at = asked_at
@@ -166,7 +166,7 @@ class LeaseBase:
         """
         if self._gone or self._finished or not self.messages:
             return self._gone
-        now, longest = elapsed_clock(), self._terms.longest_lease_seconds
+        now, longest = elapsed_clock(), self._rules.max_lease_seconds
         return now - self._renewed_at > self._lease_seconds or 0 < longest < now - self._opened_at
 
     @property
@@ -218,7 +218,7 @@ class LeaseBase:
         if verdict.verb not in _VERBS:
             raise ConfigurationError(f"verb must be one of {', '.join(_VERBS)}, not {verdict.verb!r}")
         checks.not_negative("delay_seconds", verdict.delay_seconds)
-        if self._tells and isinstance(verdict.error, BaseException):
+        if self._emits_events and isinstance(verdict.error, BaseException):
             self._errors[verdict.verb] = verdict.error
         slots = self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages)
         try:
@@ -293,24 +293,24 @@ class LeaseBase:
         try:
             settled = yield from operations.settle(
                 self._keys,
-                self._terms,
+                self._rules,
                 request,
                 lease_seconds=self._lease_seconds,
                 clock=elapsed_clock,
                 confirmed_at=self._confirmed_at,
                 lease_id=self.id,
                 size_of=self._size_at,
-                tell=self._tells,
+                emits_events=self._emits_events,
             )
         except LeaseLostError as error:
             error.locate(operation="settle", message_id=self._only(error.lost))
             self._gone = True
-            if self._tells:
+            if self._emits_events:
                 yield self._event(EventOperation.SETTLE, EventOutcome.LOST, error.lost, error)
             raise
         with self._lock:
             done = self._ledger.confirm(sent, settled.lost, settled.buried)
-        if self._tells:
+        if self._emits_events:
             yield from self._told(groups, settled)
         if settled.lost:
             self._gone = True
@@ -380,14 +380,14 @@ class LeaseBase:
             self._request.name,
             self.token,
             lease_seconds=seconds,
-            longest_seconds=self._terms.longest_lease_seconds,
+            max_lease_seconds=self._rules.max_lease_seconds,
         )
         if extended is replies.Extended.OK:
             self._confirmed_at = self._renewed_at = asked_at
             self._lease_seconds = seconds
         elif extended is replies.Extended.LOST and not self._finished:
             self._gone = True
-        if self._tells and not self._finished:
+        if self._emits_events and not self._finished:
             ok = extended is replies.Extended.OK
             outcome = EventOutcome.SUCCESS if ok else EventOutcome.LOST
             yield self._event(EventOperation.EXTEND, outcome, self.unsettled)
@@ -416,8 +416,8 @@ class LeaseBase:
 
         Where histories are kept it leaves a record, by which what is recorded at the end is recorded once.
         """
-        self._history, self._acked_ahead = self._terms, True
-        self._terms = replace(self._terms, completed_cap=None)
+        self._history, self._acked_ahead = self._rules, True
+        self._rules = replace(self._rules, completed_cap=None)
         self._recorded = self._recorded or self._keeps_history()
         return self._groups((Verdict("ack"),))
 
@@ -435,7 +435,7 @@ class LeaseBase:
             return
         self._concluded = True
         handled = len(self.messages) if error is None else max(self._yielded, 0)
-        if self._tells and error is not None:
+        if self._emits_events and error is not None:
             slots = [message.slot for message in self.messages[handled:]]
             yield self._event(EventOperation.SETTLE, EventOutcome.FAILURE, slots, error)
         entries = [message.entry for message in self.messages]

@@ -27,7 +27,7 @@ LONG = 60.0
 @pytest.fixture(autouse=True)
 def _long_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is not woken sleeps for long, so that no bound here depends on how busy the machine is."""
-    monkeypatch.setattr(operations, "_LONGEST_SLEEP_SECONDS", LONG)
+    monkeypatch.setattr(operations, "_MAX_SLEEP_SECONDS", LONG)
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
                 lease.release()
             case "reap":
                 state.expire(client, "orders")
-                RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._terms, lease._request.name))
+                RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._rules, lease._request.name))
             case "promote":
                 state.fall_due(client, "orders")
                 RedisGateway(redis_client=client).execute(calls.promote(queue._keys))

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
-__all__ = ["LONGEST_BEAT_SECONDS", "LONGEST_SLEEP_SECONDS", "RETRY_SECONDS", "Agenda", "Grouped", "Watch"]
+__all__ = ["MAX_HEARTBEAT_SECONDS", "MAX_SLEEP_SECONDS", "RETRY_SECONDS", "DueQueue", "Grouped", "Watch"]
 
 # A gateway gives a beat 5 s; one that takes three times as long is in a callback of the user's, if anywhere.
-LONGEST_BEAT_SECONDS = 15.0
+MAX_HEARTBEAT_SECONDS = 15.0
 # Sleeps do not count the suspension of a machine, and the clock of leases does.
-LONGEST_SLEEP_SECONDS = 5.0
+MAX_SLEEP_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 _SLACK = 64
 
@@ -48,7 +48,7 @@ class Watch(Generic[T]):
     """The thread or task of the beat that is under way."""
 
 
-class Agenda(Generic[T]):
+class DueQueue(Generic[T]):
     """The beats to come, and those that are due, by group: the leases whose beats are sent through one gateway.
 
     A group is worked on by one worker at a time: `fall_due` names the groups that need one, which then calls `begin`

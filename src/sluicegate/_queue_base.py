@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from sluicegate import checks
+from sluicegate._lease_base import LeaseBase, OnBatchError
+from sluicegate._redis.connection import Address
 from sluicegate.config import QueueConfig, QueueSpec
-from sluicegate.connection import Address
 from sluicegate.core.deduplication import compile_key_function
 from sluicegate.core.eviction import Eviction
-from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import Batches, Payload, Publishing
 from sluicegate.core.values import Batch, ClaimRequest
 from sluicegate.errors import (
@@ -27,7 +28,6 @@ from sluicegate.errors import (
     QueueDrainedError,
     RedisMessageQueueError,
 )
-from sluicegate.shared.lease import LeaseBase, OnBatchError
 
 __all__ = ["ABSENT", "Absent", "Handler", "QueueBase", "new_id", "refuse_unfit_gateway"]
 
@@ -43,7 +43,7 @@ class Absent(Enum):
 
 ABSENT = Absent.ABSENT
 L = TypeVar("L", bound=LeaseBase)
-_MOST_CLAIMED = 10_000
+MAX_CLAIM_LIMIT = 10_000
 _SHORTEST_RETENTION_SECONDS = 3600.0
 _EMPTY_REMEMBERED_SECONDS = 600.0
 _AT_MOST_ONCE_LEASE_SECONDS = 60.0  # from the claim to the ack that follows at once
@@ -59,7 +59,7 @@ class QueueBase(Generic[L]):
         self.name = name
         self._keys = QueueKeys(name)
         self._config = config
-        self._terms = config.terms
+        self._rules = config.rules
         source = config.get_deduplication_key
         self._publishing = Publishing(
             self._keys,
@@ -67,9 +67,9 @@ class QueueBase(Generic[L]):
             config.deduplication_window_seconds,
             retry_seconds,
             policy=config.deduplication_policy,
-            most_waiting=config.max_pending_length or 0,
+            max_pending_length=config.max_pending_length or 0,
             overload=config.pending_overload_policy,
-            guards=Guards(config.strict_payload_types, config.max_payload_bytes, config.max_payload_depth),
+            limits=PayloadLimits(config.strict_payload_types, config.max_payload_bytes, config.max_payload_depth),
             sort_keys=config.sort_keys,
         )
         self._eviction = Eviction(self._keys, config.require_noeviction)
@@ -137,10 +137,10 @@ class QueueBase(Generic[L]):
         retention_seconds: float | None,
         remember_empty: bool,
         on_batch_error: OnBatchError,
-        pass_by: str | None = None,
+        exclude_run: str | None = None,
     ) -> ClaimRequest:
-        if pass_by is not None and not isinstance(pass_by, str):
-            raise OptionTypeError(f"pass_by must be the name of a run or None, not {pass_by!r}")
+        if exclude_run is not None and not isinstance(exclude_run, str):
+            raise OptionTypeError(f"exclude_run must be the name of a run or None, not {exclude_run!r}")
         if lease_seconds is None:
             lease_seconds = self._config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
         _check_claim(limit, lease_seconds, wait_seconds, lease_id, take_over_after_seconds, remember_empty)
@@ -156,7 +156,7 @@ class QueueBase(Generic[L]):
             lease_seconds=lease_seconds,
             keep_seconds=max(retention_seconds or 0, _SHORTEST_RETENTION_SECONDS, 10 * lease_seconds),
             empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
-            run=b"" if pass_by is None else self._keys.run(pass_by),
+            run=b"" if exclude_run is None else self._keys.run(exclude_run),
         )
 
     def _received(self, payload: bytes, decodes: bool) -> Any:
@@ -247,7 +247,7 @@ def _check_claim(
     take_over_after_seconds: float | None,
     remember_empty: bool,
 ) -> None:
-    checks.count("limit", limit, _MOST_CLAIMED)
+    checks.count("limit", limit, MAX_CLAIM_LIMIT)
     checks.positive("lease_seconds", lease_seconds)
     checks.not_negative("wait_seconds", wait_seconds)
     if lease_id is None and (take_over_after_seconds is not None or remember_empty):

@@ -1,4 +1,4 @@
-"""Tells `on_event`, whatever it does with it; `sluicegate.asyncio.emitting` is the other half."""
+"""Tells `on_event`, whatever it does with it; `sluicegate.asyncio.dispatch` is the other half."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from sluicegate._dispatch_base import report_failure, warn
 from sluicegate.events import QueueEvent
-from sluicegate.shared.observers import report_failure, warn
 
 __all__ = ["emit"]
 

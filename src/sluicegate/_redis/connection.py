@@ -14,13 +14,13 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from sluicegate import places
+from sluicegate._redis import topology_urls
 from sluicegate.errors import ConfigurationError, OptionTypeError
 from sluicegate.url_options import refuse_unknown_options
 
 __all__ = ["Address", "client_decodes", "describe_client", "refuse_unfit_client"]
 
-_SCHEMES = ("redis", "rediss", "unix", "embedded", *places.SCHEMES)
+_SCHEMES = ("redis", "rediss", "unix", "embedded", *topology_urls.SCHEMES)
 _CONNECT_TIMEOUT_SECONDS = 5.0
 _SOCKET_TIMEOUT_SECONDS = 15.0
 
@@ -56,8 +56,8 @@ class Address:
             known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
             raise ConfigurationError(f"url scheme {parts.scheme!r} is not known; use one of {known}")
         options = parse_qsl(parts.query, keep_blank_values=True)
-        if parts.scheme in places.SCHEMES:
-            places.check(parts)
+        if parts.scheme in topology_urls.SCHEMES:
+            topology_urls.check(parts)
         _refuse_stray_secrets(parts, options)
         refuse_unknown_options(parts, options)
         password_env = dict(options).get("password_env")
@@ -72,8 +72,8 @@ class Address:
     def server(self) -> str:
         """The place in words, for errors: host and port, or the path; never a password."""
         parts = urlsplit(self.url)
-        if parts.scheme in places.SCHEMES:
-            return places.describe(parts)
+        if parts.scheme in topology_urls.SCHEMES:
+            return topology_urls.describe(parts)
         if parts.scheme in ("unix", "embedded"):
             return f"{parts.scheme}:{unquote(parts.path)}"
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
@@ -114,8 +114,8 @@ class Address:
 
             return embedded.connect(self.url, **options)
         try:
-            if urlsplit(self.url).scheme in places.SCHEMES:
-                return places.client(self.url, options, self._secret)
+            if urlsplit(self.url).scheme in topology_urls.SCHEMES:
+                return topology_urls.client(self.url, options, self._secret)
             return redis.Redis.from_url(self._bare_url(), **options)
         except (ValueError, TypeError) as error:
             raise self._unfit(error) from None
@@ -132,8 +132,8 @@ class Address:
 
             return async_client.connect(self.url, **options)
         try:
-            if urlsplit(self.url).scheme in places.SCHEMES:
-                return places.async_client(self.url, options, self._secret)
+            if urlsplit(self.url).scheme in topology_urls.SCHEMES:
+                return topology_urls.async_client(self.url, options, self._secret)
             return redis.asyncio.Redis.from_url(self._bare_url(), **options)
         except (ValueError, TypeError) as error:
             raise self._unfit(error) from None
@@ -201,7 +201,7 @@ def _is_misread(parts: SplitResult) -> bool:
     """Whether a `/ ? #` in a password has ended the part of a URL where hosts stand before its time."""
     if parts.scheme in ("unix", "embedded"):  # their paths may hold an @, and they have no host
         return bool(parts.netloc.rpartition("@")[2])
-    if parts.scheme in places.SCHEMES:  # whose hosts are looked through elsewhere
+    if parts.scheme in topology_urls.SCHEMES:  # whose hosts are looked through elsewhere
         return "@" in parts.path
     try:
         return "@" in parts.path or (parts.port is not None and parts.port < 1)

@@ -42,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("shared.lease", "queue", "asyncio.queue"):
+    for module in ("_lease_base", "queue", "asyncio.queue"):
         monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", made)
     return made
 

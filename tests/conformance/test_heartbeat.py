@@ -12,12 +12,12 @@ import pytest
 import redis
 
 from sluicegate import Lease, RedisMessageQueue
+from sluicegate import _gateway_base as gateway_module
 from sluicegate import lease as lease_module
 from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatScheduler
 from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
 from sluicegate.errors import RetryBudgetExhaustedError
 from sluicegate.heartbeat import HeartbeatScheduler, scheduler
-from sluicegate.shared import gateway as gateway_module
 from tests.conformance import state
 from tests.conformance.flavours import Blocking, Flavour, Loop
 from tests.conformance.servers import RedisServer

@@ -1,4 +1,4 @@
-"""Commands out and raw replies in on one pooled connection; `sluicegate.asyncio.wire` is the other half."""
+"""Commands out and raw replies in on one pooled connection; `sluicegate.asyncio.connection_io` is the other half."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from redis import exceptions as redis_errors
 
-from sluicegate import faults
-from sluicegate.shared.gateway import ASKING, CONNECTION_FOR, Command
-from sluicegate.shared.sizes import ANNOUNCED_SECONDS, announcement, is_refused_size
+from sluicegate._gateway_base import ASKING, CONNECTION_FOR, Command
+from sluicegate._redis import error_mapping
+from sluicegate._redis.size_limits import ANNOUNCED_SECONDS, announcement, is_refused_size
 
 __all__ = ["borrow", "borrowed", "exchange", "give_back", "read", "refuses_announced", "send"]
 
@@ -35,7 +35,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
-        intact = not any(faults.ends_connection(reply) for reply in replies)
+        intact = not any(error_mapping.ends_connection(reply) for reply in replies)
         return replies
     finally:
         give_back(pool, connection, intact=intact)

@@ -78,7 +78,7 @@ def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redi
     queue.publish_many("abcde")
     lease = queue.claim(5)
     state.expire(client, "orders")
-    RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._terms, lease._request.name, step=2))
+    RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._rules, lease._request.name, step=2))
     depth = queue.depth()
     assert (depth.ready, depth.returned, depth.expired, depth.in_flight) == (5, 2, 3, 3)
 

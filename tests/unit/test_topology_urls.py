@@ -9,12 +9,12 @@ import redis
 import redis.asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 
+from sluicegate._gateway_base import Stage, derived_pool
+from sluicegate._redis.cluster_routes import Routes
+from sluicegate._redis.connection import Address
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
-from sluicegate.connection import Address
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import RedisGateway
-from sluicegate.shared.gateway import Stage, derived_pool
-from sluicegate.shared.routes import Routes
 
 SENTINEL = "redis+sentinel://app@one:1001,two/my%20service/3?password_env=PW&sentinel_password_env=SPW&protocol=3"
 

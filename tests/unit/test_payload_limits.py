@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sluicegate.core.guards import Guards
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import Publishing, encode_payload
 from sluicegate.errors import ConfigurationError, PayloadTooDeepError, PayloadTooLargeError, RedisMessageQueueError
 from tests.batches import one_call
@@ -33,8 +33,8 @@ class Custom:
 
 
 def stored(payload: Any, **options: Any) -> bytes:
-    """The payload as a queue with these guards would store it."""
-    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(**options))
+    """The payload as a queue with these limits would store it."""
+    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, limits=PayloadLimits(**options))
     (part,) = one_call(publishing, b"b", [payload]).parts
     return part.rsplit(b"\x1f", 1)[1]
 
@@ -177,7 +177,7 @@ JSON_LIKE = st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b'"', b"\\", b'\\"
 def test_depth_is_that_of_a_scanner_that_reads_byte_by_byte(start: bytes, text: bytes, most: int) -> None:
     data = start + text
     try:
-        Guards(max_payload_depth=most).check_stored(data, data)
+        PayloadLimits(max_payload_depth=most).check_stored(data, data)
         refused = False
     except PayloadTooDeepError:
         refused = True
@@ -214,7 +214,7 @@ def test_depth_is_found_in_one_pass_over_any_text(unit: str) -> None:
     for prefix in PREFIXES:
         data = (prefix + unit * (64_000 // len(unit))).encode()
         with contextlib.suppress(PayloadTooDeepError):
-            Guards(max_payload_depth=3).check_stored(data, data)
+            PayloadLimits(max_payload_depth=3).check_stored(data, data)
     assert time.thread_time() - spent < 3
 
 
@@ -236,12 +236,18 @@ def test_a_path_of_long_names_costs_nothing_until_it_is_shown() -> None:
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "10"])
 def test_a_limit_is_an_int_of_one_or_more(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be None for no limit, or an int of 1 or more"):
-        Guards(**{name: value})
+        PayloadLimits(**{name: value})
 
 
 def test_no_limits_cost_nothing() -> None:
-    assert not Guards()
-    assert all([Guards(strict_payload_types=True), Guards(max_payload_bytes=1), Guards(max_payload_depth=1)])
+    assert not PayloadLimits()
+    assert all(
+        [
+            PayloadLimits(strict_payload_types=True),
+            PayloadLimits(max_payload_bytes=1),
+            PayloadLimits(max_payload_depth=1),
+        ]
+    )
 
 
 def test_the_errors_are_ours_and_value_errors() -> None:
@@ -251,6 +257,6 @@ def test_the_errors_are_ours_and_value_errors() -> None:
 
 
 def test_one_bad_payload_stops_its_batch() -> None:
-    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, guards=Guards(max_payload_bytes=5))
+    publishing = Publishing(QueueKeys("orders"), None, 3600, 120, limits=PayloadLimits(max_payload_bytes=5))
     with pytest.raises(PayloadTooLargeError):
         one_call(publishing, b"b", ["short", "too long"])

@@ -1,29 +1,29 @@
+# Made from src/sluicegate/asyncio/operation_runner.py by `make format`; edit there.
 """Runs operations: calls and waits go to the gateway, pauses to the clock, events to `on_event`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sluicegate.asyncio.emitting import emit
-from sluicegate.asyncio.gateway import Gateway
-from sluicegate.asyncio.runtime import give_way, pause
+from sluicegate._gateway_base import RetryNote, elapsed_clock
 from sluicegate.core.call import Call, Operation, Pause, Wait
+from sluicegate.dispatch import emit
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
-from sluicegate.shared.cancellation import heeds_cancellation  # asyncio only
-from sluicegate.shared.gateway import RetryNote, elapsed_clock
+from sluicegate.gateway import Gateway
+from sluicegate.runtime import give_way, pause
 
-__all__ = ["Driver"]
+__all__ = ["OperationRunner"]
 
 T = TypeVar("T")
 Step = Call[Any] | Wait | Pause | QueueEvent
 _OPERATIONS = {operation.value: operation for operation in EventOperation}  # scripts bear the names of the verbs
 
 
-class Driver:
+class OperationRunner:
     """Runs the operations of one queue.
 
     Args:
@@ -41,62 +41,61 @@ class Driver:
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.gateway = gateway
-        self.tells = on_event is not None
+        self.emits_events = on_event is not None
         self._name = name
         self._on_event = on_event
         self._stopping = stopping
 
-    async def run(self, operation: Operation[T], *, retry: bool = True) -> T:
+    def run(self, operation: Operation[T], *, retry: bool = True) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.
 
         What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
         before it lets go, in calls that are not retried.
         """
-        begun = elapsed_clock() if self.tells else 0.0
+        begun = elapsed_clock() if self.emits_events else 0.0
         try:
             step = next(operation)
         except StopIteration as stop:
-            await give_way()
+            give_way()
             result: T = stop.value
             return result
-        return await self._go_on(operation, step, retry, begun)
+        return self._go_on(operation, step, retry, begun)
 
-    async def start(self, operation: Operation[T]) -> Callable[[], Awaitable[T]]:
+    def start(self, operation: Operation[T]) -> Callable[[], T]:
         """Send the first call of an operation, where the gateway can, without waiting for its reply.
 
         Returns:
             What waits for the reply and drives the operation to its result, as `run` does; it must be called.
         """
-        begun = elapsed_clock() if self.tells else 0.0
+        begun = elapsed_clock() if self.emits_events else 0.0
         step = next(operation)
         send = getattr(self.gateway, "send", None)
         if send is None or not isinstance(step, Call) or step.then:
             return lambda: self._go_on(operation, step, True, begun)
-        receive = await send(step)
+        receive = send(step)
         return lambda: self._go_on(operation, step, True, begun, receive)
 
-    @heeds_cancellation  # asyncio only
-    async def tell(self, event: QueueEvent, begun: float | None = None) -> None:
+    def emit(self, event: QueueEvent, begun: float | None = None) -> None:
         """Tell an event, with the time since what it is about began, by `elapsed_clock`."""
         if self._on_event is not None:
             if begun is not None:
                 event = replace(event, duration_seconds=elapsed_clock() - begun)
-            await emit(self._on_event, event)
+            emit(self._on_event, event)
 
-    async def _go_on(
+    def _go_on(
         self,
         operation: Operation[T],
         step: Step,
         retry: bool,
         begun: float,
-        receive: Callable[[], Awaitable[Any]] | None = None,
+        receive: Callable[[], Any] | None = None,
     ) -> T:
         verb: str | None = None
         try:
             while True:
                 try:
                     verb = verb or (step.script.name if isinstance(step, Call) else None)
-                    answer = await self._answer(step, retry, begun, receive)
+                    answer = self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -111,25 +110,24 @@ class Driver:
             error.locate(queue=self._name, operation=verb)
             raise
 
-    @heeds_cancellation  # asyncio only
-    async def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Awaitable[Any]] | None) -> Any:
+    def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Any] | None) -> Any:
         if receive is not None:
-            return await receive()
+            return receive()
         if isinstance(step, Call):
-            if self.tells:
-                return await self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
-            return await self.gateway.execute(step, retry=retry)
+            if self.emits_events:
+                return self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
+            return self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
             # Who took the bell's token must claim, also when stopping: it would be missing to others.
-            return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
+            return self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
-            return await pause(step.seconds, self._stopping)
-        return await self.tell(step, begun)
+            return pause(step.seconds, self._stopping)
+        return self.emit(step, begun)
 
-    async def _note_retry(self, begun: float, note: RetryNote) -> None:
+    def _note_retry(self, begun: float, note: RetryNote) -> None:
         operation = _OPERATIONS.get(note.script)
         if operation is not None:
-            await self.tell(
+            self.emit(
                 QueueEvent(
                     operation,
                     EventOutcome.RETRY,

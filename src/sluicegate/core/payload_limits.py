@@ -12,7 +12,7 @@ from sluicegate.core.json import MAX_DEPTH
 from sluicegate.core.paths import ROOT, Path, words
 from sluicegate.errors import PayloadTooDeepError, PayloadTooLargeError
 
-__all__ = ["NO_GUARDS", "Guards"]
+__all__ = ["NO_PAYLOAD_LIMITS", "PayloadLimits"]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 # Possessive, and with an end that may be missing: it matches at every quote and never looks at a byte twice.
@@ -22,7 +22,7 @@ _OPENING = (b"{", b"[")
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class PayloadLimits:
     """What a payload may be; by default whatever can be stored. See `RedisMessageQueue` for the options of these names.
 
     Attributes:
@@ -84,7 +84,7 @@ class Guards:
             _check_brackets(data, self.max_payload_depth)
 
 
-NO_GUARDS = Guards()
+NO_PAYLOAD_LIMITS = PayloadLimits()
 
 
 def _is_plain(value: Any, depth: int) -> bool:

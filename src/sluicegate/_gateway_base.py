@@ -15,17 +15,18 @@ import redis.asyncio
 import tenacity
 from redis import exceptions as redis_errors
 
-from sluicegate import checks, faults
+from sluicegate import checks
+from sluicegate._redis import error_mapping
+from sluicegate._redis.cluster_routes import Node, Routes
+from sluicegate._redis.connection import Address
 from sluicegate.config import GONE_OPTIONS, RENAMED_OPTIONS, QueueConfig
-from sluicegate.connection import Address
 from sluicegate.core.call import Call
 from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
-from sluicegate.shared.routes import Node, Routes
 
 __all__ = [
     "ASKING",
     "CONNECTION_FOR",
-    "MOST_REDIRECTS",
+    "MAX_REDIRECTS",
     "OPTIONS_ELSEWHERE",
     "STOP_SLICE_SECONDS",
     "TROUBLE",
@@ -54,7 +55,7 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 TROUBLE = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)  # of sending and receiving
 ASKING: tuple[Command, ...] = (("ASKING",),)
-MOST_REDIRECTS = 5  # of one attempt; a cluster that sends us round in circles is asked again after a pause
+MAX_REDIRECTS = 5  # of one attempt; a cluster that sends us round in circles is asked again after a pause
 STOP_SLICE_SECONDS = 0.1  # between looks at whether a wait should end
 WAIT_MARGIN_SECONDS = 5.0  # how much later than asked for the reply to a blocking command may come
 _SINGLE_TIMEOUT_SECONDS = 5.0
@@ -172,7 +173,7 @@ def sentinels(client: Any) -> Sequence[Any]:
 
 def heard(reply: Any) -> Any:
     """The reply to a blocking command; one that tells of a failover is raised, so that the connection is dropped."""
-    if is_passing(reply) and faults.redirection(reply) is None:
+    if is_passing(reply) and error_mapping.redirection(reply) is None:
         raise reply
     return reply
 
@@ -184,7 +185,7 @@ def is_alone(pool: Any) -> bool:
 
 def is_passing(reply: object) -> bool:
     """Whether a reply is an error that another attempt may not meet."""
-    return isinstance(reply, Exception) and faults.is_transient(reply)
+    return isinstance(reply, Exception) and error_mapping.is_transient(reply)
 
 
 def _options(options: dict[str, Any], stage: str, no_retry: object) -> dict[str, Any]:
@@ -256,12 +257,12 @@ class GatewayBase:
 
         Also takes from the error what is to be remembered of the attempt.
         """
-        if not faults.is_transient(error):
+        if not error_mapping.is_transient(error):
             return False
-        nothing_sent = not self._reached or faults.is_exhausted(error) or faults.cannot_connect(error)
-        if not nothing_sent and not faults.is_refusal(error):
+        nothing_sent = not self._reached or error_mapping.is_exhausted(error) or error_mapping.cannot_connect(error)
+        if not nothing_sent and not error_mapping.is_refusal(error):
             course.doubtful = True
-        if faults.answered(error):
+        if error_mapping.answered(error):
             self._reached = True
         return self._reached or not self._nobody_answers(error)
 
@@ -269,16 +270,16 @@ class GatewayBase:
         """Whether nobody is there, wherever this gateway may connect to: of several servers one is enough, if it is to
         be trusted.
         """
-        if faults.is_untrusted(error):
+        if error_mapping.is_untrusted(error):
             return True
         if isinstance(error, redis_errors.RedisClusterException):  # its client found no node; there may be no client
-            return faults.cannot_connect(error)
+            return error_mapping.cannot_connect(error)
         client = self.client
         if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
             return False
         if known := sentinels(client):
-            return faults.unasked_sentinels(error) >= len(known)
-        return faults.cannot_connect(error)
+            return error_mapping.unasked_sentinels(error) >= len(known)
+        return error_mapping.cannot_connect(error)
 
     def _policy(self, call: Call[Any], course: Course, notes: list[RetryNote], start: float) -> dict[str, Any]:
         """Options for tenacity: tried again while it may help, the last time when the budget ends.
@@ -317,31 +318,31 @@ class GatewayBase:
             raise replies[0]
         if not call.then:
             return call.decode(replies[0])
-        if isinstance(replies[1], Exception) and faults.is_transient(replies[1]):
+        if isinstance(replies[1], Exception) and error_mapping.is_transient(replies[1]):
             raise redis_errors.ConnectionError(f"{call.then[0]!r} behind a script failed: {replies[1]}") from replies[1]
         return call.decode(replies[0]), replies[1]
 
     def _explained(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception | None:
         """Our error for one of redis-py's, None when it is not one that we name."""
-        if faults.is_transient(error):
+        if error_mapping.is_transient(error):
             return self._given_up(call, course, error, retried=retried)
-        if denied := faults.access_refused(self.server, error):
+        if denied := error_mapping.access_refused(self.server, error):
             return denied
         if isinstance(error, redis_errors.RedisClusterException):
-            return faults.unavailable(self.server, error)
-        return faults.refusal(call, error) if isinstance(error, redis_errors.ResponseError) else None
+            return error_mapping.unavailable(self.server, error)
+        return error_mapping.refusal(call, error) if isinstance(error, redis_errors.ResponseError) else None
 
     def _given_up(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception:
         """The error for trouble that did not pass; it says whether the call may have taken effect."""
         if not self._reached and self._nobody_answers(error):
-            return faults.unavailable(self.server, error)
+            return error_mapping.unavailable(self.server, error)
         spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
-        known: Exception = faults.unavailable(self.server, error)
-        if faults.is_refusal(error):
-            why = faults.refused_in_doubt if course.doubtful else faults.refused
+        known: Exception = error_mapping.unavailable(self.server, error)
+        if error_mapping.is_refusal(error):
+            why = error_mapping.refused_in_doubt if course.doubtful else error_mapping.refused
             known = why(self.server, call.script.name, error)
-        elif faults.is_exhausted(error) and not course.doubtful:
-            known = faults.exhausted(self.server, error)
+        elif error_mapping.is_exhausted(error) and not course.doubtful:
+            known = error_mapping.exhausted(self.server, error)
         elif self._reached:
             known = RetryBudgetExhaustedError(str(known))
         return type(known)(f"{known} ({spent})")
@@ -351,12 +352,14 @@ class GatewayBase:
         tells the rest. One that cannot save its data refuses a PING, but not to be looked at.
         """
         if isinstance(reply, Exception):
-            if faults.access_refused(self.server, reply) and not isinstance(reply, redis_errors.NoPermissionError):
+            if error_mapping.access_refused(self.server, reply) and not isinstance(
+                reply, redis_errors.NoPermissionError
+            ):
                 raise reply
             _log.debug("%s answered the first PING with %s; it was reached all the same", self.server, reply)
         self._reached = True
 
-    def _redirected(self, redirect: faults.Redirect, node: Node | None) -> Node:
+    def _redirected(self, redirect: error_mapping.Redirect, node: Node | None) -> Node:
         """Where to go on.
 
         Raises:
