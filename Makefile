@@ -29,7 +29,7 @@ test-slow: setup ## Run the tests that take minutes: Spark's speculation on a cl
 	@$(PYTHON_IN_VENV) -m pytest -m nightly $(ARGS)
 
 test-matrix: setup ## Run the suite with redis-py 5 to 8, and Spark's with PySpark 4.0 to 4.2, in environments under build/matrix
-	@$(PYTHON_IN_VENV) -m tests.matrix.run $(ARGS)
+	@$(PYTHON_IN_VENV) scripts/matrix.py $(ARGS)
 
 check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
 	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)
@@ -41,13 +41,13 @@ format: setup ## Put format, imports, the synchronous shells and the documentati
 	@$(PYTHON_IN_VENV) scripts/snippets.py
 
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
-	@$(PYTHON_IN_VENV) -m tests.benchmarks.run $(ARGS)
+	@$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 
 bench-compare: setup ## Compare the speed of two commits in turn: make bench-compare ARGS="OLD [NEW]"; NEW is the working tree
-	@$(PYTHON_IN_VENV) -m tests.benchmarks.compare $(ARGS)
+	@$(PYTHON_IN_VENV) -m benchmarks.compare $(ARGS)
 
 bench-peers: setup ## Measure beside redis-message-queue 8.3.0 and 11, in environments under build/peers (needs Python 3.12)
-	@$(PYTHON_IN_VENV) -m tests.benchmarks.peers.run $(ARGS)
+	@$(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
 
 lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11, 3.12 and 3.13 (ARGS=--upgrade for the newest)
 	@bash scripts/lock.sh $(ARGS)

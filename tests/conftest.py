@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import signal
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +11,18 @@ import redis
 from hypothesis import settings
 
 from sluicegate import RedisMessageQueue
-from tests.conformance import state
-from tests.conformance.flavours import Flavour, Loop, Maker
-from tests.conformance.servers import RedisServer, programs
+from tests.support import state
+from tests.support.flavours import Flavour, Loop, MakeQueue, Maker
+from tests.support.servers import PROGRAMS, RedisServer, free_port
+from tests.support.settings import THOROUGH
 
-# The same examples in every run, so that a red test is red again; THOROUGH looks at others and at more of them.
-THOROUGH = int(os.environ.get("SLUICEGATE_TEST_THOROUGH", "0"))
+# The same examples in every run, so that a red test is red again. THOROUGH runs other examples, and more of them.
 settings.register_profile("sluicegate", deadline=None, derandomize=THOROUGH == 0, print_blob=True)
 settings.load_profile("sluicegate")
 
 # `nohup make test &` ignores SIGINT, and so would every program that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-PROGRAMS = programs()
-MakeQueue = Callable[..., RedisMessageQueue]
 
 
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
@@ -96,11 +89,3 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
         yield running.start()
     finally:
         running.remove()
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on, below those of outgoing connections: one to itself would be no outage."""
-    while True:
-        with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(15_000, 32_000))) as probe:
-            port: int = probe.getsockname()[1]
-            return port

@@ -6,8 +6,7 @@ from typing import Any
 
 import redis
 
-from tests.conformance.servers import RedisServer, programs
-from tests.conftest import free_port
+from tests.support.servers import RedisServer, free_port, programs
 
 
 class PasswordServer(RedisServer):

@@ -16,7 +16,7 @@ from sluicegate import QueueSpec, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, QueueDrainedError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.servers import PasswordServer
-from tests.conftest import free_port
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.airflow
 

@@ -19,7 +19,7 @@ from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import ConfigurationError, PublishUnknownError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.servers import PasswordServer
-from tests.conftest import free_port
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.airflow
 

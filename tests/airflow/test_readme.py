@@ -11,7 +11,7 @@ import pytest
 from sluicegate import RedisMessageQueue
 from tests.airflow.conftest import Connect
 from tests.airflow.deployment import Deployment, states, xcoms
-from tests.docs.snippets import snippet
+from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.airflow
 

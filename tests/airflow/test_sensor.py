@@ -15,8 +15,8 @@ from sluicegate import RedisMessageQueue
 from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
-from tests.conftest import free_port
-from tests.embedded.helpers import wait_until
+from tests.support.servers import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
 

@@ -14,7 +14,7 @@ import pytest
 
 import sluicegate
 import sluicegate.asyncio
-from tests.architecture.project import ROOT
+from tests.support.project import ROOT
 
 MADE = ("operation_runner", "lease", "administration", "queue")
 BY_HAND = sorted(module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE)

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.architecture.project import ROOT
+from tests.support.project import ROOT
 
 VERSIONS = ("3.11", "3.12", "3.13")
 LINE = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+")

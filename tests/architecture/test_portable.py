@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.architecture.project import ROOT, files
+from tests.support.project import ROOT, files
 
 MACHINE_PATH = re.compile(rb"(?<![\w.}])/(?:work|root|home/\w+|Users/\w+)/")
 REGISTRY = re.compile(rb"\b(?:pypi|files\.pythonhosted|registry\.npmjs|deb\.debian|repo1?\.maven)\.(?:org|com)\b")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.project import ROOT
+from tests.support.project import ROOT
 
 PACKAGES = {
     "sluicegate": ROOT / "src",

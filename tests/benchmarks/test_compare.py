@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import compare
-from tests.benchmarks.compare_rows import ROWS
+from benchmarks import compare
+from benchmarks.compare_rows import ROWS
 
 
 def test_every_row_is_measured_on_both_sides(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import run
-from tests.benchmarks.peers import run as peers
-from tests.benchmarks.peers.environments import PEERS
+from benchmarks import run
+from benchmarks.peers import run as peers
+from benchmarks.peers.environments import PEERS
 
 BARS = {
     ("publish_many / bare SET NX PX + LPUSH", "fast", 2),
@@ -139,7 +139,7 @@ def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
 def test_a_missed_bar_fails_a_strict_run_only(
     measured: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PARTS", {"speed": "tests.benchmarks.ill:measures"})
+    monkeypatch.setattr(run, "PARTS", {"speed": "tests.benchmarks.failing_parts:measures"})
     arguments = ["--rounds", str(measured), "--output", str(tmp_path / "report.json")]
 
     assert run.main(arguments) == 0
@@ -150,7 +150,7 @@ def test_a_part_that_fails_or_dies_is_a_red_row_and_the_others_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("starts_nothing", "fails", "dies", "measures")
-    monkeypatch.setattr(run, "PARTS", {name: f"tests.benchmarks.ill:{name}" for name in names})
+    monkeypatch.setattr(run, "PARTS", {name: f"tests.benchmarks.failing_parts:{name}" for name in names})
     monkeypatch.setenv("COLUMNS", "200")
     output = tmp_path / "report.json"
 
@@ -171,7 +171,7 @@ def test_a_part_that_fails_or_dies_is_a_red_row_and_the_others_are_measured(
 
 
 def test_a_part_that_does_not_end_is_ended_as_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "PARTS", {"hangs": "tests.benchmarks.ill:hangs"})
+    monkeypatch.setattr(run, "PARTS", {"hangs": "tests.benchmarks.failing_parts:hangs"})
     output = tmp_path / "report.json"
 
     assert run.main(["--part-seconds", "0.5", "--output", str(output)]) == run.NOT_MEASURED
@@ -181,7 +181,11 @@ def test_a_part_that_does_not_end_is_ended_as_failed(tmp_path: Path, monkeypatch
 
 
 def test_the_report_is_written_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "PARTS", {"one": "tests.benchmarks.ill:measures", "two": "tests.benchmarks.ill:measures"})
+    monkeypatch.setattr(
+        run,
+        "PARTS",
+        {"one": "tests.benchmarks.failing_parts:measures", "two": "tests.benchmarks.failing_parts:measures"},
+    )
     output = tmp_path / "report.json"
     measure = run._measure
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import run
+from benchmarks import run
 
 BARS = {
     ("Spark drain, no-op / single client", 1.2),

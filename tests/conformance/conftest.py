@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.conformance.flavours import FLAVOURS, Flavour
-from tests.conftest import PROGRAMS
+from tests.support.flavours import FLAVOURS, Flavour
+from tests.support.servers import PROGRAMS
 
 # `make test-matrix` names one; otherwise it is what redis-py speaks by itself.
 PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sluicegate.core.call import Call, Operation, Wait
 from sluicegate.events import QueueEvent
-from tests.conformance.core import Core
+from tests.support.core_calls import Core
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.errors import ConfigurationError, OptionTypeError
-from tests.conformance.flavours import Flavour
+from tests.support.flavours import Flavour
 
 MakeQueue = Callable[..., RedisMessageQueue]
 URL = "redis://127.0.0.1:1/0"

@@ -12,9 +12,9 @@ import redis
 
 from sluicegate import QueueEvent, RedisMessageQueue
 from sluicegate.core import concluding
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 HISTORIES: dict[str, Any] = {"enable_completed_queue": True, "enable_failed_queue": True}

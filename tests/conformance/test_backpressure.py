@@ -14,11 +14,11 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import MAX_PER_CALL, Publishing
 from sluicegate.errors import PublishUnknownError, QueueBackpressureError, RetryBudgetExhaustedError
 from sluicegate.report import PublishReport
-from tests.batches import one_call
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
 from tests.conformance.running import Drive
-from tests.conformance.servers import RedisServer
+from tests.support import state
+from tests.support.batches import one_call
+from tests.support.core_calls import Core, verdict
+from tests.support.servers import RedisServer
 
 REFUSED = replies.REFUSED
 

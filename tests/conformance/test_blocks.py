@@ -13,9 +13,9 @@ import redis
 
 from sluicegate import Lease, RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, LeaseLostError
-from tests.conformance import state
-from tests.conformance.flavours import Flavour
-from tests.conformance.servers import RedisServer
+from tests.support import state
+from tests.support.flavours import Flavour
+from tests.support.servers import RedisServer
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

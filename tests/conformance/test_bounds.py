@@ -13,8 +13,8 @@ import sluicegate
 import sluicegate.asyncio
 from sluicegate import Lease, RedisMessageQueue, replicated
 from sluicegate.errors import ConfigurationError
-from tests.conformance import state
-from tests.conformance.flavours import Flavour
+from tests.support import state
+from tests.support.flavours import Flavour
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Ask = Callable[[RedisMessageQueue, Lease, Any], object]

@@ -12,8 +12,8 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import CleanupFailedError, RetryBudgetExhaustedError
-from tests.conformance import state
-from tests.conformance.flavours import Flavour
+from tests.support import state
+from tests.support.flavours import Flavour
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from sluicegate.core.call import Call
-from tests.conformance import state
-from tests.conformance.admin import Admin
 from tests.conformance.test_purge import WAITING, fill
+from tests.support import state
+from tests.support.core_administration import Admin
 
 
 @pytest.fixture

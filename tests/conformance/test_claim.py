@@ -10,8 +10,8 @@ import redis
 from sluicegate import Lease, LeaseState, RedisMessageQueue
 from sluicegate.core import calls, replies
 from sluicegate.core.values import ClaimRequest
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

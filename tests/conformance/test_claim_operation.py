@@ -10,9 +10,9 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Wait
 from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import redis
 
 from sluicegate.core import replies
 from sluicegate.core.values import QueueRules
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 
 def dead(core: Core) -> list[str]:

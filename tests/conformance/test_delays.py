@@ -12,10 +12,10 @@ from sluicegate.core import replies
 from sluicegate.core.entry import read_prefix
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
-from tests.batches import one_call
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
-from tests.conformance.waiting import wait_until
+from tests.support import state
+from tests.support.batches import one_call
+from tests.support.core_calls import Core, ids, verdict
+from tests.support.waiting import wait_until
 
 HOUR_MS = 3600 * 1000
 

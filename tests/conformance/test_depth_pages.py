@@ -9,10 +9,10 @@ import redis
 
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Call
-from tests.conformance import state
-from tests.conformance.core import Core
 from tests.conformance.driven import Driven
-from tests.conformance.waiting import wait_until
+from tests.support import state
+from tests.support.core_calls import Core
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import redis
 
 from sluicegate import Depth, RedisGateway, RedisMessageQueue
 from sluicegate.errors import MalformedStoredMessageError
-from tests.conformance import state
+from tests.support import state
 
 MakeQueue = Callable[..., RedisMessageQueue]
 EMPTY = {

@@ -21,10 +21,10 @@ from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.core import scripts
 from sluicegate.errors import ConfigurationError, LeaseLostError, QueueBackpressureError, QueueDrainedError
 from sluicegate.events import QueueEvent
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
-from tests.faults.holding import Holding, holding
+from tests.support import state
+from tests.support.holding import Holding, holding
+from tests.support.servers import RedisServer
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 T = TypeVar("T")

@@ -17,11 +17,10 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
 from sluicegate.errors import NotDurableError
-from tests.batches import one_call
 from tests.conformance.running import Drive
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
-from tests.conftest import PROGRAMS, free_port
+from tests.support.batches import one_call
+from tests.support.servers import PROGRAMS, RedisServer, free_port
+from tests.support.waiting import wait_until
 
 KEYS = QueueKeys("orders")
 SOON = 0.15

@@ -26,8 +26,8 @@ from sluicegate.errors import (
     RetryBudgetExhaustedError,
     WrongKeyTypeError,
 )
-from tests.conformance import state
-from tests.conftest import free_port
+from tests.support import state
+from tests.support.servers import free_port
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -18,11 +18,11 @@ from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.errors import LeaseLostError, PublishUnknownError, QueueBackpressureError, QueueDrainedError
 from sluicegate.events import QueueEvent
-from tests.conformance import state
-from tests.conformance.flavours import Flavour
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
-from tests.faults.holding import Holding, holding
+from tests.support import state
+from tests.support.flavours import Flavour
+from tests.support.holding import Holding, holding
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

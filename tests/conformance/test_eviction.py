@@ -10,7 +10,7 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError, EvictionPolicyError
-from tests.conftest import free_port
+from tests.support.servers import free_port
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

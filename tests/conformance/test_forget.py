@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from sluicegate.errors import ConfigurationError
-from tests.conformance.admin import Admin
+from tests.support.core_administration import Admin
 
 
 @pytest.fixture

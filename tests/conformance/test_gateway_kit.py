@@ -16,7 +16,7 @@ from sluicegate.core.call import Call, Wait
 from sluicegate.gateway import RedisGateway
 from sluicegate.testing import gateways
 from sluicegate.testing.gateways import check_async_gateway, check_gateway
-from tests.conformance.servers import RedisServer
+from tests.support.servers import RedisServer
 
 SILENCE_SECONDS = 1  # of a client, so that the check of a silent server is short
 

@@ -18,10 +18,10 @@ from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatSch
 from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
 from sluicegate.errors import RetryBudgetExhaustedError
 from sluicegate.heartbeat import HeartbeatScheduler, scheduler
-from tests.conformance import state
-from tests.conformance.flavours import Blocking, Flavour, Loop
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.support import state
+from tests.support.flavours import Blocking, Flavour, Loop
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -8,8 +8,8 @@ import redis
 from sluicegate.core import calls, replies
 from sluicegate.core.values import QueueRules
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 WHY = b"\x1fKeyError\x1fno such key"
 

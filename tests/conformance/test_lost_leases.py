@@ -11,7 +11,7 @@ import redis
 from sluicegate import Lease, RedisMessageQueue
 from sluicegate.core.call import Call
 from sluicegate.errors import LeaseLostError
-from tests.conformance import state
+from tests.support import state
 
 MakeQueue = Callable[..., RedisMessageQueue]
 LIFE, MOMENT = 60.0, 0.001

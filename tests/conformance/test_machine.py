@@ -26,10 +26,11 @@ from sluicegate.core.call import Call
 from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import LeaseLostError, QueueBackpressureError
-from tests.conformance import state
-from tests.conformance.flavours import Flavour, Loop, Maker
 from tests.conformance.model import Model, Opening, Rules
-from tests.conftest import PROGRAMS, THOROUGH
+from tests.support import state
+from tests.support.flavours import Flavour, Loop, Maker
+from tests.support.servers import PROGRAMS
+from tests.support.settings import THOROUGH
 
 # 10,000 steps in all, whatever number of servers there is.
 STEPS_EACH, STEPS_AT_ONCE = -(-10_000 // (2 * len(PROGRAMS))) * (1 + THOROUGH), 50

@@ -7,9 +7,9 @@ import redis
 
 from sluicegate.core import operations, replies
 from sluicegate.core.values import ClaimRequest
-from tests.conformance import state
-from tests.conformance.core import Core, ids
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, ids
 
 LONGEST = 100
 

@@ -27,8 +27,8 @@ from sluicegate.errors import (
 )
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import EventDrivenInterruptHandler
-from tests.conformance import state
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
+from tests.support import state
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -11,7 +11,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import PayloadTooLargeError
 from sluicegate.events import QueueEvent
-from tests.conformance.servers import RedisServer
+from tests.support.servers import RedisServer
 
 MakeQueue = Callable[..., RedisMessageQueue]
 MB = 1024 * 1024

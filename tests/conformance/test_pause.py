@@ -6,8 +6,8 @@ import pytest
 import redis
 
 from sluicegate.core import calls, replies
-from tests.conformance.admin import Admin
-from tests.conformance.core import verdict
+from tests.support.core_administration import Admin
+from tests.support.core_calls import verdict
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import redis
 from sluicegate import InFlightMessage, RedisMessageQueue
 from sluicegate.core import looking
 from sluicegate.errors import ConfigurationError
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
-from tests.conftest import MakeQueue
+from tests.support.flavours import MakeQueue
 
 
 @pytest.fixture

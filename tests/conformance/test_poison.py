@@ -10,9 +10,9 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.ranges import format_ranges
 from sluicegate.core.values import ClaimRequest, VerdictGroup
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 COUNT, POISON = 1000, 617
 Work = Callable[[Core, str, bytes, list[int], int | None], None]

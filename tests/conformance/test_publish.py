@@ -12,8 +12,8 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError, QueueDrainedError, WrongKeyTypeError
-from tests.conformance import state
-from tests.conformance.waiting import wait_until
+from tests.support import state
+from tests.support.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

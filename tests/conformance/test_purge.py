@@ -11,9 +11,9 @@ import redis
 from sluicegate.core import replies
 from sluicegate.core.call import Call
 from sluicegate.errors import ConfigurationError
-from tests.conformance import state
-from tests.conformance.admin import Admin
-from tests.conformance.core import verdict
+from tests.support import state
+from tests.support.core_administration import Admin
+from tests.support.core_calls import verdict
 
 WAITING = ["pending", "returned", "delayed"]
 

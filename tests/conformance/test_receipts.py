@@ -12,8 +12,8 @@ from sluicegate.core import admin_calls
 from sluicegate.core.admin_calls import Named, Page, Step
 from sluicegate.core.call import Call
 from sluicegate.core.reports import RedriveReport
-from tests.conformance import state
-from tests.conformance.admin import Admin
+from tests.support import state
+from tests.support.core_administration import Admin
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from sluicegate import DeadMessage
 from sluicegate.core import admin_calls, replies
 from sluicegate.core.entry import read_prefix
 from sluicegate.errors import ConfigurationError
-from tests.conformance import state
-from tests.conformance.admin import Admin
-from tests.conformance.core import verdict
+from tests.support import state
+from tests.support.core_administration import Admin
+from tests.support.core_calls import verdict
 
 
 @pytest.fixture

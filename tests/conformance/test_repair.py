@@ -15,11 +15,10 @@ from sluicegate.core import replies
 from sluicegate.core.call import Call
 from sluicegate.core.repairing import repair
 from sluicegate.core.values import VerdictGroup
-from tests.conformance import state
-from tests.conformance.admin import Admin
-from tests.conftest import PROGRAMS
-from tests.faults.damage import NEWER, matrix
-from tests.faults.test_damage import busy
+from tests.support import state
+from tests.support.core_administration import Admin
+from tests.support.damage import NEWER, busy, matrix
+from tests.support.servers import PROGRAMS
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

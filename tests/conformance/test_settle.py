@@ -13,8 +13,8 @@ from sluicegate import Lease, LeaseState, RedisMessageQueue, Verdict
 from sluicegate.core import operations, replies
 from sluicegate.core.values import SettleRequest
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

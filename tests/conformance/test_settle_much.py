@@ -12,8 +12,8 @@ from sluicegate import RedisMessageQueue, Verdict
 from sluicegate.core import operations, replies
 from sluicegate.core.values import SettleRequest, VerdictGroup
 from sluicegate.errors import RedisUnavailableError
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 MUCH = 4000

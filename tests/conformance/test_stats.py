@@ -9,8 +9,8 @@ import redis
 
 from sluicegate.core import calls
 from sluicegate.core.reports import QueueStats
-from tests.conformance import state
-from tests.conformance.admin import Admin
+from tests.support import state
+from tests.support.core_administration import Admin
 
 
 @pytest.fixture

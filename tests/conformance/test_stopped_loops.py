@@ -14,8 +14,7 @@ import redis
 from sluicegate import EventDrivenInterruptHandler, RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.errors import PublishUnknownError, QueueDrainedError
-from tests.conformance.servers import RedisServer
-from tests.conftest import PROGRAMS
+from tests.support.servers import PROGRAMS, RedisServer
 
 CALLS = 100
 DEADLINE_SECONDS = 60.0

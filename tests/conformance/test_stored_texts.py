@@ -10,7 +10,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core import bounds
 from sluicegate.errors import ConfigurationError, PayloadTooLargeError
-from tests.conformance.state import contents
+from tests.support.state import contents
 
 MakeQueue = Callable[..., RedisMessageQueue]
 LONG = "y" * 3_000_000

@@ -8,9 +8,9 @@ import redis
 from sluicegate.core import operations, replies
 from sluicegate.core.values import ClaimRequest
 from sluicegate.errors import MalformedStoredMessageError
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 JUNK = [b"secret-1", b"secret-2", b"secret-3"]
 

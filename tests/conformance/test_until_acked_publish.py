@@ -10,9 +10,9 @@ from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.values import Batch
-from tests.conformance import state
-from tests.conformance.core import Core
 from tests.conformance.running import Drive
+from tests.support import state
+from tests.support.core_calls import Core
 
 WEEK = 7 * 86400
 

@@ -11,9 +11,9 @@ from sluicegate import RedisMessageQueue, Verdict
 from sluicegate.core import operations, replies
 from sluicegate.core.markers import bound_markers
 from sluicegate.core.values import ClaimRequest, QueueRules
-from tests.conformance import state
-from tests.conformance.core import Core, ids, verdict
 from tests.conformance.driven import Driven
+from tests.support import state
+from tests.support.core_calls import Core, ids, verdict
 
 WEEK_MS = 7 * 86400 * 1000
 

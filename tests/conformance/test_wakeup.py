@@ -15,10 +15,10 @@ import redis
 from sluicegate import Lease, LeaseState, RedisGateway, RedisMessageQueue
 from sluicegate.core import calls, operations
 from sluicegate.core.keys import QueueKeys
-from tests.conformance import state
-from tests.conformance.flavours import Flavour
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
+from tests.support import state
+from tests.support.flavours import Flavour
+from tests.support.servers import RedisServer
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 LONG = 60.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,26 +20,6 @@ DEADLINE_SECONDS = 60.0
 _SYNCHRONOUS = {"module": "dagster._core.launcher.sync_in_memory_run_launcher", "class": "SyncInMemoryRunLauncher"}
 # A queued run must say where its job comes from.
 _ORIGIN = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("gates"), "__repository__").get_job_origin("_noop")
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.01)
-
-
-@contextmanager
-def silent_port() -> Iterator[int]:
-    """A port where connections are accepted and nothing is ever said."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener.getsockname()[1]
-
-
-def closed_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def look(

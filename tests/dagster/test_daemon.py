@@ -8,7 +8,9 @@ import dagster as dg
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.dagster.helpers import SensorDaemon, closed_port, daemon, wait_until
+from tests.dagster.helpers import SensorDaemon, daemon
+from tests.support.servers import free_port
+from tests.support.waiting import wait_until
 
 # An idle machine needs 16 s, of which most starts interpreters; a busy one needs several times that.
 pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -26,7 +28,7 @@ def iterate(gates: SensorDaemon) -> None:
 
 
 def test_the_daemon_starts_one_run_for_a_backlog_and_shows_an_outage(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = closed_port()
+    port = free_port()
     monkeypatch.setenv("GATES_REDIS_URL", url)
     monkeypatch.setenv("GATES_DEAD_URL", f"redis://127.0.0.1:{port}/0")
     queue = RedisMessageQueue("gates", url=url)

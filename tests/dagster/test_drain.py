@@ -14,7 +14,8 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster_sluicegate import QueueDrainContext, RedisQueueResource, build_queue_drain_asset
 from sluicegate import Depth, Lease, Message, RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, LeaseLostError
-from tests.dagster.helpers import asset_job, re_execute, wait_until
+from tests.dagster.helpers import asset_job, re_execute
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.dagster
 

@@ -15,7 +15,8 @@ from dagster_sluicegate.resources import _impatient
 from sluicegate import RedisMessageQueue
 from sluicegate.embedded import EmbeddedServer
 from sluicegate.errors import ConfigurationError, QueueDrainedError, RedisUnavailableError
-from tests.dagster.helpers import closed_port, resource_snapshot, silent_port
+from tests.dagster.helpers import resource_snapshot
+from tests.support.servers import free_port, silent_port
 
 pytestmark = pytest.mark.dagster
 
@@ -54,7 +55,7 @@ def test_a_queue_is_closed_after_its_block_and_gives_back_what_it_holds(
 
 
 def test_nothing_connects_before_it_is_used() -> None:
-    resource = RedisQueueResource(url=f"redis://127.0.0.1:{closed_port()}/0", queue_name="orders")
+    resource = RedisQueueResource(url=f"redis://127.0.0.1:{free_port()}/0", queue_name="orders")
     assert dg.Definitions(resources={"queue": resource}).get_repository_def()
     with resource.get_queue() as queue:
         assert queue.name == "orders"

@@ -10,7 +10,9 @@ from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate.embedded import EmbeddedServer
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
-from tests.dagster.helpers import closed_port, look, retried, silent_port, submit, wait_until
+from tests.dagster.helpers import look, retried, submit
+from tests.support.servers import free_port, silent_port
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.dagster
 
@@ -308,7 +310,7 @@ def test_looking_leaves_every_key_as_it_was(
 
 
 def test_redis_that_is_down_fails_the_tick_and_names_the_server(instance: dg.DagsterInstance) -> None:
-    port = closed_port()
+    port = free_port()
     away = RedisQueueResource(url=f"redis://127.0.0.1:{port}/0", queue_name="orders")
     with pytest.raises(RedisUnavailableError, match=f"127.0.0.1:{port}"):
         look(gate(), away, instance)

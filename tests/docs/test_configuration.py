@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sluicegate.config import QueueConfig
-from tests.docs.snippets import PROJECT
+from tests.support.project import ROOT
 
 PLACES = ("name", "client", "url", "gateway")
-TEXT = (PROJECT / "docs" / "configuration.md").read_text()
+TEXT = (ROOT / "docs" / "configuration.md").read_text()
 ROWS: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (?:`([^`]*)`|required) \| [^|]+ \| [^|]+ \|$", TEXT, re.M)
 DEFAULTS: dict[str, Any] = {
     "name": inspect.Parameter.empty,

@@ -17,10 +17,10 @@ import redis.asyncio
 import sluicegate
 import sluicegate.asyncio
 from sluicegate.config import QueueConfig
-from tests.conformance.servers import RedisServer
-from tests.docs.snippets import PROJECT
+from tests.support.project import ROOT
+from tests.support.servers import RedisServer
 
-TEXT = (PROJECT / "docs" / "migration.md").read_text()
+TEXT = (ROOT / "docs" / "migration.md").read_text()
 OPTIONS = {field.name for field in dataclasses.fields(QueueConfig)} | {"name", "client", "gateway"}
 FLAVOURS: list[tuple[Any, Callable[[], Any]]] = [
     (sluicegate, redis.Redis),

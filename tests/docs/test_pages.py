@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sluicegate.embedded import stop_server
-from tests.docs.snippets import PAGES, PROJECT, blocks
+from tests.support.project import ROOT
+from tests.support.snippets import PAGES, blocks
 
 # Run elsewhere, where their servers and sessions are: tests/airflow, tests/spark, tests/dagster.
 RUN_BY_OTHERS = {"airflow", "spark", "spark-drain", "spark-stream", "spark-dead", "spark-write"}
@@ -25,12 +26,12 @@ def test_every_python_block_is_a_file_that_is_run_or_named_for_a_test(
     if name in RUN_BY_OTHERS:
         compile(code, name, "exec")
     else:
-        assert code == (PROJECT / name).read_text(), f"{page.name} differs from {name}; run `make format`"
+        assert code == (ROOT / name).read_text(), f"{page.name} differs from {name}; run `make format`"
 
 
 def run(program: str, folder: Path) -> str:
     """What a program of the documentation prints; it keeps its server in `build/<name>` of its folder."""
-    script = PROJECT / program
+    script = ROOT / program
     try:
         done = subprocess.run(
             [sys.executable, script], cwd=folder, capture_output=True, text=True, timeout=60, check=True
@@ -73,9 +74,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_guarantees_name_tests_that_exist() -> None:
-    text = (PROJECT / "docs" / "guarantees.md").read_text()
+    text = (ROOT / "docs" / "guarantees.md").read_text()
     named = re.findall(r"\[`(\w+)`\]\((\.\./tests/[\w/]+\.py)\)", text)
     assert len(named) >= 20
     for test, file in named:
-        source = (PROJECT / "docs" / file).resolve().read_text()
+        source = (ROOT / "docs" / file).resolve().read_text()
         assert f"def {test}(" in source, f"{file} has no test {test}"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sluicegate.spark import _options, drain, lease_batch
-from tests.docs.snippets import PROJECT
+from tests.support.project import ROOT
 
-TEXT = (PROJECT / "docs" / "spark.md").read_text()
+TEXT = (ROOT / "docs" / "spark.md").read_text()
 GIVEN_FIRST = {"spark", "queue", "process"}
 # What a missing option means, where the table says it in words.
 WORDS = {"none", "by size", "the queue's", "one per write", "automatic", "`payload`, or all"}

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sluicegate.embedded import binary, stop_server
-from tests.embedded.helpers import processes_of, wait_until
+from tests.support.embedded_servers import processes_of
+from tests.support.waiting import wait_until
 
 # Every server program of this machine; the name alone lets the tests fail, not vanish, where there is none.
 PROGRAMS = list(binary._candidates()) or [Path("redis-server")]

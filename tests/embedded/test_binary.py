@@ -9,7 +9,7 @@ import pytest
 
 from sluicegate.embedded import binary, find_server
 from sluicegate.errors import EmbeddedServerError, EmbeddedServerNotFoundError
-from tests.embedded.helpers import fake_program
+from tests.support.embedded_servers import fake_program
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from redis.retry import Retry
 
 from sluicegate.embedded import connect, ensure_server, keeper, stop_server
 from sluicegate.errors import EmbeddedServerError
-from tests.embedded.helpers import User, aof_file, keeper_pid, kill, processes_of, runs, wait_until
+from tests.support.embedded_servers import User, aof_file, keeper_pid, kill, processes_of, runs
+from tests.support.waiting import wait_until
 
 
 def test_a_killed_user_loses_nothing_and_the_server_lives_on(home: Path) -> None:

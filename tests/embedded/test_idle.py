@@ -15,7 +15,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate.embedded import connect, ensure_server, keeper, stop_server
-from tests.embedded.helpers import User, keeper_pid, kill, processes_of, runs, wait_until
+from tests.support.embedded_servers import User, keeper_pid, kill, processes_of, runs
+from tests.support.waiting import wait_until
 
 
 def test_an_idle_server_goes_away_and_leaves_only_its_data(home: Path, program: Path) -> None:

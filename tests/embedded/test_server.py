@@ -17,7 +17,8 @@ import pytest
 from sluicegate.embedded import connect, ensure_server, keeper, stop_server
 from sluicegate.embedded import folder as on_disk
 from sluicegate.errors import ConfigurationError, EmbeddedServerError
-from tests.embedded.helpers import User, fake_program, keeper_pid, kill, processes_of, record_of, runs, wait_until
+from tests.support.embedded_servers import User, fake_program, keeper_pid, kill, processes_of, record_of, runs
+from tests.support.waiting import wait_until
 
 
 def test_the_server_is_private_and_keeps_everything(home: Path, program: Path) -> None:

@@ -18,7 +18,8 @@ import pytest
 from sluicegate import ConfigurationError, RedisMessageQueue, UnsafeFolderError
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.embedded import async_client, connect, ensure_server, folder, keeper, safety, stop_server
-from tests.embedded.helpers import aof_file, wait_until
+from tests.support.embedded_servers import aof_file
+from tests.support.waiting import wait_until
 
 ME, ROOT, OTHER = 1000, 0, 65534
 DIRECTORY, LINK = stat.S_IFDIR, stat.S_IFLNK

@@ -17,8 +17,8 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECONDS = 30.0

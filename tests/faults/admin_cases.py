@@ -11,7 +11,7 @@ from sluicegate.core.admin_calls import Named, Step, head_of, marker_of
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.repair_calls import repair_part
-from tests.conformance.core import Core, verdict
+from tests.support.core_calls import Core, verdict
 
 STEP = Step(b"op", 1)
 

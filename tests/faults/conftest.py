@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
 from sluicegate.gateway import RedisGateway
-from tests.conformance.flavours import Blocking, Loop
+from tests.support.flavours import Blocking, Loop
 
 MakeGateway = Callable[..., Any]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sluicegate.core.call import Call
 from sluicegate.core.values import QueueRules
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 WHY = b"r\x1fE\x1ft"
 

@@ -24,8 +24,8 @@ from sluicegate.core.markers import bound_markers
 from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
-from tests.conformance import state
-from tests.conformance.core import Core
+from tests.support import state
+from tests.support.core_calls import Core
 
 LEASE_SECONDS, KEEP_SECONDS, MESSAGES, STEP = 10, 40, 12, 2
 VERBS: list[Verb] = ["ack", "ack", "ack", "ack", "nack", "release", "bury", "discard"]

@@ -7,7 +7,7 @@ from typing import Any
 from sluicegate.core import batch_calls, calls
 from sluicegate.core.call import Call
 from sluicegate.core.values import ClaimRequest
-from tests.conformance.core import Core, verdict
+from tests.support.core_calls import Core, verdict
 
 
 def note(core: Core) -> Call[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sluicegate.core import batch_calls
 from sluicegate.core.call import Call
-from tests.conformance.core import Core
+from tests.support.core_calls import Core
 
 
 def seat_anew(core: Core) -> Call[Any]:

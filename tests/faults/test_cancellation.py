@@ -16,10 +16,10 @@ from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.core import scripts
 from sluicegate.core.keys import QueueKeys
 from sluicegate.events import QueueEvent
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
-from tests.faults.holding import Held, Holding, Point, holding
+from tests.support import state
+from tests.support.holding import Held, Holding, Point, holding
+from tests.support.servers import RedisServer
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 Use = Callable[[AsyncQueue], Awaitable[Any]]
 POINTS: tuple[Point, ...] = ("request", "reply")

@@ -13,33 +13,11 @@ from sluicegate import QueueEvent, RedisMessageQueue
 from sluicegate.core import batch_calls, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.errors import MalformedStoredMessageError
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
-from tests.faults.damage import NEWER, VALUES, Damage, matrix
+from tests.support import state
+from tests.support.core_calls import Core, verdict
+from tests.support.damage import NEWER, VALUES, Damage, busy, matrix
 
 MATRIX = matrix()
-
-
-def busy(core: Core) -> bytes:
-    """Messages in every state, two histories, and a lease over four of them; returns its token."""
-    core.rules = type(core.rules)(max_delivery_count=10, completed_cap=0, failed_cap=0)
-    core.do(core.publish("b", *"abcdefghij"))
-    core.do(core.publish("k", "k", keyed=True))
-    first, _ = core.opened("first", "n", 5)
-    core.do(
-        core.settle(
-            "first",
-            first,
-            verdict("ack", "1"),
-            verdict("nack", "2"),
-            verdict("nack", "3", delay_seconds=1000),
-            verdict("bury", "4-5"),
-        )
-    )
-    core.client.zremrangebyrank(core.keys.returned, 0, -1)  # so that the lease takes fresh ones
-    token, _ = core.opened("l", "n", 4)
-    core.client.zadd(core.keys.returned, {core.client.zrange(core.keys.delayed, 0, 0)[0]: 3})
-    return token
 
 
 def make_queue(client: redis.Redis, events: list[QueueEvent] | None) -> RedisMessageQueue:

@@ -16,8 +16,8 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue, heartbeat
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
 DEADLINE_SECONDS = 60.0

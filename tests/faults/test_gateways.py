@@ -28,12 +28,11 @@ from sluicegate.errors import (
     RetryBudgetExhaustedError,
 )
 from sluicegate.gateway import RedisGateway
-from tests.conformance.flavours import Blocking
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
-from tests.conftest import free_port
-from tests.faults.answering import answering
 from tests.faults.conftest import MakeGateway
+from tests.support.flavours import Blocking
+from tests.support.scripted_server import answering
+from tests.support.servers import RedisServer, free_port
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 KEYS = QueueKeys("orders")
 

@@ -12,8 +12,8 @@ import redis
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.core.call import Call, Wait
 from sluicegate.core.scripts import Script, load
-from tests.conformance.servers import RedisServer
-from tests.faults.answering import Answering, answering
+from tests.support.scripted_server import Answering, answering
+from tests.support.servers import RedisServer
 
 ROUNDS = 300
 

@@ -24,8 +24,8 @@ from sluicegate.interrupts import (
     EventDrivenInterruptHandler,
     GracefulInterruptHandler,
 )
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import AT_ONCE_SECONDS, wait_until
+from tests.support.servers import RedisServer
+from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

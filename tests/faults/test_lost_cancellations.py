@@ -16,8 +16,8 @@ from sluicegate.asyncio import RedisGateway, RedisMessageQueue
 from sluicegate.asyncio.connection_io import borrow, exchange, give_back, send
 from sluicegate.core.call import Call
 from sluicegate.events import QueueEvent
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
+from tests.support import state
+from tests.support.servers import RedisServer
 
 DEADLINE_SECONDS = 60.0
 

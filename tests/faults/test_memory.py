@@ -10,11 +10,11 @@ import redis
 from sluicegate import LeaseState, RedisMessageQueue, Verdict
 from sluicegate.core import scripts
 from sluicegate.errors import RedisMemoryError
-from tests.conformance import state
-from tests.conformance.admin import Admin
-from tests.conformance.core import Core
 from tests.faults.test_repeats import CASES, Prepare
 from tests.faults.write_cases import stage_more
+from tests.support import state
+from tests.support.core_administration import Admin
+from tests.support.core_calls import Core
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -30,10 +30,9 @@ from sluicegate.errors import (
     RedisUnavailableError,
     RetryBudgetExhaustedError,
 )
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import free_port
-from tests.faults.proxy import Proxy, proxied
+from tests.support import state
+from tests.support.proxy import Proxy, proxied
+from tests.support.servers import RedisServer, free_port
 
 MakeQueue = Callable[..., RedisMessageQueue]
 SECRET = "s3cr3t"

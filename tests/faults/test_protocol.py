@@ -11,8 +11,9 @@ import pytest
 import redis
 
 from sluicegate.core import calls, scripts
-from tests.conftest import PROGRAMS, THOROUGH
 from tests.faults.interleaving import STEP, play
+from tests.support.servers import PROGRAMS
+from tests.support.settings import THOROUGH
 
 SEEDS = 2000 * (1 + THOROUGH)
 

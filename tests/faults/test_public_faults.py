@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance.core import Core, verdict
-from tests.conformance.servers import RedisServer
+from tests.support.core_calls import Core, verdict
+from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,9 +15,9 @@ import redis.asyncio
 from sluicegate._gateway_base import CONNECTION_FOR
 from sluicegate.asyncio import RedisMessageQueue
 from sluicegate.errors import LeaseLostError
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import PROGRAMS, THOROUGH
+from tests.support import state
+from tests.support.servers import PROGRAMS, RedisServer
+from tests.support.settings import THOROUGH
 
 CANCELS = 2000 if THOROUGH else 150
 TASKS, CONNECTIONS = 4, 2

@@ -23,12 +23,11 @@ from sluicegate.core.scripts import load
 from sluicegate.errors import RedisRefusedError, RedisUnavailableError, RetryBudgetExhaustedError
 from sluicegate.events import EventOutcome, QueueEvent
 from sluicegate.gateway import RedisGateway
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
-from tests.conftest import free_port
-from tests.faults.answering import answering, masters
 from tests.faults.conftest import MakeGateway
 from tests.faults.test_gateways import KEYS, REFUSALS, call, running
+from tests.support.scripted_server import answering, masters
+from tests.support.servers import RedisServer, free_port
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("error", REFUSALS, ids=lambda error: error[1:14].decode().strip())

@@ -12,10 +12,10 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core import batch_calls, calls, concluding, looking, replies, scripts
 from sluicegate.core.call import Call
-from tests.conformance import state
-from tests.conformance.admin import Admin
-from tests.conformance.core import Core, verdict
 from tests.faults import admin_cases, ending_cases, run_cases, seat_cases, write_cases
+from tests.support import state
+from tests.support.core_administration import Admin
+from tests.support.core_calls import Core, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]

@@ -14,9 +14,6 @@ import redis
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
-from tests.conformance.servers import RedisServer
 from tests.faults import admin_cases, ending_cases, run_cases
 from tests.faults.test_repeats import (
     Prepare,
@@ -28,6 +25,9 @@ from tests.faults.test_repeats import (
     reap,
     take_over,
 )
+from tests.support import state
+from tests.support.core_calls import Core, verdict
+from tests.support.servers import RedisServer
 
 READS = {
     "TIME", "EXISTS", "PTTL", "GET", "MGET", "STRLEN", "LLEN", "LRANGE", "LINDEX", "HLEN", "HGET", "HMGET", "HKEYS",

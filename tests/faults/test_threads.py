@@ -14,9 +14,9 @@ import redis.asyncio
 
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio.queue import RedisMessageQueue as AsyncQueue
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.faults.proxy import Proxy, proxied
+from tests.support import state
+from tests.support.proxy import Proxy, proxied
+from tests.support.servers import RedisServer
 
 T = TypeVar("T")
 THREADS = 16

@@ -13,9 +13,9 @@ from sluicegate.core import batch_calls, calls, concluding, looking, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.values import QueueRules
 from sluicegate.errors import WrongKeyTypeError
-from tests.conformance import state
-from tests.conformance.core import Core, verdict
 from tests.faults import admin_cases, run_cases, seat_cases, write_cases
+from tests.support import state
+from tests.support.core_calls import Core, verdict
 
 Prepare = Callable[[Core], Call[Any]]
 ENTRIES = [b"1%028x" % number + b"id\x1f\x1f\x1fpayload" for number in range(2)]

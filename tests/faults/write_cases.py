@@ -8,7 +8,7 @@ from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import HandOver
 from sluicegate.core.call import Call
 from sluicegate.core.entry import client_part
-from tests.conformance.core import Core
+from tests.support.core_calls import Core
 
 PARTS = [client_part(b"", b"", b"", name.encode()) for name in "abcd"]
 

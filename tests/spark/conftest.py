@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.conformance import waiting
-from tests.conformance.servers import RedisServer
-from tests.conftest import PROGRAMS, MakeQueue
 from tests.spark.helpers import Numbers, Output
+from tests.support import waiting
+from tests.support.flavours import MakeQueue
+from tests.support.servers import PROGRAMS, RedisServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

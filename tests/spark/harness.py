@@ -2,7 +2,7 @@
 
 Everything that crosses a process border in Spark is pickled and unpickled here as well: the class at registration, the
 instance, the reader that goes to the executors, partitions, writers and commit messages. Offsets live as JSON text.
-`test_harness.py` holds the order of calls against a real session, `tests.matrix.run` against every version of PySpark.
+`test_harness.py` holds the order of calls against a real session, `scripts.matrix` against every version of PySpark.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import _access
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
+from tests.support import state
+from tests.support.servers import RedisServer
 
 
 def test_an_open_lease_shows_its_messages_and_stays_as_it_is(queue: RedisMessageQueue, server: RedisServer) -> None:

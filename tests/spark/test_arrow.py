@@ -11,8 +11,8 @@ import pytest
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import MalformedStoredMessageError
 from sluicegate.spark.tables.arrow import message_arrays, to_pandas, to_table
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 SCHEMA = pa.schema(
     [

@@ -14,9 +14,9 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import DrainContext, drain, lease_batch
 from sluicegate.spark._options import StreamOptions, WriteOptions, options
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
 from tests.spark.helpers import drain_here
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 NO_SESSION = cast("Any", None)
 NO_DURATIONS = [float("nan"), float("inf"), 1e300, 100 * 365 * 86_400 + 1, -1]

@@ -14,14 +14,14 @@ from sluicegate import RedisMessageQueue
 from sluicegate.spark._options import options
 from sluicegate.spark.browsing import reader as _browse
 from sluicegate.spark.datasource import SluicegateDataSource
-from tests.conftest import MakeQueue
 from tests.spark.harness import Load
 from tests.spark.helpers import Numbers
+from tests.support.flavours import MakeQueue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.conformance.servers import RedisServer
+    from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 MESSAGE = ["id", "payload", "headers", "deduplication_key", "delivery_count", "sequence", "enqueued_at"]

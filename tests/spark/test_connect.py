@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.servers import RedisServer
 from tests.spark.shipping import bare_environment, installed_last, package_zip, spark_defaults
+from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 

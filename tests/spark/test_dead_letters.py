@@ -10,12 +10,12 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import SelectedRedriveReport, dead_letters, redrive_selected
-from tests.conftest import MakeQueue
+from tests.support.flavours import MakeQueue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.conformance.servers import RedisServer
+    from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

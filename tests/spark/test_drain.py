@@ -22,12 +22,12 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, DrainFailedError, RedisUnavailableError
 from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
 from sluicegate.spark.draining.driver import _tasks
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
-from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers, Output, drain_here, failing_on, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

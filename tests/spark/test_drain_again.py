@@ -13,10 +13,10 @@ from sluicegate import LeaseState, Message, RedisGateway, RedisMessageQueue
 from sluicegate.core import batch_calls
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import DrainContext, _access
-from tests.conformance import state
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, drain_here, failing_on
 from tests.spark.test_task import Killed, leave_leases_open
+from tests.support import state
+from tests.support.waiting import wait_until
 
 __all__ = ["leave_leases_open"]
 

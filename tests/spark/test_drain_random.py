@@ -19,8 +19,8 @@ from sluicegate.spark import DrainContext, PartitionSummary
 from sluicegate.spark.draining import partition
 from sluicegate.spark.draining.partition import PartitionDrain
 from sluicegate.spark.draining.plan import DrainPlan
-from tests.conformance import state
 from tests.spark.helpers import plan_for
+from tests.support import state
 
 BAD = {"raise", "nack", "release", "bury", "nack and raise"}
 KINDS = ["ok", "ok", "ok", "ok", "ack", *sorted(BAD)]

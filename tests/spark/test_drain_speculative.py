@@ -16,10 +16,10 @@ from sluicegate.errors import RedisMessageQueueError
 from sluicegate.spark import DrainContext, PartitionSummary
 from sluicegate.spark.draining import partition, task
 from sluicegate.spark.draining.partition import PartitionDrain
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
 from tests.spark.helpers import Numbers, Output, failing_on, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open, watched
+from tests.support import state
+from tests.support.servers import RedisServer
 
 __all__ = ["leave_leases_open"]
 

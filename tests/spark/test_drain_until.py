@@ -15,10 +15,10 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.spark import PartitionSummary, drain
 from sluicegate.spark.draining.partition import PartitionDrain
 from sluicegate.spark.draining.routing import queue_of, quota_of
-from tests.conformance import state
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, drain_here, plan_for, what_was_done
 from tests.spark.test_task import Killed, leave_leases_open
+from tests.support import state
+from tests.support.waiting import wait_until
 
 __all__ = ["leave_leases_open"]
 

@@ -24,11 +24,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from sluicegate import RedisMessageQueue
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import PROGRAMS
-from tests.docs.snippets import PROJECT
 from tests.spark.recipes import order, recipe
+from tests.support import state
+from tests.support.project import ROOT
+from tests.support.servers import PROGRAMS, RedisServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +71,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
         specs = json.dumps([queue.spec().to_json() for queue in queues.values()])
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.crashing_driver", specs, str(folder)],
-            cwd=PROJECT,
+            cwd=ROOT,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,

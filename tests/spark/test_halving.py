@@ -12,11 +12,11 @@ import tenacity
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, DrainSummary
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, drain_here, failing_on
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 
 def failing_always(batch: list[int], ctx: DrainContext) -> None:

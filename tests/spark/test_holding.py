@@ -13,9 +13,9 @@ from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavaila
 from sluicegate.lease import Lease
 from sluicegate.spark.leasing import holding as _holding
 from sluicegate.spark.leasing.holding import Holding, hold
-from tests.conformance import state
-from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers
+from tests.support import state
+from tests.support.flavours import MakeQueue
 
 pytestmark = pytest.mark.spark
 

@@ -16,13 +16,13 @@ from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.spark import LeasedBatch, lease_batch
-from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers
+from tests.support.flavours import MakeQueue
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.conformance.servers import RedisServer
+    from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 NO_SESSION = cast("Any", None)

@@ -14,9 +14,9 @@ from sluicegate.lease import Lease
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.leasing.manifest import Part, cut, dump, load
-from tests.conformance import state
 from tests.spark.harness import Load
 from tests.spark.helpers import Numbers
+from tests.support import state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

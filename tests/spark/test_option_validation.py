@@ -13,9 +13,9 @@ from pyspark import cloudpickle
 
 from sluicegate import ConfigurationError, Message, QueueSpec, RedisMessageQueue
 from sluicegate.spark import SluicegateDataSource, dead_letters, drain, options, redrive_selected
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
 from tests.spark.helpers import drain_here
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from sluicegate.errors import LeaseLostError
 from sluicegate.spark import DrainContext
 from sluicegate.spark.draining import output
 from sluicegate.spark.draining.output import OutputFiles
-from tests.conformance import state
-from tests.conformance.waiting import wait_until
 from tests.spark.helpers import Numbers, drain_here
+from tests.support import state
+from tests.support.waiting import wait_until
 
 LEASE = "0123456789abcdef" * 2
 SIZE = 8

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance import state
-from tests.docs.snippets import snippet
+from tests.support import state
+from tests.support.snippets import snippet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from sluicegate.config import QueueSpec
 from sluicegate.spark import DrainProgress
 from sluicegate.spark.draining import progress as _progress
 from sluicegate.spark.draining.progress import Watch, watching
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers
+from tests.support.waiting import wait_until
 
 
 class Face:

@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate import RedisMessageQueue
 from sluicegate.embedded import stop_server
-from tests.docs.snippets import snippet
+from tests.support.snippets import snippet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

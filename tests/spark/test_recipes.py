@@ -17,8 +17,8 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import DrainSummary
-from tests.conformance import state
 from tests.spark.recipes import crash_after_writing, order, recipe
+from tests.support import state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

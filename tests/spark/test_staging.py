@@ -18,8 +18,8 @@ from sluicegate.spark.writing import staging as _staging
 from sluicegate.spark.writing.naming import RowNames, digest_of
 from sluicegate.spark.writing.sending import Sender
 from sluicegate.spark.writing.staging import Stage, StageLostError, StageWriter
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 
 class Crash(BaseException):

@@ -10,7 +10,7 @@ import redis
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import Seat, Span
 from sluicegate.core.keys import QueueKeys
-from tests.conformance.core import Core
+from tests.support.core_calls import Core
 
 Ask = Callable[..., Seat]
 

@@ -16,9 +16,9 @@ from pyspark.errors import StreamingQueryException
 from sluicegate import RedisMessageQueue
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
-from tests.conformance import state
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers
+from tests.support import state
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

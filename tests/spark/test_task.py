@@ -19,11 +19,11 @@ from sluicegate.lease import Lease
 from sluicegate.spark import DrainContext, PartitionSummary
 from sluicegate.spark.draining import task
 from sluicegate.spark.draining.partition import PartitionDrain
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
-from tests.embedded.helpers import wait_until
 from tests.spark.helpers import Numbers, Output, drain_here, partition_rows, plan_for, what_was_done
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 
 class Killed(BaseException):

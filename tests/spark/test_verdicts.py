@@ -15,10 +15,10 @@ import redis
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, DrainSummary
 from sluicegate.spark.draining.verdicts import Given, VerdictError, Word
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
 from tests.spark.helpers import Numbers, Process, drain_here
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 
 def message(number: int) -> Message:

@@ -20,10 +20,10 @@ from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.writing import writer as _writer
 from sluicegate.spark.writing.plan import plan_write
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
 from tests.spark.harness import Attempt, Killed, Save, StreamSave, TaskFailed
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 ATTEMPTS = {
     "all went well": {},

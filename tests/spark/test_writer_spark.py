@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import options
 from sluicegate.spark.datasource import SluicegateDataSource
-from tests.conformance import state
+from tests.support import state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from sluicegate.asyncio.queue import RedisMessageQueue as AsyncQueue
 from sluicegate.errors import CleanupFailedError, RetryBudgetExhaustedError
 from sluicegate.testing import assert_published, drain_inline
 from sluicegate.testing import asyncio as testing_asyncio
-from tests.conformance.servers import RedisServer
+from tests.support.servers import RedisServer
 
 MakeQueue = Callable[..., RedisMessageQueue]
 

@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from sluicegate.core.keys import QueueKeys
-from tests.conformance import state
-from tests.conformance.flavours import Loop
+from tests.support import state
+from tests.support.flavours import Loop
+from tests.support.topologies import Topology
 from tests.topologies import ways
-from tests.topologies.servers import Topology
 from tests.topologies.ways import QueueMaker, Way
 
 

@@ -12,9 +12,9 @@ import redis
 from sluicegate import DurabilityAccessError, NotDurableError, RedisAccessError, RedisMessageQueue, replicated
 from sluicegate.core import scripts
 from sluicegate.errors import EvictionPolicyError
-from tests.conformance.servers import programs
-from tests.topologies import access
-from tests.topologies.servers import AclServer
+from tests.support import access_rights
+from tests.support.servers import programs
+from tests.support.topologies import AclServer
 from tests.topologies.ways import version
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "access.md"
@@ -32,12 +32,15 @@ def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
         for script in scripts.load_all().values()
         for name in re.findall(r"""call\(\s*['"]([A-Za-z]+)['"]""", _text(script))
     }
-    assert {f"+{name}" for name in called - set(access.IN_SCRIPTS)} == {*access.FOR_EVICTION, *access.FOR_REPAIR}
-    assert called > set(access.IN_SCRIPTS)
+    assert {f"+{name}" for name in called - set(access_rights.IN_SCRIPTS)} == {
+        *access_rights.FOR_EVICTION,
+        *access_rights.FOR_REPAIR,
+    }
+    assert called > set(access_rights.IN_SCRIPTS)
 
 
 def test_the_document_shows_the_rule() -> None:
-    assert " ".join(access.RULE) in " ".join(DOCUMENT.read_text().replace("\\\n", " ").split())
+    assert " ".join(access_rights.RULE) in " ".join(DOCUMENT.read_text().replace("\\\n", " ").split())
 
 
 @pytest.mark.parametrize(
@@ -49,19 +52,19 @@ def test_everything_else_is_refused(server: AclServer, command: str) -> None:
 
 
 def test_a_user_of_one_queue_has_no_other(server: AclServer) -> None:
-    server.allow(*access.RULE, "resetkeys", "~sluicegate:{orders}:*")
+    server.allow(*access_rights.RULE, "resetkeys", "~sluicegate:{orders}:*")
     try:
         with server.client() as client:
             assert RedisMessageQueue("orders", client=client).publish("a") is True
             with pytest.raises(RedisAccessError):
                 RedisMessageQueue("orders2", client=client).publish("a")
     finally:
-        server.allow(*access.RULE)
+        server.allow(*access_rights.RULE)
 
 
-@pytest.mark.parametrize("given", [(), access.FOR_REPAIR])
+@pytest.mark.parametrize("given", [(), access_rights.FOR_REPAIR])
 def test_repair_goes_without_what_only_a_scan_finds(server: AclServer, given: tuple[str, ...]) -> None:
-    server.allow(*access.RULE, *given)
+    server.allow(*access_rights.RULE, *given)
     try:
         with server.servers[0].client() as admin, server.client() as client:
             admin.flushall()
@@ -73,12 +76,12 @@ def test_repair_goes_without_what_only_a_scan_finds(server: AclServer, given: tu
             report = queue.repair()
             assert (report.leases, report.in_flight) == ((1, -5) if given else (0, -6))
     finally:
-        server.allow(*access.RULE)
+        server.allow(*access_rights.RULE)
 
 
-@pytest.mark.parametrize("given", [(), access.FOR_REPLICAS])
+@pytest.mark.parametrize("given", [(), access_rights.FOR_REPLICAS])
 def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str, ...]) -> None:
-    server.allow(*access.RULE, *given)
+    server.allow(*access_rights.RULE, *given)
     try:
         with server.client() as client:
             queue = RedisMessageQueue("orders", client=client)
@@ -88,7 +91,7 @@ def test_durability_needs_rights_of_its_own(server: AclServer, given: tuple[str,
             assert isinstance(raised.value, RedisAccessError) is (not given)
             assert ("+wait" in str(raised.value)) is (not given)
     finally:
-        server.allow(*access.RULE)
+        server.allow(*access_rights.RULE)
 
 
 @pytest.mark.parametrize("missing", ["", "+waitaof", "+command|info"])
@@ -96,7 +99,7 @@ def test_fsync_needs_rights_of_its_own(missing: str) -> None:
     server = AclServer(next(program for program in programs() if _knows_waitaof(program)))
     server.options = ("--appendonly", "yes")
     with server:
-        server.allow(*access.RULE, *(right for right in access.FOR_FSYNC if right != missing))
+        server.allow(*access_rights.RULE, *(right for right in access_rights.FOR_FSYNC if right != missing))
         with server.client() as client:
             queue = RedisMessageQueue("orders", client=client)
             if missing == "+waitaof":
@@ -115,7 +118,7 @@ def test_the_eviction_policy_is_looked_at_where_that_is_allowed(
     server: AclServer, may_ask: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without the right the publish succeeds without a word; a queue that requires an answer says what it needs."""
-    server.allow(*access.RULE, *(access.FOR_EVICTION if may_ask else ()))
+    server.allow(*access_rights.RULE, *(access_rights.FOR_EVICTION if may_ask else ()))
     try:
         with server.servers[0].client() as admin, server.client() as client:
             admin.config_set("maxmemory-policy", "allkeys-lru")
@@ -128,12 +131,12 @@ def test_the_eviction_policy_is_looked_at_where_that_is_allowed(
             if may_ask:
                 assert strict.publish("b") is True
     finally:
-        server.allow(*access.RULE)
+        server.allow(*access_rights.RULE)
 
 
-@pytest.mark.parametrize("command", access.SENT)
+@pytest.mark.parametrize("command", access_rights.SENT)
 def test_each_command_that_is_sent_is_needed(server: AclServer, command: str) -> None:
-    server.allow(*access.RULE, f"-{command}")
+    server.allow(*access_rights.RULE, f"-{command}")
     try:
         with server.servers[0].client() as admin, server.client() as client:
             admin.flushall()
@@ -144,7 +147,7 @@ def test_each_command_that_is_sent_is_needed(server: AclServer, command: str) ->
             refused = {entry["object"].partition("|")[0] for entry in admin.acl_log()}
         assert command in refused
     finally:
-        server.allow(*access.RULE)
+        server.allow(*access_rights.RULE)
 
 
 def _text(script: scripts.Script) -> str:

@@ -13,9 +13,9 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.errors import RedisUnavailableError
 from sluicegate.gateway import RedisGateway
-from tests.conformance.flavours import Blocking, Loop
-from tests.faults.answering import answering
-from tests.topologies.servers import make_certificates
+from tests.support.flavours import Blocking, Loop
+from tests.support.scripted_server import answering
+from tests.support.topologies import make_certificates
 
 PLACES = {
     "one": "rediss://127.0.0.1:{}/0",

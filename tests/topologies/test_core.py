@@ -11,8 +11,8 @@ import redis
 
 from sluicegate import LeaseLostError, LeaseState, NotDurableError, QueueBackpressureError, replicated
 from sluicegate.core.keys import QueueKeys
-from tests.conformance import state
-from tests.conformance.waiting import wait_until
+from tests.support import state
+from tests.support.waiting import wait_until
 from tests.topologies.ways import QueueMaker, Way
 
 

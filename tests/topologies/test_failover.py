@@ -12,10 +12,10 @@ import pytest
 
 from sluicegate import LeaseLostError, NotDurableError, RedisMessageQueue, replicated
 from sluicegate.core.keys import QueueKeys
-from tests.conformance.flavours import Blocking, Loop
-from tests.conformance.servers import programs
-from tests.conformance.waiting import wait_until
-from tests.topologies.servers import ClusterServers, SentinelServers, Topology
+from tests.support.flavours import Blocking, Loop
+from tests.support.servers import programs
+from tests.support.topologies import ClusterServers, SentinelServers, Topology
+from tests.support.waiting import wait_until
 
 KEY = QueueKeys("orders").pending
 OPTIONS = {"retry_budget_seconds": 60, "retry_max_delay_seconds": 0.3}

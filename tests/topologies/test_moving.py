@@ -19,10 +19,10 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.scripts import Header, Script
 from sluicegate.gateway import RedisGateway
 from sluicegate.testing.gateways import check_async_gateway, check_gateway
-from tests.conformance.flavours import Blocking, Loop
-from tests.conformance.servers import programs
-from tests.conformance.waiting import wait_until
-from tests.topologies.servers import ClusterServers, SentinelServers, Server, Topology, raw
+from tests.support.flavours import Blocking, Loop
+from tests.support.servers import programs
+from tests.support.topologies import ClusterServers, SentinelServers, Server, Topology, raw
+from tests.support.waiting import wait_until
 
 QUEUE = QueueKeys("orders")
 FLAVOURS = pytest.mark.parametrize("flavour", ["sync", "asyncio"])

@@ -13,11 +13,11 @@ from redis.crc import key_slot
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.core.keys import QueueKeys
-from tests.conformance import state
-from tests.conformance.flavours import Blocking, Loop
-from tests.conformance.servers import programs
-from tests.conformance.waiting import wait_until
-from tests.topologies.servers import ClusterServers, Server, raw
+from tests.support import state
+from tests.support.flavours import Blocking, Loop
+from tests.support.servers import programs
+from tests.support.topologies import ClusterServers, Server, raw
+from tests.support.waiting import wait_until
 
 KEY = QueueKeys("orders").pending
 SLOT = key_slot(KEY)

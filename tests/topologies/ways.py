@@ -14,9 +14,9 @@ from typing import Any
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance.flavours import FLAVOURS, Blocking, Flavour, Loop
-from tests.conformance.servers import programs
-from tests.topologies.servers import (
+from tests.support.flavours import FLAVOURS, Blocking, Flavour, Loop
+from tests.support.servers import programs
+from tests.support.topologies import (
     AclCluster,
     AclServer,
     ClusterServers,

@@ -14,7 +14,7 @@ from sluicegate.core.deduplication import compile_key_function, portable_key_sou
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.errors import ConfigurationError
-from tests.batches import one_call
+from tests.support.batches import one_call
 
 PAYLOAD = {"tenant": "acme", "order": {"id": 7, "lines": [1]}, "none": None, "empty": "", "flag": True, "rate": 1.5}
 

@@ -12,7 +12,7 @@ import pytest
 
 from sluicegate import heartbeat
 from sluicegate.heartbeat import HeartbeatScheduler
-from tests.conformance.waiting import DEADLINE_SECONDS, wait_until
+from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 
 class Clock:

@@ -17,7 +17,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import Publishing, encode_payload
 from sluicegate.errors import ConfigurationError, PayloadTooDeepError, PayloadTooLargeError, RedisMessageQueueError
-from tests.batches import one_call
+from tests.support.batches import one_call
 
 
 class Text(str):

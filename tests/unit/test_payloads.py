@@ -18,7 +18,7 @@ from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import MAX_BYTES_PER_CALL, Publishing, cut, encode_payload
 from sluicegate.core.values import Batch, VerdictGroup
 from sluicegate.errors import PayloadTooLargeError
-from tests.batches import one_call
+from tests.support.batches import one_call
 
 
 class Row(dict):  # type: ignore[type-arg]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.conformance.servers import RedisServer
-from tests.conftest import PROGRAMS, MakeQueue
 from tests.spark.faults.sinks import Sink
+from tests.support.flavours import MakeQueue
+from tests.support.servers import PROGRAMS, RedisServer
 
 
 @pytest.fixture

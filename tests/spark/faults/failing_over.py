@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from tests.conformance.waiting import wait_until
 from tests.spark.faults.holding import WORKER_SECONDS
-from tests.topologies.servers import ClusterServers, SentinelServers
+from tests.support.topologies import ClusterServers, SentinelServers
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

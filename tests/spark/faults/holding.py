@@ -10,9 +10,9 @@ from pyspark import cloudpickle
 
 from sluicegate import Message
 from sluicegate.spark import DrainContext
-from tests.conformance import waiting
-from tests.conformance.waiting import wait_until
 from tests.spark.faults.sinks import Before
+from tests.support import waiting
+from tests.support.waiting import wait_until
 
 # Executors cannot import the tests: what is defined in these travels by value.
 for _module in (sys.modules[__name__], waiting):

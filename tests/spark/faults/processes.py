@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.conformance.waiting import wait_until
-from tests.docs.snippets import PROJECT
+from tests.support.project import ROOT
+from tests.support.waiting import wait_until
 
 
 class OperationRunner:
@@ -29,7 +29,7 @@ class OperationRunner:
                     **os.environ,
                     "PYSPARK_PYTHON": sys.executable,
                     "SPARK_LOCAL_IP": "127.0.0.1",
-                    "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")])),
+                    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
                 },
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext
-from tests.conformance import state
+from tests.support import state
 
 # Executors cannot import the tests: what is defined here travels by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

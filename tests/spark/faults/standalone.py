@@ -12,8 +12,8 @@ from types import TracebackType
 
 import pyspark
 
-from tests.conformance.waiting import wait_until
-from tests.conftest import free_port
+from tests.support.servers import free_port
+from tests.support.waiting import wait_until
 
 START_SECONDS = 120.0
 # Spark copies a task only onto a host that does not run it already: these two are one machine, and two hosts.

@@ -11,12 +11,12 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import drain, lease_batch
-from tests.conformance.servers import RedisServer
-from tests.conformance.waiting import wait_until
-from tests.conftest import MakeQueue
 from tests.spark.faults.processes import OperationRunner
 from tests.spark.faults.sinks import Sink, Truth, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import Stream
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from sluicegate import QueueSpec, RedisMessageQueue
 from sluicegate.spark import SluicegateDataSource, drain, lease_batch, options
-from tests.conformance.waiting import wait_until
+from tests.support.waiting import wait_until
 
 drained, leased, streamed = (RedisMessageQueue.from_spec(QueueSpec.from_json(spec)) for spec in sys.argv[1:4])
 folder = Path(sys.argv[4])

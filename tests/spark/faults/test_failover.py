@@ -15,16 +15,16 @@ import pytest
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
 from sluicegate.spark import SluicegateDataSource, drain, options
-from tests.conformance import state
-from tests.conformance.servers import programs
-from tests.conformance.waiting import wait_until
 from tests.spark.faults.failing_over import Failover, no_task_fails
 from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.sources import faulty_source
 from tests.spark.faults.streaming import QUERY_SECONDS, Stream
-from tests.topologies.servers import ClusterServers, SentinelServers
+from tests.support import state
+from tests.support.servers import programs
+from tests.support.topologies import ClusterServers, SentinelServers
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,13 +14,12 @@ import redis
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, DrainSummary, drain
-from tests.conformance import state
-from tests.conformance.servers import programs
-from tests.conformance.waiting import wait_until
-from tests.conftest import free_port
 from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
-from tests.topologies.servers import Server
+from tests.support import state
+from tests.support.servers import free_port, programs
+from tests.support.topologies import Server
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance import state
-from tests.conformance.waiting import wait_until
 from tests.spark.faults.processes import OperationRunner
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish, seen_by
 from tests.spark.faults.standalone import StandaloneCluster
+from tests.support import state
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -29,8 +29,8 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from sluicegate import QueueSpec, RedisMessageQueue
 from sluicegate.spark import drain
-from tests.conformance import waiting
-from tests.conformance.waiting import wait_until
+from tests.support import waiting
+from tests.support.waiting import wait_until
 
 cloudpickle.register_pickle_by_value(waiting)  # the cluster's workers cannot import it
 

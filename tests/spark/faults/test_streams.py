@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.conformance.waiting import wait_until
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import QUERY_SECONDS, Stream, newest_commit, remove_commit
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import drain
-from tests.conformance import state
 from tests.spark.faults.points import Fault, Faulty
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
+from tests.support import state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,13 +11,13 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import SluicegateDataSource, options
-from tests.conformance import state
-from tests.conformance.servers import RedisServer
-from tests.conftest import MakeQueue
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import check_acked_once, publish
 from tests.spark.faults.sources import faulty_source
 from tests.spark.faults.streaming import QUERY_SECONDS, newest_commit, remove_commit
+from tests.support import state
+from tests.support.flavours import MakeQueue
+from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

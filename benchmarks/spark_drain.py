@@ -1,0 +1,116 @@
+"""Spark drains of the flights in two tasks beside one client that claims, decodes and acks the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.flights import flights
+from benchmarks.measure import median
+from benchmarks.messages import BATCH
+from benchmarks.report import Bar, Figures
+from benchmarks.spark_session import TASKS, Bench
+from sluicegate import Message, RedisMessageQueue
+from sluicegate.spark import drain
+
+__all__ = ["bars", "run"]
+
+TITLE = "Draining the flights"
+_NOTHING, _DECODED, _TABLE, _TYPED, _CLIENT = (
+    "Spark, no-op handler",
+    "Spark, every payload decoded",
+    "Spark, Arrow table of messages",
+    "Spark, typed Arrow columns",
+    "single client, every payload decoded",
+)
+_SCHEMA = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay int, arr_time int, sched_arr_time int, "
+    "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
+    "distance int, hour int, minute int, time_hour string"
+)
+
+
+def run(bench: Bench, *, rounds: int, limit: int | None) -> dict[str, Figures]:
+    """Drain in every way in turn, `rounds` times after a first one, which starts Spark's Python workers."""
+    payloads = flights(limit)
+    seconds: dict[str, list[float]] = {name: [] for name in _WAYS}
+    queue = bench.queue("flights")
+    for number in range(rounds + 1):
+        ways = list(_WAYS.items())
+        for name, way in ways if number % 2 else ways[::-1]:
+            queue.publish_many(payloads)
+            start = time.monotonic()
+            drained = way(bench, queue)
+            seconds[name].append(time.monotonic() - start)
+            assert drained == len(payloads), f"{name} drained {drained} of {len(payloads)}"
+    queue.close()
+    client = seconds[_CLIENT][1:]
+    return {
+        TITLE: {
+            name: {
+                "messages/s": len(payloads) / median(times[1:]),
+                "x single client": median(one / ours for ours, one in zip(times[1:], client, strict=True)),
+                "rounds": rounds,
+                "messages": len(payloads),
+            }
+            for name, times in seconds.items()
+        }
+    }
+
+
+def bars(figures: dict[str, Figures]) -> list[Bar]:
+    """What two tasks must gain over one client."""
+    rows = figures[TITLE]
+    how = (
+        f"median of {rows[_CLIENT]['rounds']:.0f} rounds of {rows[_CLIENT]['messages']:,.0f} flights, "
+        f"local[{TASKS}], workers started"
+    )
+    return [
+        Bar("Spark drain, no-op / single client", "fast", rows[_NOTHING]["x single client"], 1.2, True, "x", how),
+        Bar("Spark drain / single client", "fast", rows[_DECODED]["x single client"], 1, True, "x", how),
+    ]
+
+
+def _nothing(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None)
+
+
+def _decode(bench: Bench, queue: RedisMessageQueue) -> int:
+    def decode(batch: list[Message]) -> None:
+        for message in batch:
+            message.json()
+
+    return _drain(bench, queue, decode)
+
+
+def _table(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None, batch_format="arrow")
+
+
+def _typed(bench: Bench, queue: RedisMessageQueue) -> int:
+    return _drain(bench, queue, lambda batch: None, batch_format="arrow", schema=_SCHEMA)
+
+
+def _drain(bench: Bench, queue: RedisMessageQueue, process: Callable[..., None], **options: Any) -> int:
+    return drain(bench.spark, queue, process, partitions=TASKS, batch_size=BATCH, progress=False, **options).acked
+
+
+def _one_client(bench: Bench, queue: RedisMessageQueue) -> int:
+    drained = 0
+    while True:
+        with queue.claim(BATCH) as lease:
+            if not lease:
+                return drained
+            for message in lease:
+                message.json()
+            drained += len(lease)
+
+
+_WAYS: dict[str, Callable[[Bench, RedisMessageQueue], int]] = {
+    _NOTHING: _nothing,
+    _DECODED: _decode,
+    _TABLE: _table,
+    _TYPED: _typed,
+    _CLIENT: _one_client,
+}

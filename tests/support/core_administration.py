@@ -1,0 +1,138 @@
+"""Administration without a queue object: operations driven on a test's server, and messages put into every state."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+
+from sluicegate.core import admin, replies
+from sluicegate.core.call import Call, Operation
+from sluicegate.core.reports import QueueStats, RedriveReport
+from sluicegate.events import QueueEvent
+from tests.support import state
+from tests.support.core_calls import Core, verdict
+
+T = TypeVar("T")
+_numbers = itertools.count()
+
+
+class Admin(Core):
+    """Runs operations to their end and notes what they tell; `between` is called before each of their calls."""
+
+    def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10) -> None:
+        super().__init__(client, queue, most=most)
+        self.events: list[tuple[str, str, int]] = []
+        self.calls: list[Call[Any]] = []
+        self.answers: list[Any] = []
+        self.between: Callable[[Call[Any]], object] = lambda call: None
+
+    def run(self, operation: Operation[T]) -> T:
+        answer = None
+        try:
+            while True:
+                step = operation.send(answer)
+                answer = None
+                if isinstance(step, QueueEvent):
+                    assert step.queue == self.queue
+                    self.events.append((step.operation.value, step.outcome.value, step.count))
+                else:
+                    assert isinstance(step, Call)
+                    self.between(step)
+                    self.calls.append(step)
+                    answer = self.do(step)
+                    self.answers.append(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    # ------------------------------------------------------------------ the operations
+
+    def redrive(self, *, max_pending_length: int = 0, **request: Any) -> RedriveReport:
+        asked = admin.RedriveRequest(**request)
+        return self.run(
+            admin.redrive(self.keys, nonce(), asked, max_pending_length=max_pending_length, emits_events=True)
+        )
+
+    def purge(self, where: str) -> int:
+        return self.run(admin.purge(self.keys, nonce(), where, emits_events=True))
+
+    def cancel(self, ids: Sequence[str]) -> list[str]:
+        return self.run(admin.cancel(self.keys, nonce(), ids, emits_events=True))
+
+    def forget(self, key: str) -> bool:
+        return self.run(admin.forget(self.keys, key, emits_events=True))
+
+    def pause(self) -> bool:
+        return self.run(admin.pause(self.keys, emits_events=True))
+
+    def resume(self) -> bool:
+        return self.run(admin.resume(self.keys, emits_events=True))
+
+    def stats(self) -> QueueStats:
+        return self.run(admin.stats(self.keys))
+
+    # ------------------------------------------------------------------ messages in every state
+
+    def send(self, *names: str, keyed: bool = False) -> list[str]:
+        """Publish; returns the ids."""
+        batch = f"b{next(_numbers)}"
+        for first in range(0, len(names), 1000):
+            published = self.do(self.publish(f"{batch}.{first}", *names[first : first + 1000], keyed=keyed))
+            assert published.accepted == len(names[first : first + 1000])
+        return [f"{batch}.{at // 1000 * 1000}-{at % 1000}" for at in range(len(names))]
+
+    def take(self, limit: int, **options: object) -> tuple[str, bytes, list[str]]:
+        """Claim, the oldest first; returns lease, token and names."""
+        lease = f"l{next(_numbers)}"
+        token, reply = self.opened(lease, "n", limit, **options)
+        return lease, token, [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]
+
+    def give_back(self, limit: int, verb: str, **options: object) -> list[str]:
+        """Claim and settle as told; returns the names."""
+        lease, token, names = self.take(limit)
+        self.do(self.settle(lease, token, verdict(verb, f"1-{len(names)}", **options)))  # type: ignore[arg-type]
+        return names
+
+    def die(self, *names: str, reason: str = "hopeless", keyed: bool = False) -> list[str]:
+        """Dead letters of these names, in this order; the queue holds nothing else to claim."""
+        ids = self.send(*names, keyed=keyed)
+        self.bury_all(reason)
+        return ids
+
+    def bury_all(self, reason: str = "hopeless") -> int:
+        """Bury whatever can be claimed."""
+        buried = 0
+        while isinstance(reply := self.do(self.claim(lease := f"l{next(_numbers)}", "n", 1000)), replies.Opened):
+            group = verdict("bury", f"1-{len(reply.entries)}", why=reason.encode() + b"\x1fE\x1ftext")
+            self.do(self.settle(lease, b"n:" + reply.opening, group))
+            buried += len(reply.entries)
+        return buried
+
+    def age_letters(self, ids: Sequence[str], seconds: float) -> None:
+        """Let these letters have died so long ago."""
+        for one in ids:
+            at = int(self.client.zscore(self.keys.dead, one)) - int(seconds * 1000)
+            record = self.client.hget(self.keys.dead_records, one)
+            self.client.hset(self.keys.dead_records, one, b"%d\x1f" % at + record.split(b"\x1f", 1)[1])
+            self.client.zadd(self.keys.dead, {one: at})
+
+    def names(self, where: str) -> list[str]:
+        """What a state holds, the next to be claimed first."""
+        values = getattr(state.contents(self.client, self.queue), where)
+        if where == "dead":
+            members = self.client.zrange(self.keys.dead, 0, -1)
+            values = [self.client.hget(self.keys.dead_records, member).split(b"\x1f", 4)[4] for member in members]
+        return [value.rsplit(b"\x1f", 1)[-1].decode() for value in values]
+
+    def marker(self, key: str) -> bytes | None:
+        return self.client.get(self.keys.dedup(key.encode()))
+
+    def totals(self) -> dict[str, int]:
+        return state.counters(self.client, self.queue)
+
+
+def nonce() -> bytes:
+    return b"op%d" % next(_numbers)

@@ -1,0 +1,209 @@
+"""The four flavours of a queue: sync and asyncio, clients that decode and clients that do not.
+
+An asyncio queue is given the synchronous interface, so that one suite is written once and runs over both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+
+from sluicegate import RedisMessageQueue
+
+T = TypeVar("T")
+MakeQueue = Callable[..., RedisMessageQueue]
+_WAIT_SECONDS = 100.0
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """How a test's queues are made."""
+
+    asyncio: bool = False
+    decodes: bool = False
+    protocol: int | None = None  # of RESP; None leaves it to redis-py
+
+    def options(self) -> dict[str, Any]:
+        """What a client of this flavour is made with."""
+        protocol = {} if self.protocol is None else {"protocol": self.protocol}
+        return {"decode_responses": True, **protocol} if self.decodes else protocol
+
+    def shown(self, payload: bytes) -> str | bytes:
+        """A payload as handlers get it."""
+        return payload.decode() if self.decodes else payload
+
+    def __str__(self) -> str:
+        return f"{'asyncio' if self.asyncio else 'sync'}-{'str' if self.decodes else 'bytes'}"
+
+
+FLAVOURS = [Flavour(asynchronous, decodes) for asynchronous in (False, True) for decodes in (False, True)]
+
+
+class Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, start: Callable[[], Any]) -> Any:
+        """Call a function in the loop's thread, await what it returns if that is awaitable, and give the result."""
+
+        async def call() -> tuple[Any, BaseException | None]:
+            try:
+                result = start()
+                return await result if inspect.isawaitable(result) else result, None
+            except (KeyboardInterrupt, SystemExit) as error:  # out of a task they would end the loop itself
+                return None, error
+
+        future = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        try:
+            result, error = future.result(_WAIT_SECONDS)
+        except BaseException:
+            future.cancel()
+            raise
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Blocking:
+    """An asyncio object with a synchronous interface."""
+
+    def __init__(self, target: Any, loop: Loop) -> None:
+        vars(self).update(_target=target, _loop_of=loop)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._target, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not inspect.ismethod(value):
+            return value
+
+        def call(*args: Any, **options: Any) -> Any:
+            return self._wrap(self._loop_of.run(lambda: value(*args, **options)))
+
+        return call
+
+    def _wrap(self, value: Any) -> Any:
+        if inspect.isasyncgen(value):
+            return self._iterate(value)
+        if hasattr(value, "__aenter__"):
+            return Blocking(value, self._loop_of)
+        return value
+
+    def _iterate(self, generator: Any) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._loop_of.run(generator.__anext__)
+            except StopAsyncIteration:
+                return
+
+    def __enter__(self) -> Any:
+        entered = self._loop_of.run(self._target.__aenter__)
+        return self if entered is self._target else self._wrap(entered)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> Any:
+        return self._loop_of.run(lambda: self._target.__aexit__(kind, error, traceback))
+
+    def __len__(self) -> int:
+        return len(self._target)
+
+    def __bool__(self) -> bool:
+        return bool(self._target)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._target)
+
+    def __repr__(self) -> str:
+        return f"Blocking({self._target!r})"
+
+
+class Maker:
+    """Makes queues of one flavour, and closes them."""
+
+    def __init__(self, flavour: Flavour, client: redis.Redis, loop: Loop) -> None:
+        self.flavour = flavour
+        self._client = client
+        self._loop = loop
+        self._made: list[Any] = []
+        self._clients: list[Any] = []
+
+    def __call__(self, name: str = "orders", **options: Any) -> Any:
+        if "gateway" in options:
+            return self._keep(RedisMessageQueue(name, **options))
+        if "url" not in options:
+            options["client"] = self._like(options.get("client", self._client), **self.flavour.options())
+        if not self.flavour.asyncio:
+            return self._keep(RedisMessageQueue(name, **options))
+        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
+
+        return self._keep(Blocking(AsyncQueue(name, **options), self._loop))
+
+    def close(self) -> None:
+        for queue in self._made:
+            queue.close()
+        for client in self._clients:
+            if isinstance(client, redis.asyncio.Redis):
+                self._loop.run(client.aclose)
+            else:
+                client.close()
+
+    def _keep(self, queue: Any) -> Any:
+        self._made.append(queue)
+        return queue
+
+    def _like(self, client: redis.Redis, **more: Any) -> Any:
+        """A client of this flavour that connects where `client` does."""
+        if not self.flavour.asyncio and not more:
+            return client
+        pool = client.connection_pool
+        given = {**pool.connection_kwargs, **more}
+        unix = "path" in given
+        kept = {
+            name: given[name]
+            for name in (
+                "host",
+                "port",
+                "path",
+                "db",
+                "username",
+                "password",
+                "socket_timeout",
+                "decode_responses",
+                "protocol",
+            )
+            if name in given
+        }
+        module: Any = redis.asyncio if self.flavour.asyncio else redis
+        kept["retry"] = self._no_retry()
+        connection = module.UnixDomainSocketConnection if unix else module.Connection
+        made = module.Redis(connection_pool=module.ConnectionPool(connection_class=connection, **kept))
+        self._clients.append(made)
+        return made
+
+    def _no_retry(self) -> Any:
+        if self.flavour.asyncio:
+            from redis.asyncio.retry import Retry
+        else:
+            from redis.retry import Retry  # type: ignore[assignment]
+        from redis.backoff import NoBackoff
+
+        return Retry(NoBackoff(), 0)
