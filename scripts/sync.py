@@ -13,7 +13,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "sluicegate"
 RUFF = Path(sys.executable).parent / "ruff"
-NAMES = ("operation_runner", "lease", "administration", "queue")
+NAMES = (
+    "operation_runner",
+    "session",
+    "lease_heartbeat",
+    "lease",
+    "publisher",
+    "processing",
+    "closing",
+    "administration",
+    "queue",
+)
 NOTICE = "# Made from {source} by `make format`; edit there.\n"
 ASYNC_ONLY = re.compile(r"^.*# asyncio only\n", re.MULTILINE)
 REPLACEMENTS = [

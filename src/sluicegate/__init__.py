@@ -5,7 +5,7 @@ acks them per
 partition.
 """
 
-from sluicegate._lease_base import LeaseState, Verdict
+from sluicegate._lease_values import LeaseState, Verdict
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json

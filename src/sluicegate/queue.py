@@ -1,49 +1,40 @@
 # Made from src/sluicegate/asyncio/queue.py by `make format`; edit there.
-"""The queue: a thin shell over the prepared calls."""
+"""The queue: its public methods over the session that its parts share."""
 
 from __future__ import annotations
 
-import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, overload
 
-from sluicegate import checks
+from sluicegate._claim import Claim
+from sluicegate._claimed_batch import ClaimedBatch
 from sluicegate._gateway_base import elapsed_clock
-from sluicegate._lease_base import OnBatchError
-from sluicegate._queue_base import ABSENT, Absent, Handler, refuse_unfit_gateway
+from sluicegate._lease_operations import ack_ahead, settle
+from sluicegate._lease_values import OnBatchError, Verdict
+from sluicegate._queue_base import ABSENT, Absent, Handler, one_payload, refuse_unfit_gateway
 from sluicegate.administration import QueueAdministration
+from sluicegate.closing import close_queue, shutdown_queue
 from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
 from sluicegate.core import operations, replies
-from sluicegate.core.call import Operation
-from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, PendingKey
+from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
-from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
-from sluicegate.core.values import Batch
-from sluicegate.errors import (
-    CleanupFailedError,
-    ConfigurationError,
-    LeaseLostError,
-    NotDurableError,
-    PublishUnknownError,
-    QueueDrainedError,
-    RedisMessageQueueError,
-)
-from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.core.publishing import MAX_PER_CALL, Payload
+from sluicegate.errors import ConfigurationError, PublishUnknownError
+from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.lease import Lease
+from sluicegate.processing import one_message, shown
+from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
-from sluicegate.runtime import current_owner, ensure_result, give_way, is_unawaited, pause
+from sluicegate.runtime import current_owner, ensure_result, give_way, is_unawaited
+from sluicegate.session import open_session
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
-
-_log = logging.getLogger("sluicegate")
-_LOOK_SECONDS = 0.01  # between looks of a drain at what others still hold
 
 
 class RedisMessageQueue(QueueAdministration):
@@ -185,18 +176,15 @@ class RedisMessageQueue(QueueAdministration):
         if gateway is not None:
             refuse_unfit_gateway(gateway, ("execute", "wait", "close"))
         self._owns_gateway = gateway is None
-        super().__init__(
-            name,
-            config,
-            gateway
-            or RedisGateway(
-                redis_client=client,
-                url=url,
-                retry_budget_seconds=retry_budget_seconds,
-                retry_initial_delay_seconds=retry_initial_delay_seconds,
-                retry_max_delay_seconds=retry_max_delay_seconds,
-            ),
+        gateway = gateway or RedisGateway(
+            redis_client=client,
+            url=url,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
         )
+        super().__init__(open_session(name, config, gateway))
+        self._publisher = Publisher(self.session)
 
     # ------------------------------------------------------------------ publish
 
@@ -235,11 +223,11 @@ class RedisMessageQueue(QueueAdministration):
         """Publish one message.
 
         Args:
-            payload: a dict or list (JSON), a str, or bytes.
-            message: another name for `payload`, as redis-message-queue has it.
-            headers: a few names and texts that travel with it.
+            payload: a dict or list (stored as JSON), a str, or bytes.
+            message: another name for `payload`, as in redis-message-queue.
+            headers: a few names and texts that accompany the message.
             delay_seconds: how long nobody may claim it.
-            due_at: instead, from when on it may be claimed: an aware datetime.
+            due_at: instead, when it becomes claimable: an aware datetime.
             durability: what the publish waits for: `memory` (Redis has it), `fsync` (it is on disk; Redis 7.2), or
                 `replicated(n)`.
 
@@ -247,25 +235,15 @@ class RedisMessageQueue(QueueAdministration):
             True, or False when its deduplication key is held.
 
         Raises:
-            TypeError, ValueError: a payload or key that cannot be stored; names the path.
-            ConfigurationError: a deduplication key that is missing, null or empty.
+            TypeError, ValueError: the payload or key cannot be stored; the text names the path.
+            ConfigurationError: the deduplication key is missing, null or empty.
             QueueBackpressureError: `max_pending_length` is reached; nothing was stored.
             RedisMemoryError: Redis is full; nothing was stored.
             EvictionPolicyError: `require_noeviction` is set, and the server may evict messages; nothing was stored.
-            NotDurableError: stored, but not confirmed as durable as asked.
-            PublishUnknownError: Redis stayed away and the outcome is unknown.
+            NotDurableError: the message is stored, but not confirmed to be as durable as asked.
+            PublishUnknownError: Redis stayed away, and the outcome is unknown.
         """
-        given = self._one_payload(payload, message)
-        with self._publishing_by(current_owner()):
-            ahead = self._batches([given], headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability)
-            begun = elapsed_clock()
-            try:
-                batch = self._next(ahead)
-            except Exception as error:
-                self._tell_refused(error, begun)
-                raise
-            assert batch is not None
-            return (self._send(batch)).accepted == 1
+        return self._publisher.publish(one_payload(payload, message), headers, delay_seconds, due_at, durability)
 
     def publish_many(
         self,
@@ -279,33 +257,20 @@ class RedisMessageQueue(QueueAdministration):
     ) -> PublishReport:
         """Publish messages in calls of at most 1,000 and 8 MB, reading `payloads` as they are needed.
 
-        A single message of more than 8 MB goes in a call of its own.
-
-        Each call takes effect whole or not at all; the next is prepared while Redis works on one, and sent once it has
-        succeeded. When one fails, those before it stay published, and a note on the error counts them. Raises as
-        `publish`.
+        A single message of more than 8 MB goes in a call of its own. Each call takes effect whole or not at all. The
+        next call is prepared while Redis works on one, and sent once that one has succeeded. When a call fails, those
+        before it stay published, and a note on the error counts them. Raises as `publish` does.
 
         Args:
-            payloads: see `publish`.
-            headers: the same for all.
-            delay_seconds: the same for all.
-            due_at: the same for all.
+            payloads: the messages; see `publish`.
+            headers: the same for all messages.
+            delay_seconds: the same for all messages.
+            due_at: the same for all messages.
             durability: what each call waits for.
-            partial: where `max_pending_length` leaves room for a part only, publish the first that fit and tell the
-                others in `refused_positions`, instead of refusing the call whole.
+            partial: when `max_pending_length` leaves room for some messages only, publish the first that fit and list
+                the others in `refused_positions`, instead of refusing the whole call.
         """
-        report = PublishReport()
-        ahead = self._batches(
-            payloads, headers, delay_seconds=delay_seconds, due_at=due_at, durability=durability, partial=partial
-        )
-        try:
-            with self._publishing_by(current_owner()):
-                for done in self._publish_ahead(ahead):
-                    report.add(done)
-        except Exception as error:
-            error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
-            raise
-        return report
+        return self._publisher.publish_many(payloads, headers, delay_seconds, due_at, durability, partial)
 
     def publish_chunks(
         self,
@@ -314,113 +279,19 @@ class RedisMessageQueue(QueueAdministration):
         batch_size: int = MAX_PER_CALL,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[PublishReport]:
-        """As `publish_many`, but yields a report per call and holds no more than one call's messages."""
-        checks.count("batch_size", batch_size, MAX_PER_CALL)
-        ahead = self._batches(payloads, headers, most=batch_size)
-        while True:
-            begun = elapsed_clock()
-            try:
-                batch = self._next(ahead)
-            except Exception as error:
-                self._tell_refused(error, begun)
-                raise
-            if batch is None:
-                return
-            with self._publishing_by(current_owner()):
-                try:
-                    self._refuse_closed()
-                except QueueDrainedError as error:
-                    self._tell_refused(error, begun)
-                    raise
-                report = self._send(batch)
-            yield report
+        """Publish as `publish_many` does, but yield a report per call and hold only one call's messages."""
+        return self._publisher.publish_chunks(payloads, batch_size, headers)
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
-        """Ask for the outcome of a publish that is unknown, publishing what was not.
+        """Ask for the outcome of a publish that is unknown, and publish what was not published.
 
-        Harmless while the batch is young enough, which the error's text tells; after that it raises again, without
-        `calls`.
+        This is harmless while the batch is young enough; the error's text says how long. After that it raises again,
+        without `calls`.
 
         Raises:
             PublishUnknownError: it is too late, or Redis is still away.
         """
-        if not unknown.calls:
-            give_way()
-            self._tell_refused(unknown, elapsed_clock())
-            raise unknown
-        assert unknown.batch is not None
-        with self._publishing_by(current_owner()):
-            return self._send(unknown.batch, unknown.born)
-
-    def _next(self, ahead: Batches) -> Batch | None:
-        """Read and encode the messages of the next call; keys that are awaitable are awaited one after the other."""
-        if self._drained:
-            give_way()
-        self._refuse_closed()
-        made = next(ahead, None)
-        assert not isinstance(made, PendingKey)
-        return made
-
-    def _tell_refused(self, error: Exception, begun: float) -> None:
-        """A publish ended before anything was sent for it: the message, a key or the queue was not fit for it."""
-        if isinstance(error, RedisMessageQueueError):
-            error.locate(queue=self.name, operation="publish")
-        event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, self.name, error=error)
-        self._runner.emit(event, begun)
-
-    def _publish_ahead(self, ahead: Batches) -> Iterator[PublishReport]:
-        """While Redis works on one call the next is read and encoded."""
-        finish: Callable[[], PublishReport] | None = None
-        while True:
-            begun = elapsed_clock()
-            try:
-                batch = self._next(ahead)
-            except BaseException as error:
-                if finish is not None:  # what was sent before the input failed stays published, and is told
-                    yield finish()
-                if isinstance(error, Exception):
-                    self._tell_refused(error, begun)
-                raise
-            if finish is not None:
-                yield finish()
-            if batch is None:
-                if finish is None:
-                    give_way()
-                return
-            finish = self._start(batch)
-
-    def _start(self, batch: Batch) -> Callable[[], PublishReport]:
-        """Send a batch; what is returned waits for its outcome."""
-        receive = self._runner.start(self._operation(batch))
-        return lambda: self._outcome(batch, receive)
-
-    def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
-        return self._outcome(batch, lambda: self._runner.run(self._operation(batch, born)))
-
-    def _outcome(self, batch: Batch, receive: Callable[[], replies.Published]) -> PublishReport:
-        try:
-            return PublishReport.of(receive(), batch.message_ids())
-        except NotDurableError as error:
-            if error.published is not None:
-                error.report = PublishReport.of(error.published, list(error.ids))
-            self._locate(error, batch)
-            raise
-        except RedisMessageQueueError as error:
-            self._locate(error, batch)
-            raise
-
-    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
-        config = self._config
-        block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
-        return operations.publish(
-            self._keys,
-            batch,
-            clock=elapsed_clock,
-            block_seconds=block,
-            emits_events=self._runner.emits_events,
-            born=born,
-            eviction=None if self._eviction.looked else self._eviction,
-        )
+        return self._publisher.publish_again(unknown)
 
     # ------------------------------------------------------------------ claim
 
@@ -438,107 +309,101 @@ class RedisMessageQueue(QueueAdministration):
         on_batch_error: OnBatchError = "release",
         exclude_run: str | None = None,
     ) -> Lease:
-        """Lease up to `limit` messages, oldest first, after letting expired and due ones come back.
+        """Lease up to `limit` messages, oldest first, after expired and due ones have been returned to the queue.
 
-        A claim that is repeated under its `lease_id` finds its own lease, open or ended, and never takes a second
-        batch while the first is remembered: that is how a retried task goes on where it stopped.
+        A claim that is repeated under its `lease_id` finds its own lease, open or ended. It never takes a second batch
+        while the first is remembered, so a retried task continues where it stopped.
 
         Args:
-            limit: most messages, up to 10,000. What failed before comes in smaller batches, the last time alone.
-            lease_seconds: life of the lease without a heartbeat; default `visibility_timeout_seconds`.
+            limit: the most messages to lease, up to 10,000. Messages that failed before come in smaller batches, the
+                last time alone.
+            lease_seconds: the lease's life without a heartbeat; default `visibility_timeout_seconds`.
             wait_seconds: how long to wait for a first message; 0 never blocks.
             lease_id: a name that a retry would use again; made by the library when left out.
-            take_over_after_seconds: when the lease of this id is open in another hand: None answers `HELD`;
-                otherwise it is taken over once its holder has been silent so long (0: at once). A takeover counts as
-                a delivery.
+            take_over_after_seconds: what to do when another consumer holds the lease of this id. None answers `HELD`;
+                otherwise the lease is taken over once that consumer has been silent for this long (0: at once). A
+                takeover counts as a delivery.
             retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
             remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
                 again.
-            heartbeat: extend in the background while inside the `with` block, as `heartbeat_interval_seconds` says.
-            on_batch_error: what becomes of messages already yielded when the block raises: `release` or `ack`.
-            exclude_run: a run that does not take again what it noted as given back: such messages are put off for the
-                life of this lease, 30 s at most, uncounted.
+            heartbeat: extend in the background inside the `with` block, as `heartbeat_interval_seconds` says.
+            on_batch_error: what happens to messages already yielded when the block raises: `release` or `ack`.
+            exclude_run: a run that does not claim again what it returned itself: such messages are put off for the life
+                of this lease, 30 s at most, uncounted.
 
         Raises:
             ConfigurationError: an argument that cannot work.
             RedisUnavailableError: Redis cannot be reached.
         """
-        request = self._claim_request(
+        session = self.session
+        claim = Claim.of(
+            session,
             limit,
-            lease_seconds,
-            wait_seconds,
-            lease_id,
-            take_over_after_seconds,
-            retention_seconds,
-            remember_empty,
-            on_batch_error,
-            exclude_run,
+            lease_seconds=lease_seconds,
+            wait_seconds=wait_seconds,
+            lease_id=lease_id,
+            take_over_after_seconds=take_over_after_seconds,
+            retention_seconds=retention_seconds,
+            remember_empty=remember_empty,
+            heartbeat=heartbeat,
+            on_batch_error=on_batch_error,
+            exclude_run=exclude_run,
         )
         asked_at = elapsed_clock()
 
-        def clock() -> float:  # the operation looks at it before each claim, and the life of a lease begins no later
+        def clock() -> float:  # the operation reads it before each claim, and a lease's life begins no later
             nonlocal asked_at
             asked_at = elapsed_clock()
             return asked_at
 
         reply: replies.ClaimReply = replies.Empty()
-        if self._stopping():
+        if session.activity.stopping():
             give_way()
         else:
-            reply = self._runner.run(
+            reply = session.runner.run(
                 operations.claim(
-                    self._keys,
-                    self._rules,
-                    request,
+                    session.keys,
+                    session.rules,
+                    claim.request,
                     clock=clock,
                     wait_seconds=wait_seconds,
                     take_over_after_seconds=take_over_after_seconds,
-                    emits_events=self._runner.emits_events,
-                    lease_id=lease_id,
+                    emits_events=session.runner.emits_events,
+                    lease_id=claim.lease_id if claim.is_named else None,
                 )
             )
-        lease = Lease(
-            self._runner,
-            self._keys,
-            self._config,
-            self._rules,
-            request,
-            reply,
-            lease_id=lease_id if lease_id is not None else request.nonce.decode(),
-            chosen=lease_id is not None,
-            asked_at=asked_at,
-            on_batch_error=on_batch_error,
-            heartbeat=heartbeat,
-        )
-        if not lease:
-            return lease
-        if self._stopping():  # since this claim began: what came too late goes back
-            lease.release()
-            lease._empty()
-            return lease
-        if self._config.at_most_once:
-            lease._settle_ahead()
-            return lease
-        self._hold(lease)
+        batch = ClaimedBatch(session, claim, reply, asked_at)
+        if not batch.messages:
+            return Lease(session, batch)
+        if session.activity.stopping():  # the queue stopped while claiming, so release the lease
+            released = batch.verdicts.record((Verdict("release"),))
+            session.runner.run(settle(session, batch, released))
+            batch.give_up()
+            return Lease(session, batch)
+        if session.config.at_most_once:
+            session.runner.run(ack_ahead(session, batch))
+            return Lease(session, batch)
+        lease = Lease(session, batch)
+        session.activity.hold(lease, batch, current_owner())
         return lease
 
     @contextmanager
     def process_message(self) -> Iterator[str | bytes | None]:
         """Wait for one message and yield its payload, or None when none came in time.
 
-        Leaving the block acks it; an exception nacks it with a growing delay, or as `on_error` says, and propagates.
-        That the lease was lost is logged and told as an event, never raised. The payload is a str when the client has
-        `decode_responses=True` and the payload is UTF-8, else bytes.
+        Leaving the block acks the message. An exception nacks it with a growing delay, or as `on_error` says, and
+        propagates. A lost lease is logged and emitted as an event, never raised. The payload is a str when the client
+        has `decode_responses=True` and the payload is UTF-8, else bytes.
 
-        A heartbeat keeps the message for as long as the block takes; `heartbeat_interval_seconds=0` leaves it out, and
+        A heartbeat keeps the message for as long as the block takes; `heartbeat_interval_seconds=0` turns it off, and
         `max_lease_seconds` bounds it.
         """
-        with self._one_message() as lease:
+        with one_message(self.session, self.claim) as lease:
             if not lease:
                 yield None
                 return
             (message,) = lease
-            yield self._received(message.payload, self._gateway.decodes_responses)
+            yield shown(message.payload, decodes=self.session.runner.gateway.decodes_responses)
 
     def process_message_callback(self, handler: Handler) -> bool:
         """Claim at most one message as `process_message` does, and call `handler` with its payload.
@@ -549,64 +414,46 @@ class RedisMessageQueue(QueueAdministration):
         Raises:
             TypeError: the handler returned an awaitable that nobody would await; the message was released.
         """
-        with self._one_message() as lease:
+        with one_message(self.session, self.claim) as lease:
             if not lease:
                 return False
             (message,) = lease
-            result = handler(self._received(message.payload, self._gateway.decodes_responses))
+            result = handler(shown(message.payload, decodes=self.session.runner.gateway.decodes_responses))
             if is_unawaited(result):
                 lease.release()
             ensure_result(result)
         return True
 
-    @contextmanager
-    def _one_message(self) -> Iterator[Lease]:
-        lease = self.claim(wait_seconds=self._config.message_wait_interval_seconds)
-        handled = False
-        try:
-            with lease:
-                yield lease
-                handled = True
-        except LeaseLostError as lost:
-            if lost.lease_id != lease.id:
-                raise
-            _log.warning("queue %r: %s", self.name, lost)
-        except RedisMessageQueueError as failure:
-            if not handled:
-                raise
-            raise CleanupFailedError(
-                f"queue {self.name!r}: the handler finished, but its message could not be acked "
-                f"({type(failure).__name__}); it will be delivered again",
-                queue=self.name,
-                operation="settle",
-                message_id=lease.messages[0].id,
-            ) from failure
-
-    # ------------------------------------------------------------------ travel and end
+    # ------------------------------------------------------------------ spec and end
 
     def spec(self) -> QueueSpec:
-        """This queue as it may travel to executors and triggers: without its secret.
+        """This queue as executors and triggers get it: JSON, without its secret.
 
         Raises:
             ConfigurationError: the queue was made from a client, or its URL carries a password.
         """
-        return self._spec(self._gateway.address)
+        address = self.session.runner.gateway.address
+        if address is None:
+            raise ConfigurationError(
+                f"queue {self.name!r} was made from a client, which cannot travel; make it from a URL"
+            )
+        return QueueSpec(self.name, address.portable_url(), self.session.config.portable())
 
     @classmethod
     def from_spec(cls, spec: QueueSpec) -> RedisMessageQueue:
-        """The queue that a spec describes. Connects at its first command."""
+        """Make the queue that a spec describes. It connects at its first command."""
         options = dict(spec.options)
         publishes = options.pop("publishes", True)
         queue = cls(spec.name, url=spec.url, **options)
-        queue._publishes = publishes
+        queue.session.publishes = publishes
         return queue
 
     def shutdown(self, timeout: float | None = 30.0) -> bool:
-        """Stop publishing and claiming with this object, and let go of what it holds.
+        """Stop publishing and claiming with this object, and release what it holds.
 
         Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
-        hold, uncounted. What the caller itself holds is left to it, so that a signal handler may call this: it would
-        wait for itself. The queue in Redis and other objects are not touched.
+        hold, uncounted. The caller's own leases are left to it, so that a signal handler may call this: it would
+        otherwise wait for itself. The queue in Redis and other objects are not touched.
 
         Args:
             timeout: seconds to wait; 0 only stops and reports, None waits until the others have ended.
@@ -617,26 +464,10 @@ class RedisMessageQueue(QueueAdministration):
         Raises:
             ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
         """
-        if timeout is not None:
-            checks.not_negative("timeout", timeout)
-        begun, self._drained = elapsed_clock(), True
-        self._runner.emit(QueueEvent(EventOperation.DRAIN, EventOutcome.START, self.name, 0, seconds=timeout))
-        give_way()
-        me, deadline = current_owner(), math.inf if timeout is None else begun + timeout
-        while elapsed_clock() < deadline and self._others_at_work(me):
-            pause(_LOOK_SECONDS, lambda: False)
-        if timeout != 0:
-            for lease in self._held():
-                if lease.holder != me:
-                    self._let_go(lease)
-        left = sum(len(lease.unsettled) for lease in self._held())
-        clean = left == 0 and not self._publishers
-        outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
-        self._runner.emit(QueueEvent(EventOperation.DRAIN, outcome, self.name, left), begun)
-        return clean
+        return shutdown_queue(self.session, timeout)
 
     def drain(self, timeout: float | None = 30.0) -> bool:
-        """The same as `shutdown`, by the name that it has in redis-message-queue; nothing is drained from the queue."""
+        """Do the same as `shutdown`, under its name in redis-message-queue; nothing is drained from the queue."""
         return self.shutdown(timeout)
 
     def __enter__(self) -> Self:
@@ -648,20 +479,8 @@ class RedisMessageQueue(QueueAdministration):
         self.close()
 
     def close(self) -> None:
-        """Stop publishing and claiming here, release what leases made here still hold, and close our own connections.
+        """Stop publishing and claiming, release the leases made here, and close the connections made here.
 
-        A lease object that nobody references any more is not released; it runs out.
+        A lease object that nobody refers to any more is not released; it expires.
         """
-        self._drained = True
-        for lease in self._held():
-            self._let_go(lease)
-        if self._owns_gateway:
-            self._gateway.close()
-        give_way()
-
-    def _let_go(self, lease: Lease) -> None:
-        lease.stop_heartbeat()
-        try:
-            lease.release()
-        except RedisMessageQueueError as error:
-            _log.warning("queue %r: lease %r could not be released: %s", self.name, lease.id, type(error).__name__)
+        close_queue(self.session, owns_gateway=self._owns_gateway)

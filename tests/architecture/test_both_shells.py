@@ -16,7 +16,10 @@ import sluicegate
 import sluicegate.asyncio
 from tests.support.project import ROOT
 
-MADE = ("operation_runner", "lease", "administration", "queue")
+MADE = (
+    *("operation_runner", "session", "lease_heartbeat", "lease"),
+    *("publisher", "processing", "closing", "administration", "queue"),
+)
 BY_HAND = sorted(module.name for module in pkgutil.iter_modules(sluicegate.asyncio.__path__) if module.name not in MADE)
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 

@@ -181,7 +181,7 @@ def test_an_exception_nacks_with_a_growing_delay(queue: RedisMessageQueue, clien
     for least, most in ((1, 2), (2, 3), (4, 5)):
         with pytest.raises(Boom), queue.process_message():
             raise Boom
-        (_, due), *_ = client.zrange(queue._keys.delayed, 0, -1, withscores=True)
+        (_, due), *_ = client.zrange(queue.session.keys.delayed, 0, -1, withscores=True)
         seconds, microseconds = client.time()
         assert least - 0.5 < due / 1000 - seconds - microseconds / 1e6 <= most
         state.fall_due(client, "orders")
@@ -227,7 +227,7 @@ def test_a_handler_that_catches_everything_still_leaves_its_message_acked(
 
 def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.MonkeyPatch, client: redis.Redis) -> None:
     """A whole-lease ack that never reached Redis must not look done when it is asked for again."""
-    gateway = lease._runner.gateway
+    gateway = lease._session.runner.gateway
     with monkeypatch.context() as patch:
         patch.setattr(gateway, "execute", _unreachable)
         with pytest.raises(ConnectionError):
@@ -235,13 +235,13 @@ def test_a_failed_ack_can_be_sent_again(lease: Lease, monkeypatch: pytest.Monkey
     assert lease.counts.acked == 0
     lease.ack()
     assert lease.counts.acked == 5
-    assert client.zcard(lease._keys.leases) == 0
+    assert client.zcard(lease._session.keys.leases) == 0
 
 
 def test_a_block_acks_again_what_was_not_confirmed(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     with lease:
         with monkeypatch.context() as patch:
-            patch.setattr(lease._runner.gateway, "execute", _unreachable)
+            patch.setattr(lease._session.runner.gateway, "execute", _unreachable)
             with pytest.raises(ConnectionError):
                 lease.ack(lease.messages[0])
         assert lease.counts.acked == 0

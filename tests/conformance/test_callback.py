@@ -126,7 +126,7 @@ def test_an_ack_that_fails_after_the_handler_is_told_apart_from_the_handlers_own
 
     queue.publish("a")
     with monkeypatch.context() as patch, pytest.raises(CleanupFailedError, match="handler finished") as caught:
-        queue.process_message_callback(lambda _: patch.setattr(queue._gateway, "execute", away))
+        queue.process_message_callback(lambda _: patch.setattr(queue.session.runner.gateway, "execute", away))
     assert isinstance(caught.value.__cause__, RetryBudgetExhaustedError)
     assert places(client) == {"in_flight": 1}
 

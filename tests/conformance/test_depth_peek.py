@@ -45,7 +45,7 @@ def test_every_state_is_counted(queue: RedisMessageQueue, client: redis.Redis) -
     assert counts(queue.depth()) == {"ready": 4, "due": 1, **after}
     state.expire(client, "orders")
     assert counts(queue.depth()) == {"ready": 6, "due": 1, "expired": 2, **after}
-    client.hset(queue._keys.counters, "paused", "1")
+    client.hset(queue.session.keys.counters, "paused", "1")
     assert queue.depth().paused
 
 
@@ -65,7 +65,7 @@ def test_more_expired_leases_than_a_page_names_are_all_ready(queue: RedisMessage
     queue.publish_many(str(number) for number in range(1001))
     leases = [queue.claim(1) for _ in range(1001)]
     now = client.time()[0] * 1000
-    client.zadd(queue._keys.leases, dict.fromkeys(client.zrange(queue._keys.leases, 0, -1), now - 1000))
+    client.zadd(queue.session.keys.leases, dict.fromkeys(client.zrange(queue.session.keys.leases, 0, -1), now - 1000))
     depth = queue.depth()
     assert (depth.ready, depth.expired, depth.in_flight, depth.leases) == (1001, 1001, 1001, 1001)
     for lease in leases:
@@ -78,7 +78,9 @@ def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redi
     queue.publish_many("abcde")
     lease = queue.claim(5)
     state.expire(client, "orders")
-    RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._rules, lease._request.name, step=2))
+    RedisGateway(redis_client=client).execute(
+        calls.reap(queue.session.keys, queue.session.rules, lease._batch.claim.request.name, step=2)
+    )
     depth = queue.depth()
     assert (depth.ready, depth.returned, depth.expired, depth.in_flight) == (5, 2, 3, 3)
 
@@ -86,7 +88,7 @@ def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redi
 @pytest.mark.parametrize("where", ["pending", "returned", "due", "expired"])
 def test_the_oldest_ready_message_tells_its_age(queue: RedisMessageQueue, client: redis.Redis, where: str) -> None:
     queue.publish("old")
-    key = queue._keys.pending
+    key = queue.session.keys.pending
     entry = client.lrange(key, 0, -1)[0]
     past = int(entry[13:25], 16) - 5000
     client.lset(key, 0, entry[:13] + b"%012x" % past + entry[25:])
@@ -97,8 +99,8 @@ def test_the_oldest_ready_message_tells_its_age(queue: RedisMessageQueue, client
         case "due":
             queue.claim(1).nack(delay_seconds=1000)
             assert queue.depth().oldest_ready_age_seconds < 4, "what is not due is not ready"  # type: ignore[operator]
-            members = client.zrange(queue._keys.delayed, 0, -1)
-            client.zadd(queue._keys.delayed, {members[0]: past})
+            members = client.zrange(queue.session.keys.delayed, 0, -1)
+            client.zadd(queue.session.keys.delayed, {members[0]: past})
         case "expired":
             queue.claim(1)
             assert queue.depth().oldest_ready_age_seconds < 4  # type: ignore[operator]
@@ -165,7 +167,7 @@ def test_peek_shows_the_next_first(queue: RedisMessageQueue) -> None:
 
 
 def test_peek_at_a_foreign_value(queue: RedisMessageQueue, client: redis.Redis) -> None:
-    client.lpush(queue._keys.pending, b"hello")
+    client.lpush(queue.session.keys.pending, b"hello")
     (message,) = queue.peek()
     assert message.size == 5
     with pytest.raises(MalformedStoredMessageError):

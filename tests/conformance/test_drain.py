@@ -152,7 +152,7 @@ def test_a_block_closes_its_queue_at_the_end(make_queue: MakeQueue, client: redi
         lease = queue.claim()
         assert places(client) == {"in_flight": 1}
     assert places(client) == {"returned": 1}, "given back"
-    assert not lease.holds
+    assert not lease._batch.is_held
     with pytest.raises(QueueDrainedError):
         queue.publish("b")
 
@@ -275,8 +275,8 @@ def test_close_releases_everything_and_can_be_repeated(queue: RedisMessageQueue,
     queue.close()
     queue.close()
     assert places(client) == {"returned": 2, "pending": 1}
-    assert not mine.holds
-    assert not others_.holds
+    assert not mine._batch.is_held
+    assert not others_._batch.is_held
 
 
 def test_a_thread_does_not_wait_for_itself(client: redis.Redis) -> None:
@@ -287,8 +287,8 @@ def test_a_thread_does_not_wait_for_itself(client: redis.Redis) -> None:
         begun = time.monotonic()
         assert queue.drain(0.2) is False, "what the caller holds is held"
         assert time.monotonic() - begun < AT_ONCE_SECONDS
-        assert mine.holds
-        assert not other.holds
+        assert mine._batch.is_held
+        assert not other._batch.is_held
     assert queue.drain(0) is True
     assert state.counters(client, "orders")["acked"] == 1
     assert places(client) == {"returned": 1}
@@ -300,7 +300,7 @@ def test_a_later_thread_is_not_taken_for_one_that_ended(client: redis.Redis) -> 
     queue.publish("a")
     lease = elsewhere(queue.claim)
     assert elsewhere(lambda: queue.drain(0.05)) is True
-    assert not lease.holds
+    assert not lease._batch.is_held
 
 
 def test_a_task_does_not_wait_for_itself(server: RedisServer, client: redis.Redis) -> None:
@@ -310,8 +310,8 @@ def test_a_task_does_not_wait_for_itself(server: RedisServer, client: redis.Redi
         other = await asyncio.ensure_future(queue.claim())
         async with await queue.claim() as mine:
             assert await queue.drain(0.2) is False
-            assert mine.holds
-            assert not other.holds
+            assert mine._batch.is_held
+            assert not other._batch.is_held
         assert await queue.drain(0) is True
         await queue.aclose()
 

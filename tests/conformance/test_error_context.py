@@ -142,7 +142,7 @@ def test_a_publish_whose_outcome_is_unknown(make_queue: MakeQueue, client: redis
     queue.depth()
     client.config_set("maxmemory", "0")
     away = RedisMessageQueue("orders", url=f"redis://127.0.0.1:{free_port()}/0", retry_budget_seconds=0)
-    away._gateway._reached = True  # type: ignore[attr-defined]
+    away.session.runner.gateway._reached = True  # type: ignore[attr-defined]
     with pytest.raises(PublishUnknownError) as caught:
         away.publish("x")
     assert context(caught.value) == ("orders", "publish", caught.value.ids[0], 0)

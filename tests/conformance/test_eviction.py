@@ -101,4 +101,4 @@ def test_a_consumer_does_not_ask(make_queue: MakeQueue, evicts: str) -> None:
 
 def test_the_option_travels() -> None:
     queue = RedisMessageQueue("orders", url=f"redis://127.0.0.1:{free_port()}/0", require_noeviction=True)
-    assert RedisMessageQueue.from_spec(queue.spec())._config.require_noeviction is True
+    assert RedisMessageQueue.from_spec(queue.spec()).session.config.require_noeviction is True

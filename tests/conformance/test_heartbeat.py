@@ -13,7 +13,7 @@ import redis
 
 from sluicegate import Lease, RedisMessageQueue
 from sluicegate import _gateway_base as gateway_module
-from sluicegate import lease as lease_module
+from sluicegate import lease_heartbeat as heartbeat_module
 from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatScheduler
 from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
 from sluicegate.errors import RetryBudgetExhaustedError
@@ -42,13 +42,13 @@ def clock() -> Clock:
 def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The scheduler of all leases, which beats when the test says so."""
     if flavour.asyncio:
-        from sluicegate.asyncio import lease as async_lease_module
+        from sluicegate.asyncio import lease_heartbeat as async_heartbeat_module
 
         made: Any = AsyncHeartbeatScheduler(clock)
-        monkeypatch.setattr(async_lease_module, "scheduler", lambda: made)
+        monkeypatch.setattr(async_heartbeat_module, "scheduler", lambda: made)
     else:
         made = HeartbeatScheduler(clock)
-        monkeypatch.setattr(lease_module, "scheduler", lambda: made)
+        monkeypatch.setattr(heartbeat_module, "scheduler", lambda: made)
     monkeypatch.setattr(made, "_start", lambda: None)
     return Blocking(made, loop) if flavour.asyncio else made
 
@@ -59,12 +59,12 @@ def inner(lease: Any) -> Any:
 
 
 def deadline(client: redis.Redis, lease: Lease) -> float:
-    return float(client.zscore(lease._keys.leases, lease._request.name))
+    return float(client.zscore(lease._session.keys.leases, lease._batch.claim.request.name))
 
 
 def extended_by_itself(client: redis.Redis, lease: Lease) -> None:
     """A third of a lease of 60 s passes at the server, and the real scheduler, on its own time, makes up for it."""
-    shortened = client.zincrby(lease._keys.leases, -20_000, lease._request.name)
+    shortened = client.zincrby(lease._session.keys.leases, -20_000, lease._batch.claim.request.name)
     wait_until(lambda: deadline(client, lease) > shortened, "a beat extends the lease")
 
 
@@ -75,7 +75,9 @@ def test_a_block_beats_every_third_of_the_lease(
     with queue.claim(lease_seconds=60) as lease:
         for _ in range(4):
             assert beats.run_once() == 20
-            client.zincrby(lease._keys.leases, -20_000, lease._request.name)  # 20 s pass at the server
+            client.zincrby(
+                lease._session.keys.leases, -20_000, lease._batch.claim.request.name
+            )  # 20 s pass at the server
             before = deadline(client, lease)
             clock.now += 20
             beats.run_once()
@@ -245,11 +247,11 @@ def test_a_beat_that_fails_is_tried_again(
     lease.start_heartbeat()
     clock.now += 20
     with monkeypatch.context() as patch:
-        patch.setattr(queue._gateway, "execute", _away)
+        patch.setattr(queue.session.runner.gateway, "execute", _away)
         assert beats.run_once() == 1
         clock.now += 1
         assert beats.run_once() == 1
-    client.zincrby(lease._keys.leases, -20_000, lease._request.name)
+    client.zincrby(lease._session.keys.leases, -20_000, lease._batch.claim.request.name)
     before = deadline(client, lease)
     clock.now += 1
     assert beats.run_once() == 20
@@ -269,9 +271,9 @@ def test_leases_are_watched_together_until_their_queue_is_closed(
     for lease in leases:
         lease.start_heartbeat()
     agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
-    assert [inner(lease) in agenda for lease in leases] == [True] * 3
+    assert [inner(lease)._heartbeat in agenda for lease in leases] == [True] * 3
     queue.close()
-    assert [inner(lease) in agenda for lease in leases] == [False] * 3, "a closed queue beats no more"
+    assert [inner(lease)._heartbeat in agenda for lease in leases] == [False] * 3, "a closed queue beats no more"
 
 
 def test_an_ended_lease_is_forgotten_although_its_beat_was_not_due(
@@ -324,11 +326,11 @@ def test_a_server_that_hangs_starves_no_other_queue(
     agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
     with own_server.frozen():
         stuck.start_heartbeat(0.01)
-        wait_until(lambda: agenda.under_way(inner(stuck)) is not None, "a beat hangs")
+        wait_until(lambda: agenda.under_way(inner(stuck)._heartbeat) is not None, "a beat hangs")
         with here.claim(lease_seconds=60) as lease:
             for _ in range(6):
                 extended_by_itself(client, lease)
-        assert agenda.under_way(inner(stuck)) is not None, "it hung all the time"
+        assert agenda.under_way(inner(stuck)._heartbeat) is not None, "it hung all the time"
     assert lease.counts.acked == 1
     stuck.ack()
     assert stuck.counts.acked == 1

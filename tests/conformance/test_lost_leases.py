@@ -29,20 +29,20 @@ class Clock:
 
     def slow_down(self, queue: RedisMessageQueue, script: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let every call of a script take so long."""
-        execute = queue._gateway.execute
+        execute = queue.session.runner.gateway.execute
 
         def slow(call: Call[Any], **options: Any) -> Any:
             if call.script.name == script:
                 self.now += seconds
             return execute(call, **options)
 
-        monkeypatch.setattr(queue._gateway, "execute", slow)
+        monkeypatch.setattr(queue.session.runner.gateway, "execute", slow)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("_lease_base", "queue", "asyncio.queue"):
+    for module in ("_claimed_batch", "_lease_operations", "queue", "asyncio.queue"):
         monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", made)
     return made
 
@@ -65,7 +65,7 @@ def assert_lost_after(lease: Lease, clock: Clock, seconds: float) -> None:
 def test_it_is_lost_once_its_life_is_over(queue: RedisMessageQueue, clock: Clock, wait_seconds: float) -> None:
     lease = queue.claim(wait_seconds=wait_seconds)
     assert_lost_after(lease, clock, LIFE)
-    assert lease.holds, "it may still be settled, while nobody has taken it back"
+    assert lease._batch.is_held, "it may still be settled, while nobody has taken it back"
     lease.ack()
     assert not lease.lost, "the verdict stands"
 
@@ -85,14 +85,14 @@ def test_its_life_begins_before_the_answer_comes(
 def test_a_wait_does_not_shorten_its_life(make_queue: MakeQueue, clock: Clock, client: redis.Redis) -> None:
     """Woken after 50 s, it has been leased for none of them."""
     queue, publisher = make_queue(visibility_timeout_seconds=LIFE), RedisMessageQueue("orders", client=client)
-    wait = queue._gateway.wait
+    wait = queue.session.runner.gateway.wait
 
     def late(*arguments: Any) -> Any:
         clock.now += 50
         publisher.publish("a")
         return wait(*arguments)
 
-    queue._gateway.wait = late  # type: ignore[method-assign]
+    queue.session.runner.gateway.wait = late  # type: ignore[method-assign]
     assert_lost_after(queue.claim(wait_seconds=100), clock, LIFE)
 
 

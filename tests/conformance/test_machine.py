@@ -177,7 +177,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lease=holders, data=st.data())
     def settle_some(self, lease: Lease, data: st.DataObject) -> None:
-        unsettled = [message for message in lease.messages if message.slot in lease._ledger.open]
+        unsettled = [message for message in lease.messages if message.slot in lease._batch.verdicts.open]
         if not unsettled:
             return
         some = data.draw(st.lists(st.sampled_from(unsettled), unique=True, min_size=1))
@@ -191,7 +191,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lease=holders, verb=VERBS)
     def settle_the_rest(self, lease: Lease, verb: str) -> None:
-        verbs = dict.fromkeys(lease._ledger.open, (verb, False))
+        verbs = dict.fromkeys(lease._batch.verdicts.open, (verb, False))
         if verbs:
             self._settle(lease, verbs, [_verdict(verb, None)])
 
@@ -209,13 +209,13 @@ class Machine(RuleBasedStateMachine):
     @rule(lease=holders, whole=st.booleans())
     def a_handler_raises(self, lease: Lease, whole: bool) -> None:
         """Over the batch as a whole, or over the first of its messages."""
-        unsettled, on_error = list(lease._ledger.open), self.model.rules.on_error
+        unsettled, on_error = list(lease._batch.verdicts.open), self.model.rules.on_error
         if not unsettled:
             return
         failed = {"retry": "delay"}.get(on_error, on_error)
         with pytest.raises(Boom):
             _fail_in(lease, whole)
-        if lease._yielded < 0:
+        if lease._batch.yielded < 0:
             verbs = dict.fromkeys(unsettled, (failed if len(lease.messages) == 1 else "delay", False))
         else:
             first = lease.messages[0].slot
@@ -316,7 +316,7 @@ class Machine(RuleBasedStateMachine):
         state.forget_end(self.client, "q", lease_id)
         del self.model.ends[lease_id]
         for lease in self.leases:  # so much time has passed for all of them
-            lease._confirmed_at -= lease._request.keep_seconds
+            lease._batch.confirmed_at -= lease._batch.claim.request.keep_seconds
 
     # ------------------------------------------------------------------ invariants
 
@@ -396,7 +396,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for queue in self.make._made:
-            queue._leases.clear()  # nobody waits for these to be released
+            queue.session.activity._leases.clear()  # nobody waits for these to be released
         self.make.close()
 
 
@@ -409,7 +409,7 @@ def _fail_in(lease: Lease, whole: bool) -> None:
 
 def lose_replies(machine: Machine) -> None:
     """Let the queue's calls go through `machine.lost_replies`."""
-    gateway: Any = machine.queue._gateway
+    gateway: Any = machine.queue.session.runner.gateway
     execute = gateway.execute
     gateway.send = None  # every call is executed at once
 

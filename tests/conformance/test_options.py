@@ -68,7 +68,7 @@ def test_a_delay_is_waited_for(queue: RedisMessageQueue, monkeypatch: pytest.Mon
 def test_due_at_is_waited_for_and_a_naive_one_is_refused(queue: RedisMessageQueue, client: redis.Redis) -> None:
     due = datetime.now(UTC) + timedelta(hours=1)
     assert queue.publish_many(["a", "b"], due_at=due).accepted == 2
-    (_, score), _ = client.zrange(queue._keys.delayed, 0, -1, withscores=True)
+    (_, score), _ = client.zrange(queue.session.keys.delayed, 0, -1, withscores=True)
     assert score / 1000 == pytest.approx(due.timestamp(), abs=0.002)
     with pytest.raises(ConfigurationError, match="naive"):
         queue.publish("c", due_at=datetime(2100, 1, 1))  # noqa: DTZ001
@@ -279,12 +279,12 @@ def test_what_is_no_message_is_buried_or_with_strict_decoding_raised_and_left(
     make_queue: MakeQueue, client: redis.Redis
 ) -> None:
     strict, lenient = make_queue(strict_envelope_decoding=True), make_queue()
-    client.lpush(strict._keys.pending, b"junk")
+    client.lpush(strict.session.keys.pending, b"junk")
     strict.publish("a")
     assert strict.claim().messages[0].text() == "a", "it never blocks the queue"
     with pytest.raises(MalformedStoredMessageError):
         strict.claim()
-    assert client.lrange(strict._keys.pending, 0, -1) == [b"junk"]
+    assert client.lrange(strict.session.keys.pending, 0, -1) == [b"junk"]
     assert not lenient.claim()
     assert [letter.reason for letter in lenient.peek(state="dead")] == ["foreign"]
 
@@ -359,7 +359,7 @@ def test_the_backoff_is_waited_for(make_queue: MakeQueue, client: redis.Redis) -
     waits = []
     for _ in range(2):
         fail(queue)
-        (_, due), *_ = client.zrange(queue._keys.delayed, 0, -1, withscores=True)
+        (_, due), *_ = client.zrange(queue.session.keys.delayed, 0, -1, withscores=True)
         seconds, microseconds = client.time()
         waits.append(due / 1000 - seconds - microseconds / 1e6)
         state.fall_due(client, "orders")

@@ -266,7 +266,7 @@ def test_connections_go_back_when_the_input_fails(make_queue: MakeQueue, client:
         with pytest.raises(type(error)):
             queue.publish_many(payloads())
     assert queue.depth().pending == 2000
-    assert not queue._gateway.client.connection_pool._in_use_connections
+    assert not queue.session.runner.gateway.client.connection_pool._in_use_connections
 
 
 def test_a_stranger_in_a_marker_is_a_duplicate_all_the_same(make_queue: MakeQueue, client: redis.Redis) -> None:

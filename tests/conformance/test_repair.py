@@ -51,7 +51,7 @@ def test_a_deleted_lease_is_no_longer_counted(make_queue: MakeQueue, client: red
     queue = make_queue(on_event=events.append)
     queue.publish_many(["a", "b", "c", "d"])
     kept, lost = queue.claim(1, lease_id="kept"), queue.claim(3, lease_id="lost")
-    client.delete(lost._keys.lease(b"lost"))
+    client.delete(lost.session.keys.lease(b"lost"))
     assert (queue.depth().in_flight, queue.depth().leases) == (4, 2)
     report = queue.repair()
     assert (report.in_flight, report.leases, report.recounted) == (-3, 1, True)
@@ -66,9 +66,9 @@ def test_a_deleted_lease_is_no_longer_counted(make_queue: MakeQueue, client: red
 def test_letters_and_records_belong_together_again(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish_many(["a", "b", "c"])
     queue.claim(3).bury(reason="r")
-    first, second, _ = client.zrange(queue._keys.dead, 0, -1)
-    client.hdel(queue._keys.dead_records, first)
-    client.zrem(queue._keys.dead, second)
+    first, second, _ = client.zrange(queue.session.keys.dead, 0, -1)
+    client.hdel(queue.session.keys.dead_records, first)
+    client.zrem(queue.session.keys.dead, second)
     report = queue.repair()
     assert (report.letters, report.records) == (1, 1)
     assert (queue.depth().dead, len(queue.peek(state="dead"))) == (2, 2)
@@ -77,10 +77,11 @@ def test_letters_and_records_belong_together_again(queue: RedisMessageQueue, cli
 
 def test_what_was_set_aside_comes_back_once_it_can_be_read(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish_many(["b", "c"])
-    entries = client.lrange(queue._keys.pending, 0, -1)
-    client.delete(queue._keys.pending)
+    entries = client.lrange(queue.session.keys.pending, 0, -1)
+    client.delete(queue.session.keys.pending)
     client.zadd(
-        queue._keys.set_aside, {**dict.fromkeys(entries, 5), NEWER: 4, **{NEWER + b"%d" % n: 6 for n in range(600)}}
+        queue.session.keys.set_aside,
+        {**dict.fromkeys(entries, 5), NEWER: 4, **{NEWER + b"%d" % n: 6 for n in range(600)}},
     )
     report = queue.repair()
     assert report.returned == 2
@@ -92,10 +93,10 @@ def test_what_was_set_aside_comes_back_once_it_can_be_read(queue: RedisMessageQu
 def test_counters_that_are_no_numbers_begin_anew(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish_many(["a", "b", "c"])
     lease = queue.claim(2)
-    client.hset(queue._keys.counters, mapping={"published": "x", "acked": "1.5", "in_flight": "many", "odd": ""})
+    client.hset(queue.session.keys.counters, mapping={"published": "x", "acked": "1.5", "in_flight": "many", "odd": ""})
     assert queue.repair().counters == 5  # and `published`, which must not fall behind
     assert (queue.stats().published, queue.stats().acked, queue.stats().in_flight) == (3, 0, 2)
-    client.delete(queue._keys.counters)
+    client.delete(queue.session.keys.counters)
     lease.release()
     assert queue.repair().in_flight == 2, "two left that were not counted"
     queue.publish("d")
@@ -243,7 +244,7 @@ def test_it_works_beside_threads_that_publish_and_consume(make_queue: MakeQueue,
     for thread in threads:
         thread.start()
     for wrong in (7, -5, 11):
-        client.hincrby(queue._keys.counters, "in_flight", wrong)
+        client.hincrby(queue.session.keys.counters, "in_flight", wrong)
         assert queue.repair().in_flight == -wrong
     stop.set()
     for thread in threads:

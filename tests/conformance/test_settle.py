@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisMessageQueue, Verdict
+from sluicegate._gateway_base import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.values import SettleRequest
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
@@ -531,7 +532,7 @@ def test_a_holder_silent_for_long_asks_before_it_settles(queue: RedisMessageQueu
     state.expire(core.client, "orders")
     core.do(core.reap(lease.id))
     state.forget_end(core.client, "orders", lease.id)  # for longer than the record of the reap was kept
-    lease._confirmed_at -= 901
+    lease._batch.confirmed_at -= 901
     with pytest.raises(LeaseLostError) as caught:
         lease.ack()
     assert (caught.value.lost, caught.value.settled) == ((1,), ())
@@ -541,7 +542,7 @@ def test_a_holder_silent_for_long_asks_before_it_settles(queue: RedisMessageQueu
 def test_a_holder_silent_for_long_whose_lease_lives_settles(queue: RedisMessageQueue, core: Core) -> None:
     queue.publish("a")
     lease = queue.claim()
-    lease._confirmed_at -= 901
+    lease._batch.confirmed_at -= 901
     core.client.config_resetstat()
     lease.ack()
     assert core.client.info("commandstats")["cmdstat_evalsha"]["calls"] == 2
@@ -663,10 +664,9 @@ def test_no_lease_is_extended_past_its_longest_life(core: Core) -> None:
 def test_lost_follows_the_renewals_and_not_the_verdicts(
     letters: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sluicegate import _lease_base as module
-
-    now = module.elapsed_clock()
-    monkeypatch.setattr(module, "elapsed_clock", lambda: now)
+    now = elapsed_clock()
+    for module in ("_claimed_batch", "_lease_operations"):
+        monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", lambda: now)
     lease = letters(2, lease_seconds=60)
     now += 59
     lease.ack(lease.messages[0])

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue, Verdict
+from sluicegate._lease_operations import settle
 from sluicegate.core import operations, replies
 from sluicegate.core.values import SettleRequest, VerdictGroup
 from sluicegate.errors import RedisUnavailableError
@@ -139,7 +140,7 @@ def test_a_settle_whose_second_call_failed_is_completed_by_its_repeat(
     queue.publish_many([number] for number in range(2500))
     lease = queue.claim(2500)
     verdicts = [Verdict("nack", lease.messages[:2100], error="x"), Verdict("ack", lease.messages[2100:])]
-    operation = lease._settling(lease._groups(verdicts))
+    operation = settle(lease._session, lease._batch, lease._batch.verdicts.record(verdicts))
     second = operation.send(core.do(next(operation)))
     if executed:
         core.do(second)

@@ -63,7 +63,7 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
     lease = queue.claim()
     if how == "promote":
         lease.nack(delay_seconds=1000)
-    client.delete(queue._keys.bell)
+    client.delete(queue.session.keys.bell)
     with waiting(client, lambda: queue.claim(wait_seconds=LONG)) as (claimed,):
         match how:
             case "nack":
@@ -72,10 +72,12 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
                 lease.release()
             case "reap":
                 state.expire(client, "orders")
-                RedisGateway(redis_client=client).execute(calls.reap(queue._keys, queue._rules, lease._request.name))
+                RedisGateway(redis_client=client).execute(
+                    calls.reap(queue.session.keys, queue.session.rules, lease._batch.claim.request.name)
+                )
             case "promote":
                 state.fall_due(client, "orders")
-                RedisGateway(redis_client=client).execute(calls.promote(queue._keys))
+                RedisGateway(redis_client=client).execute(calls.promote(queue.session.keys))
             case "late lease":
                 state.expire(client, "orders")
                 queue.publish("b")
@@ -128,17 +130,17 @@ def test_the_bell_holds_one_token_and_a_spare_one(queue: RedisMessageQueue, clie
 @pytest.mark.parametrize("taken", [b"1", b"2"])
 def test_the_token_that_was_taken_is_put_back(queue: RedisMessageQueue, client: redis.Redis, taken: bytes) -> None:
     queue.publish("a")
-    client.lrem(queue._keys.bell, 0, taken)
+    client.lrem(queue.session.keys.bell, 0, taken)
     queue.publish("b")
     assert tokens(client) == [b"1", b"2"]
 
 
 def test_a_claim_that_leaves_some_behind_rings(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish_many("ab")
-    client.delete(queue._keys.bell)
+    client.delete(queue.session.keys.bell)
     queue.claim(1)
     assert tokens(client) == [b"1", b"2"]
-    client.delete(queue._keys.bell)
+    client.delete(queue.session.keys.bell)
     queue.claim(1)
     assert tokens(client) == []
 
@@ -150,7 +152,7 @@ def test_a_claim_that_leaves_nothing_behind_takes_the_spare_token_back(
     """Otherwise each message would wake its consumer once more, for nothing."""
     queue.publish("a")
     if finds == "nothing":
-        client.delete(queue._keys.pending)
+        client.delete(queue.session.keys.pending)
     queue.claim()
     assert tokens(client) == [b"1"]
 
@@ -160,9 +162,9 @@ def test_a_taker_that_dies_delays_nobody(client: redis.Redis, server: RedisServe
     queue = RedisMessageQueue("orders", client=client)
     late = []
     for _ in range(5):
-        client.delete(queue._keys.bell)
+        client.delete(queue.session.keys.bell)
         with server.client() as taker, ThreadPoolExecutor(1) as doomed:
-            taken = doomed.submit(taker.blpop, [queue._keys.bell], LONG)
+            taken = doomed.submit(taker.blpop, [queue.session.keys.bell], LONG)
             wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "it is the first to be woken")
             with waiting(client, lambda: queue.claim(wait_seconds=LONG), waiters=3, before=1) as claims:
                 published = time.monotonic()
@@ -203,18 +205,18 @@ def test_a_deadline_less_than_a_millisecond_away_is_kept(queue: RedisMessageQueu
 
 def test_who_waits_on_a_paused_queue_is_told_so(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish("a")
-    client.hset(queue._keys.counters, "paused", "1")
+    client.hset(queue.session.keys.counters, "paused", "1")
     assert queue.claim(wait_seconds=0.1).state is LeaseState.PAUSED
 
 
 def test_only_the_last_answer_of_a_waiting_claim_is_remembered(queue: RedisMessageQueue, client: redis.Redis) -> None:
     claim = _claim(queue, wait_seconds=LONG, lease_id="run-1", remember_empty=True)
     with waiting(client, claim) as (claimed,):
-        assert client.exists(queue._keys.closed(b"run-1")) == 0
+        assert client.exists(queue.session.keys.closed(b"run-1")) == 0
         queue.publish("a")
         assert claimed.result(AT_ONCE_SECONDS).messages[0].text() == "a"
     assert queue.claim(wait_seconds=0.05, lease_id="run-2", remember_empty=True).state is LeaseState.EMPTY
-    assert client.exists(queue._keys.closed(b"run-2")) == 1
+    assert client.exists(queue.session.keys.closed(b"run-2")) == 1
 
 
 def test_a_lost_connection_only_ends_the_sleep(queue: RedisMessageQueue, client: redis.Redis) -> None:

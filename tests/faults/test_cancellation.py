@@ -302,7 +302,7 @@ def test_a_cancelled_verdict_takes_effect_all_the_same(
         await queue.publish_many("abc")
         lease = await queue.claim(3)
         await cancelled(proxy.hold("settle", point), getattr(lease, verb)())
-        assert not lease.holds
+        assert not lease._batch.is_held
         assert not lease.lost
         assert sum((lease.counts.acked, lease.counts.returned, lease.counts.buried)) == 3
 
@@ -330,7 +330,7 @@ def test_a_cancelled_close_can_be_made_again(proxy: Holding, client: redis.Redis
         leases = [await queue.claim(), await queue.claim()]
         await cancelled(proxy.hold("settle", point), queue.aclose())
         await queue.aclose()
-        assert [lease.holds for lease in leases] == [False, False]
+        assert [lease._batch.is_held for lease in leases] == [False, False]
 
     run(proxy, test)
     assert places(client) == {"returned": 2}
@@ -430,9 +430,9 @@ class Interrupting:
     """Raises where a reply would be read, as a signal handler does: after the script was executed, or before."""
 
     def __init__(self, queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._execute = queue._gateway.execute
+        self._execute = queue.session.runner.gateway.execute
         self.script, self.executed, self.calls = "", False, list[tuple[str, bool]]()
-        monkeypatch.setattr(queue._gateway, "execute", self.execute)
+        monkeypatch.setattr(queue.session.runner.gateway, "execute", self.execute)
 
     def execute(self, call: Any, *, retry: bool = True, **more: Any) -> Any:
         self.calls.append((call.script.name, retry))

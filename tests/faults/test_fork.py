@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate import RedisMessageQueue, heartbeat
+from sluicegate import Lease, RedisMessageQueue, heartbeat
 from tests.support.servers import RedisServer
 from tests.support.waiting import wait_until
 
@@ -62,6 +62,12 @@ def work(queue: RedisMessageQueue, name: str, rounds: int = 50) -> list[str]:
     return acked
 
 
+def beat(lease: Lease) -> None:
+    """Send one heartbeat now."""
+    assert lease._heartbeat is not None
+    lease._heartbeat.beat()
+
+
 def connections(client: redis.Redis) -> dict[str, str]:
     """Connections of a server: id to what names their socket."""
     return {each["id"]: each["addr"] + each["fd"] for each in client.client_list()}
@@ -76,7 +82,7 @@ def queue(request: pytest.FixtureRequest, own_server: RedisServer) -> Iterator[R
     assert not made.claim(wait_seconds=0.01)
     made.publish("beaten for")
     with made.claim() as lease:
-        lease.beat()
+        beat(lease)
     yield made
     made.close()
 
@@ -106,7 +112,7 @@ def test_the_connections_of_the_parent_stay_untouched(
         assert not queue.claim(wait_seconds=0.01)
         queue.publish("beaten for")
         with queue.claim() as lease:
-            lease.beat()
+            beat(lease)
         with own_server.client() as looking:
             during = connections(looking)
         queue.close()
@@ -126,7 +132,7 @@ def test_the_connections_of_the_parent_stay_untouched(
 def test_a_child_has_no_heartbeat_until_it_needs_one(queue: RedisMessageQueue) -> None:
     queue.publish("a")
     with queue.claim(lease_seconds=60) as lease:
-        assert lease in heartbeat.scheduler()._agenda
+        assert lease._heartbeat in heartbeat.scheduler()._agenda
 
         def in_child() -> list[Any]:
             mine = heartbeat.scheduler()
@@ -162,7 +168,7 @@ def test_a_lease_of_the_parent_is_not_extended_by_the_child(queue: RedisMessageQ
     wait_until(lambda: deadlines(queue, client)[childs] > before[childs] + 300, "the child's heartbeat runs")
     assert deadlines(queue, client)[parents] == before[parents]
     client.zadd(queue.key.leases, {parents: 1})
-    back = RedisMessageQueue("orders", gateway=queue._gateway).claim()
+    back = RedisMessageQueue("orders", gateway=queue.session.runner.gateway).claim()
     assert back.messages[0].text() == "a"
     assert queue.depth().in_flight == 2, "the child keeps its own"
     os.write(writer, b"x")

@@ -77,10 +77,10 @@ def test_a_delayed_nack_goes_on(full: RedisMessageQueue) -> None:
 
 def test_heartbeats_and_takeovers_go_on(full: RedisMessageQueue, client: redis.Redis) -> None:
     lease = full.claim(1, lease_id="run-1")
-    before = client.zscore(lease._keys.leases, "run-1")
+    before = client.zscore(lease._session.keys.leases, "run-1")
     lease.extend()
     lease.extend(600)
-    assert client.zscore(lease._keys.leases, "run-1") >= before + 300_000
+    assert client.zscore(lease._session.keys.leases, "run-1") >= before + 300_000
     heir = full.claim(1, lease_id="run-1", take_over_after_seconds=0)
     assert heir.state is LeaseState.OPEN
     heir.ack()

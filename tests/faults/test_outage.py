@@ -231,7 +231,7 @@ def test_an_unknown_publish_can_be_asked_for_again(own_server: RedisServer, impa
 def test_an_unknown_publish_that_is_too_old_is_refused(
     own_server: RedisServer, impatient: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sluicegate import queue as module
+    from sluicegate import publisher as module
 
     with down(own_server, comes_back=False), pytest.raises(PublishUnknownError) as caught:
         impatient.publish({"id": 1})

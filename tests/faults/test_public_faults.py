@@ -137,7 +137,7 @@ def test_every_deduplication_key_ends_by_itself(client: redis.Redis, policy: Any
     )
     queue.publish_many({"id": number} for number in range(3))
     queue.publish({"id": 3}, delay_seconds=1000)
-    client.delete(queue._keys.pending)
+    client.delete(queue.session.keys.pending)
     lives = [client.pttl(key) for key in client.scan_iter(match=b"*:dedup:*")]
     longest = 60_000 if policy == "window" else (7 * 86400 + 1000) * 1000 + 1  # its millisecond has begun
     assert len(lives) == 4

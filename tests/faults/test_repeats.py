@@ -372,14 +372,14 @@ def test_scripts_flushed_between_any_two_calls(
     make_queue: MakeQueue, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = make_queue(get_deduplication_key="id", max_delivery_count=2)
-    execute, sent = queue._gateway.execute, []
+    execute, sent = queue.session.runner.gateway.execute, []
 
     def flushing(call: Call[Any], **options: Any) -> Any:
         client.script_flush()
         sent.append(call.script.name)
         return execute(call, **options)
 
-    monkeypatch.setattr(queue._gateway, "execute", flushing)
+    monkeypatch.setattr(queue.session.runner.gateway, "execute", flushing)
     report = queue.publish_many({"id": number % 5} for number in range(7))
     assert (report.accepted, report.duplicates) == (5, 2)
     lease = queue.claim(5)
@@ -408,13 +408,13 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
     assert queue.repair().mended == 0
-    assert admin.do(batch_calls.note(queue._keys, queue._keys.run("r"), [b"1"])) == (False,)
-    assert admin.do(batch_calls.stage(queue._keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
-    opened = admin.do(batch_calls.hand_over(queue._keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
+    assert admin.do(batch_calls.note(queue.session.keys, queue.session.keys.run("r"), [b"1"])) == (False,)
+    assert admin.do(batch_calls.stage(queue.session.keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
+    opened = admin.do(batch_calls.hand_over(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
     assert opened.left == {"s": "4 4"}
-    assert admin.do(batch_calls.fence(queue._keys, "c", b"n", 0)).seated
-    assert admin.do(batch_calls.manifest(queue._keys, b"l")).state == "unknown"
-    assert not admin.do(concluding.conclusion_call(queue._keys, queue._rules, CONCLUSION, 1, 1, 0, []))
-    assert admin.do(looking.held_page(queue._keys)).messages == []
+    assert admin.do(batch_calls.fence(queue.session.keys, "c", b"n", 0)).seated
+    assert admin.do(batch_calls.manifest(queue.session.keys, b"l")).state == "unknown"
+    assert not admin.do(concluding.conclusion_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
+    assert admin.do(looking.held_page(queue.session.keys)).messages == []
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

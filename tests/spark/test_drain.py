@@ -217,8 +217,8 @@ def test_a_lease_that_was_lost_fails_the_task_and_spark_tries_again(
             from sluicegate import QueueSpec
 
             here = RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
-            for name in here._gateway.client.zrange(here.key.leases, 0, -1):
-                here._gateway.client.zadd(here.key.leases, {name: 1})
+            for name in here.session.runner.gateway.client.zrange(here.key.leases, 0, -1):
+                here.session.runner.gateway.client.zadd(here.key.leases, {name: 1})
             here.claim(1, lease_id="another").release()
             here.close()
 

@@ -26,7 +26,7 @@ def numbers_in(values: list[bytes]) -> list[int]:
 
 
 def note(queue: RedisMessageQueue, run: str, ids: list[str]) -> None:
-    keys = queue._keys
+    keys = queue.session.keys
     _access.run(queue, batch_calls.note(keys, keys.run(run), [name.encode() for name in ids]))
 
 
@@ -164,8 +164,10 @@ def test_a_claim_without_a_run_takes_everything_and_sends_what_it_always_sent(
     note(queue, "one call", [message.id for message in lease.messages])
     lease.nack()
     sent: list[Any] = []
-    execute = queue._gateway.execute
-    monkeypatch.setattr(queue._gateway, "execute", lambda call, **more: sent.append(call) or execute(call, **more))
+    execute = queue.session.runner.gateway.execute
+    monkeypatch.setattr(
+        queue.session.runner.gateway, "execute", lambda call, **more: sent.append(call) or execute(call, **more)
+    )
 
     assert len(queue.claim(100)) == 3
 
@@ -273,11 +275,11 @@ def test_whoever_waits_is_woken_when_a_message_is_put_off(
     lease = queue.claim(1)
     note(queue, "one call", [lease.messages[0].id])
     lease.nack()
-    client.delete(queue._keys.bell)
+    client.delete(queue.session.keys.bell)
 
     assert queue.claim(1, exclude_run="one call").state is LeaseState.EMPTY
 
-    assert client.exists(queue._keys.bell)
+    assert client.exists(queue.session.keys.bell)
 
 
 @pytest.mark.parametrize("run", [5, b"run", ["run"]])

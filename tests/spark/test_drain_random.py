@@ -60,7 +60,7 @@ class Attempts:
     def run(self, plan: DrainPlan, attempt: int) -> PartitionSummary | None:
         """One attempt; None when it was killed."""
         drain = PartitionDrain(plan, 0, attempt)
-        self._threads[drain._queue._gateway] = threading.get_ident()
+        self._threads[drain._queue.session.runner.gateway] = threading.get_ident()
         try:
             return drain.run()
         except Killed:

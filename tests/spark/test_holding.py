@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate._lease_base import LeaseState
+from sluicegate._lease_values import LeaseState
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.spark.leasing import holding as _holding
@@ -66,9 +66,9 @@ def test_a_batch_is_claimed_in_leases_up_to_its_limit(queue: RedisMessageQueue, 
 
 
 def test_every_lease_beats_from_its_claim_to_the_end_of_the_batch(held: Holding) -> None:
-    assert [lease._beats for lease in held.leases] == [True] * 3
+    assert [lease._heartbeat.is_running for lease in held.leases] == [True] * 3
     held.end()
-    assert [lease._beats for lease in held.leases] == [False] * 3
+    assert [lease._heartbeat.is_running for lease in held.leases] == [False] * 3
 
 
 def test_an_empty_queue_and_a_paused_one_say_so(queue: RedisMessageQueue, numbers: Numbers) -> None:
@@ -239,7 +239,7 @@ def test_a_claim_that_fails_half_way_gives_back_what_it_took(
 
 def test_what_an_error_leaves_can_be_kept_for_a_retry(queue: RedisMessageQueue, held: Holding) -> None:
     held.end(keep=True)
-    assert (queue.depth().in_flight, [lease._beats for lease in held.leases]) == (25, [False] * 3)
+    assert (queue.depth().in_flight, [lease._heartbeat.is_running for lease in held.leases]) == (25, [False] * 3)
     assert again(queue).digest == held.digest
 
 

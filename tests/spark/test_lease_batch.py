@@ -12,7 +12,7 @@ import redis
 from pyspark.errors import PySparkException
 
 from sluicegate import RedisMessageQueue
-from sluicegate._lease_base import LeaseState
+from sluicegate._lease_values import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.spark import LeasedBatch, lease_batch
@@ -178,7 +178,7 @@ def test_an_error_may_keep_the_rows_for_a_retry(queue: RedisMessageQueue, number
 def test_a_lost_batch_says_so(queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis) -> None:
     numbers(10)
     with lease_batch(NO_SESSION, queue, 10, run_id="r") as batch:
-        client.zadd(queue._keys.leases, {queue._keys.lease_name("r/b0"): 1})
+        client.zadd(queue.session.keys.leases, {queue.session.keys.lease_name("r/b0"): 1})
         queue.claim(10).release()  # a claim lets what has run out come back
         with pytest.raises(LeaseLostError, match="1 of 1 leases of batch 'r' were lost: 10 acks came too late"):
             batch.ack()

@@ -52,7 +52,7 @@ def published(queue: RedisMessageQueue) -> list[int]:
 
 def crash_at(sender: Sender, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Die before the so manieth call of the commit; pages, publishes and records alike."""
-    gateway, seen = sender._queue._gateway, [0]
+    gateway, seen = sender._queue.session.runner.gateway, [0]
     for name in ("execute", "send"):
         plain = getattr(type(gateway), name)
 

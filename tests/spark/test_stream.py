@@ -17,6 +17,7 @@ from sluicegate.core.ranges import parse_ranges
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
+from sluicegate.lease_heartbeat import LeaseHeartbeat
 from sluicegate.spark import _access
 from sluicegate.spark._options import StreamOptions, options
 from sluicegate.spark.datasource import SluicegateDataSource
@@ -117,8 +118,8 @@ def nothing_is_left(queue: RedisMessageQueue) -> bool:
 
 def beaten_for() -> list[str]:
     """The leases of these queries for which somebody beats; other tests may have left theirs."""
-    leases = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
-    return [lease.id for lease in leases if isinstance(lease, Lease) and lease.id.startswith("etl/")]
+    beats = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
+    return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("etl/")]
 
 
 def test_available_now_drains_what_is_ready_and_acks_everything(
@@ -398,7 +399,7 @@ def test_a_lease_that_is_lost_while_its_batch_waits_is_told(
         state.expire(client, queue.name)
         queue.claim(1, lease_id="another").release()
         for lease in consumer._held.values():
-            lease.beat()
+            lease._heartbeat.beat()
         return found
 
     query.reader.latestOffset = claim_and_lose

@@ -16,6 +16,7 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease
+from sluicegate.lease_heartbeat import LeaseHeartbeat
 from sluicegate.spark import DrainContext, PartitionSummary
 from sluicegate.spark.draining import task
 from sluicegate.spark.draining.partition import PartitionDrain
@@ -312,8 +313,8 @@ def test_a_handler_that_raises_after_its_lease_was_lost_is_not_halved(
 
 def watched() -> list[str]:
     """The leases of these drains that are beaten for; other tests may have left theirs."""
-    leases = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
-    return [lease.id for lease in leases if isinstance(lease, Lease) and lease.id.startswith("run/")]
+    beats = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
+    return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("run/")]
 
 
 def test_the_lease_lives_while_the_handler_works_and_no_heartbeat_outlives_the_task(

@@ -400,7 +400,7 @@ def test_every_option_either_travels_or_stays() -> None:
 def travel(**options: Any) -> QueueConfig:
     """The options of the queue that is made from the spec of one with these."""
     spec = RedisMessageQueue("orders", url=URL, **options).spec()
-    return RedisMessageQueue.from_spec(QueueSpec.from_json(spec.to_json()))._config
+    return RedisMessageQueue.from_spec(QueueSpec.from_json(spec.to_json())).session.config
 
 
 def test_every_option_that_travels_arrives() -> None:
@@ -512,7 +512,14 @@ def test_a_secret_in_a_url_never_shows_and_never_travels(url: str) -> None:
         queue.spec()
     address = Address.parse(url)
     assert address.password == SECRET
-    for shown in (str(caught.value), repr(address), address.url, address.server, repr(queue), repr(queue._gateway)):
+    for shown in (
+        str(caught.value),
+        repr(address),
+        address.url,
+        address.server,
+        repr(queue),
+        repr(queue.session.runner.gateway),
+    ):
         assert SECRET not in shown
 
 

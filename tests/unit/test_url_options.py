@@ -160,7 +160,7 @@ def shown_by(url: str) -> list[str]:
         address = Address.parse(url)
         shown += [repr(address), address.server, address.url]
         queue = RedisMessageQueue("q", url=url)
-        shown += [repr(queue), repr(queue._gateway), queue._gateway.server]
+        shown += [repr(queue), repr(queue.session.runner.gateway), queue.session.runner.gateway.server]
         shown += [repr(queue.spec())]
         address.client()
     except Exception as error:

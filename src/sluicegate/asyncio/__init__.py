@@ -4,7 +4,7 @@
 program needs one of the two modules only.
 """
 
-from sluicegate._lease_base import LeaseState, Verdict
+from sluicegate._lease_values import LeaseState, Verdict
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.queue import RedisMessageQueue

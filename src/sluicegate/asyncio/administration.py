@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal, overload
 
-from sluicegate._queue_base import QueueBase, new_id
-from sluicegate.asyncio.gateway import Gateway
-from sluicegate.asyncio.lease import Lease
+from sluicegate._queue_base import QueueBase, check_peek, ids_of
+from sluicegate._session import new_id
 from sluicegate.asyncio.operation_runner import OperationRunner
-from sluicegate.asyncio.runtime import AWAITS
-from sluicegate.config import QueueConfig
 from sluicegate.core import admin, calls, looking, operations
 from sluicegate.core.call import alone
 from sluicegate.core.redriving import RedriveRequest, redrive
@@ -21,19 +18,8 @@ from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
 __all__ = ["QueueAdministration"]
 
 
-class QueueAdministration(QueueBase[Lease]):
-    """The part of `RedisMessageQueue` that counts, shows, moves and deletes what is in the queue.
-
-    Args:
-        name: of the queue.
-        config: its options, checked.
-        gateway: where its calls go.
-    """
-
-    def __init__(self, name: str, config: QueueConfig, gateway: Gateway) -> None:
-        super().__init__(name, config, gateway.retry_budget_seconds, awaits=AWAITS)
-        self._gateway = gateway
-        self._runner = OperationRunner(gateway, name, config.on_event, self._stopping)
+class QueueAdministration(QueueBase[OperationRunner]):
+    """The part of `RedisMessageQueue` that counts, shows, moves and deletes what is in the queue."""
 
     # ------------------------------------------------------------------ look
 
@@ -43,7 +29,7 @@ class QueueAdministration(QueueBase[Lease]):
         Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
         left out; the next count finds them among the returned.
         """
-        return Depth.from_counts(await self._runner.run(operations.depth(self._keys)))
+        return Depth.from_counts(await self.session.runner.run(operations.depth(self.session.keys)))
 
     @overload
     async def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
@@ -81,11 +67,11 @@ class QueueAdministration(QueueBase[Lease]):
             offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
                 twice, or miss one, where others claim.
         """
-        self._check_peek(count, state, offset)
+        check_peek(count, state, offset)
         if state == "in_flight":
-            held = await self._runner.run(looking.in_flight(self._keys, count, offset))
+            held = await self.session.runner.run(looking.in_flight(self.session.keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = await self._runner.run(alone(calls.peek(self._keys, state, count, offset=offset)))
+        values = await self.session.runner.run(alone(calls.peek(self.session.keys, state, count, offset=offset)))
         if state == "set_aside":
             return values
         if state == "dead":
@@ -98,7 +84,7 @@ class QueueAdministration(QueueBase[Lease]):
 
     async def stats(self) -> QueueStats:
         """Totals of the queue since it exists, kept in Redis: they survive every process."""
-        return await self._runner.run(admin.stats(self._keys))
+        return await self.session.runner.run(admin.stats(self.session.keys))
 
     # ------------------------------------------------------------------ administer
 
@@ -137,15 +123,21 @@ class QueueAdministration(QueueBase[Lease]):
             reason=reason,
             older_than_seconds=older_than_seconds,
             deduplication_key=deduplication_key,
-            ids=self._ids(ids),
+            ids=ids_of(ids),
             where=None if where is None else lambda record: where(DeadMessage.from_record(record)),
             limit=limit,
             after=after,
             page_size=page_size,
         )
-        cap = self._config.max_pending_length or 0
-        return await self._runner.run(
-            redrive(self._keys, new_id(), request, max_pending_length=cap, emits_events=self._runner.emits_events)
+        cap = self.session.config.max_pending_length or 0
+        return await self.session.runner.run(
+            redrive(
+                self.session.keys,
+                new_id(),
+                request,
+                max_pending_length=cap,
+                emits_events=self.session.runner.emits_events,
+            )
         )
 
     async def purge(self, state: str) -> int:
@@ -157,7 +149,9 @@ class QueueAdministration(QueueBase[Lease]):
         Returns:
             How many messages or records were deleted. What arrives meanwhile stays.
         """
-        return await self._runner.run(admin.purge(self._keys, new_id(), state, emits_events=self._runner.emits_events))
+        return await self.session.runner.run(
+            admin.purge(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
+        )
 
     async def cancel(self, ids: Iterable[str]) -> list[str]:
         """Delete waiting messages (pending, returned or delayed) by id, and free their deduplication keys.
@@ -167,14 +161,16 @@ class QueueAdministration(QueueBase[Lease]):
         Returns:
             The ids that were cancelled; one that is in flight, dead or unknown is not among them.
         """
-        wanted = self._ids(ids) or ()
-        return await self._runner.run(
-            admin.cancel(self._keys, new_id(), wanted, emits_events=self._runner.emits_events)
+        wanted = ids_of(ids) or ()
+        return await self.session.runner.run(
+            admin.cancel(self.session.keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
         )
 
     async def forget(self, key: str) -> bool:
         """Free a deduplication key, whoever holds it; returns whether anybody did."""
-        return await self._runner.run(admin.forget(self._keys, key, emits_events=self._runner.emits_events))
+        return await self.session.runner.run(
+            admin.forget(self.session.keys, key, emits_events=self.session.runner.emits_events)
+        )
 
     async def pause(self) -> bool:
         """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
@@ -182,11 +178,15 @@ class QueueAdministration(QueueBase[Lease]):
         Returns:
             Whether the queue was not paused yet.
         """
-        return await self._runner.run(admin.pause(self._keys, emits_events=self._runner.emits_events))
+        return await self.session.runner.run(
+            admin.pause(self.session.keys, emits_events=self.session.runner.emits_events)
+        )
 
     async def resume(self) -> bool:
         """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
-        return await self._runner.run(admin.resume(self._keys, emits_events=self._runner.emits_events))
+        return await self.session.runner.run(
+            admin.resume(self.session.keys, emits_events=self.session.runner.emits_events)
+        )
 
     async def repair(self) -> RepairReport:
         """Put right what no longer agrees after something else has deleted or overwritten keys of the queue.
@@ -196,4 +196,6 @@ class QueueAdministration(QueueBase[Lease]):
         be repeated, and changes nothing where all agrees. It needs the rights to `SCAN` and `HSCAN`, and goes without
         what only they find: leases without a deadline, and dead records without a letter.
         """
-        return await self._runner.run(repair(self._keys, self._rules, new_id(), emits_events=self._runner.emits_events))
+        return await self.session.runner.run(
+            repair(self.session.keys, self.session.rules, new_id(), emits_events=self.session.runner.emits_events)
+        )

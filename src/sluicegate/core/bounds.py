@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "MAX_CLAIM_LIMIT",
     "MAX_ERROR_LENGTH",
     "MAX_ERROR_TYPE_LENGTH",
     "MAX_HEADERS_BYTES",
@@ -13,6 +14,8 @@ __all__ = [
     "cut",
 ]
 
+MAX_CLAIM_LIMIT = 10_000
+"""Messages of one lease."""
 MAX_REASON_LENGTH = 500
 MAX_ERROR_TYPE_LENGTH = 200
 MAX_ERROR_LENGTH = 2000

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 def run(queue: RedisMessageQueue, call: Call[T]) -> T:
     """Execute a prepared call as the queue does its own: with its retries."""
-    return queue._runner.run(alone(call))
+    return queue.session.runner.run(alone(call))
 
 
 def depth_of(spec: QueueSpec) -> Depth:
@@ -66,17 +66,17 @@ def briefly() -> Iterator[None]:
 
 def config(queue: RedisMessageQueue) -> QueueConfig:
     """The options of a queue."""
-    return queue._config
+    return queue.session.config
 
 
 def lease_name(queue: RedisMessageQueue, lease_id: str) -> bytes:
     """What a lease is called in Redis."""
-    return queue._keys.lease_name(lease_id)
+    return queue.session.keys.lease_name(lease_id)
 
 
 def note(queue: RedisMessageQueue, run_id: str, members: Sequence[bytes], life_seconds: float = 0) -> tuple[bool, ...]:
     """Note what a run gave back, for so long; without a life only ask. Answers which was noted before."""
-    keys = queue._keys
+    keys = queue.session.keys
     return run(queue, batch_calls.note(keys, keys.run(run_id), members, life_seconds=life_seconds))
 
 
@@ -92,7 +92,7 @@ def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0)
 
     Changes nothing; needs no token. Raises as any call does when Redis is away.
     """
-    keys = queue._keys
+    keys = queue.session.keys
     return run(queue, batch_calls.manifest(keys, keys.lease_name(lease_id), first, last))
 
 

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 
-from sluicegate._lease_base import LeaseState, Verdict
+from sluicegate._lease_values import LeaseState, Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import RedisMessageQueueError

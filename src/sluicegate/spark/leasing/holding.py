@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate._lease_base import LeaseState
+from sluicegate._lease_values import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
@@ -196,7 +196,7 @@ class Holding:
         it another name for them.
         """
         self.acking = bool(self.rows)
-        left = [lease for lease in self.leases if lease.holds]
+        left = [lease for lease in self.leases if self.queue.session.activity.holds(lease)]
         if len(left) > 1:
             self._note(left, _RETENTION_SECONDS)
         self._each(self.leases, lambda lease: lease.ack())

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sluicegate._lease_base import LeaseState
+from sluicegate._lease_values import LeaseState
 from sluicegate.core.batch_calls import Seat
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease

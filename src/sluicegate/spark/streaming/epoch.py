@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sluicegate._queue_base import new_id
+from sluicegate._session import new_id
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import Seat, Span
 from sluicegate.core.keys import QueueKeys

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from sluicegate._queue_base import new_id
+from sluicegate._session import new_id
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.values import Batch
 from sluicegate.errors import PayloadTooLargeError
+from sluicegate.publisher import Publisher
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import PublishReport
-from sluicegate.runtime import current_owner
 from sluicegate.spark import _access
 
 __all__ = ["Sender"]
@@ -31,14 +31,14 @@ class Sender:
 
     def __init__(self, queue: RedisMessageQueue, *, bound: bool) -> None:
         self._queue = queue
-        publishing = queue._publishing
+        publishing = queue.session.publishing
         self._publishing = publishing if bound else replace(publishing, policy="window")
         self._guards = publishing.limits
 
     @property
     def keys(self) -> QueueKeys:
         """Names of the queue's keys."""
-        return self._queue._keys
+        return self._queue.session.keys
 
     @property
     def max_pending_length(self) -> int:
@@ -75,9 +75,7 @@ class Sender:
 
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
         """Publish one call after the other, the next prepared meanwhile; raises as `publish_many`."""
-        queue = self._queue
-        with queue._publishing_by(current_owner()):
-            yield from queue._publish_ahead(batch for batch in batches)
+        return Publisher(self._queue.session).publish_batches(batch for batch in batches)
 
     def run(self, call: Call[T]) -> T:
         """Execute a prepared call."""

@@ -1,0 +1,223 @@
+"""What a lease asks of Redis: generators that settle it, extend it, and record how the handling of it ended. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from sluicegate import checks
+from sluicegate._claimed_batch import ClaimedBatch
+from sluicegate._gateway_base import elapsed_clock
+from sluicegate._lease_values import Verdict
+from sluicegate._session import QueueSession
+from sluicegate.core import calls, concluding, operations, policies, replies
+from sluicegate.core.call import Operation
+from sluicegate.core.ranges import parse_ranges
+from sluicegate.core.values import QueueRules, SettleRequest, VerdictGroup
+from sluicegate.errors import LeaseLostError
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+
+__all__ = ["ack_ahead", "conclude", "extend", "settle"]
+
+_OPERATIONS = {
+    "ack": EventOperation.ACK,
+    "nack": EventOperation.NACK,
+    "release": EventOperation.RELEASE,
+    "bury": EventOperation.BURY,
+    "discard": EventOperation.ACK,
+}
+
+
+def settle(
+    session: QueueSession[Any],
+    batch: ClaimedBatch,
+    groups: Sequence[VerdictGroup],
+    rules: QueueRules | None = None,
+) -> Operation[None]:
+    """Send verdicts and record what became of them.
+
+    Args:
+        session: of the queue.
+        batch: whose messages they are for.
+        groups: the verdicts, as the batch's book gave them.
+        rules: instead of the queue's.
+
+    Raises:
+        LeaseLostError: some verdicts came too late.
+    """
+    if not groups:
+        return
+    sent = [slot for group in groups for slot in parse_ranges(group.slots)]
+    request = SettleRequest(
+        batch.claim.request.name,
+        batch.token,
+        batch.claim.request.keep_seconds,
+        batch.is_recorded,
+        tuple(groups),
+        batch.verdicts.bound_among(sent),
+    )
+    rules = rules or session.rules
+    try:
+        yield from _send(session, batch, request, rules, sent)
+    except (Exception, GeneratorExit):
+        raise
+    except BaseException:
+        if not batch.verdicts.is_confirmed(sent):  # an interruption: nobody may come back to this lease, so send again
+            with suppress(Exception):
+                yield from _send(session, batch, request, rules, sent)
+        raise
+
+
+def ack_ahead(session: QueueSession[Any], batch: ClaimedBatch) -> Operation[None]:
+    """Ack a batch before any of it is handled: at most once. Nothing is recorded as completed yet.
+
+    Where the queue keeps histories, the ack leaves a record, so that `conclude` takes effect once.
+    """
+    batch.is_acked_ahead = True
+    batch.is_recorded = batch.is_recorded or _keeps_history(session)
+    groups = batch.verdicts.record((Verdict("ack"),))
+    yield from settle(session, batch, groups, replace(session.rules, completed_cap=None))
+
+
+def extend(
+    session: QueueSession[Any], batch: ClaimedBatch, lease_seconds: float | None = None
+) -> Operation[replies.Extended]:
+    """Move the lease's deadline; the default is the life that it had."""
+    seconds = batch.lease_seconds if lease_seconds is None else lease_seconds
+    checks.positive("lease_seconds", seconds)
+    asked_at = elapsed_clock()
+    extended: replies.Extended = yield calls.extend(
+        session.keys,
+        batch.claim.request.name,
+        batch.token,
+        lease_seconds=seconds,
+        max_lease_seconds=session.rules.max_lease_seconds,
+    )
+    if extended is replies.Extended.OK:
+        batch.renew(asked_at, seconds)
+    elif extended is replies.Extended.LOST and not batch.is_finished:
+        batch.is_gone = True
+    if session.runner.emits_events and not batch.is_finished:
+        ok = extended is replies.Extended.OK
+        outcome = EventOutcome.SUCCESS if ok else EventOutcome.LOST
+        yield _event(session, batch, EventOperation.EXTEND, outcome, batch.verdicts.open)
+    return extended
+
+
+def conclude(session: QueueSession[Any], batch: ClaimedBatch, error: BaseException | None) -> Operation[None]:
+    """Record how the handling of messages ended that were acked ahead; once, and nothing for an interruption.
+
+    When a block raised, the message in hand failed, and so did those that it did not reach: nobody gets them any more.
+    """
+    interrupted = error is not None and not isinstance(error, Exception)
+    if batch.is_concluded or interrupted or (error is None and not _keeps_history(session)):
+        return
+    batch.is_concluded = True
+    handled = len(batch.messages) if error is None else max(batch.yielded, 0)
+    if session.runner.emits_events and error is not None:
+        slots = [message.slot for message in batch.messages[handled:]]
+        yield _event(session, batch, EventOperation.SETTLE, EventOutcome.FAILURE, slots, error)
+    entries = [message.entry for message in batch.messages]
+    conclusion = concluding.Conclusion(
+        batch.claim.request.name,
+        batch.token,
+        batch.claim.request.keep_seconds,
+        batch.is_recorded,
+        batch.claim.is_named,
+        done=entries[:handled] if session.config.enable_completed_queue else (),
+        failed=entries[handled:],
+        why=policies.why("", error),
+    )
+    yield from concluding.conclude(session.keys, session.rules, conclusion)
+
+
+def _send(
+    session: QueueSession[Any],
+    batch: ClaimedBatch,
+    request: SettleRequest,
+    rules: QueueRules,
+    sent: Sequence[int],
+) -> Operation[None]:
+    emits_events, verdicts = session.runner.emits_events, batch.verdicts
+    asked_at = elapsed_clock()
+    try:
+        settled = yield from operations.settle(
+            session.keys,
+            rules,
+            request,
+            lease_seconds=batch.lease_seconds,
+            clock=elapsed_clock,
+            confirmed_at=batch.confirmed_at,
+            lease_id=batch.claim.lease_id,
+            size_of=verdicts.size_at,
+            emits_events=emits_events,
+        )
+    except LeaseLostError as error:
+        error.locate(operation="settle", message_id=verdicts.only_id(error.lost))
+        batch.is_gone = True
+        if emits_events:
+            yield _event(session, batch, EventOperation.SETTLE, EventOutcome.LOST, error.lost, error)
+        raise
+    done = verdicts.confirm(sent, settled.lost, settled.buried)
+    if emits_events:
+        yield from _events_of(session, batch, request.groups, settled)
+    if settled.lost:
+        batch.is_gone = True
+        raise LeaseLostError(
+            f"lease {batch.claim.lease_id!r} is no longer held: {len(settled.lost)} of {len(sent)} verdicts came too "
+            "late, and their messages are or will be delivered again",
+            lease_id=batch.claim.lease_id,
+            lost=settled.lost,
+            settled=done,
+        ).locate(operation="settle", message_id=verdicts.only_id(settled.lost))
+    batch.confirmed_at = asked_at
+    if settled.held == 0:
+        batch.is_finished, batch.is_gone = True, False
+
+
+def _events_of(
+    session: QueueSession[Any], batch: ClaimedBatch, groups: Sequence[VerdictGroup], settled: replies.Settled
+) -> Iterator[QueueEvent]:
+    """One event per verb for what a settle did."""
+    lost, buried = set(settled.lost), set(settled.buried)
+    done: dict[EventOperation, list[int]] = {}
+    errors: dict[EventOperation, BaseException | None] = {}
+    for group in groups:
+        error = batch.verdicts.pop_error(group.verb)
+        for slot in parse_ranges(group.slots):
+            if slot not in lost:
+                verb = _OPERATIONS[group.verb] if slot not in buried else EventOperation.BURY
+                done.setdefault(verb, []).append(slot)
+                errors[verb] = error or errors.get(verb)
+    for operation, slots in done.items():
+        yield _event(session, batch, operation, EventOutcome.SUCCESS, slots, errors[operation])
+    if lost:
+        yield _event(session, batch, EventOperation.SETTLE, EventOutcome.LOST, list(lost))
+
+
+def _event(
+    session: QueueSession[Any],
+    batch: ClaimedBatch,
+    operation: EventOperation,
+    outcome: EventOutcome,
+    slots: Sequence[int],
+    error: BaseException | None = None,
+) -> QueueEvent:
+    """An event about the messages in these slots; for a single message it names the message."""
+    single = batch.verdicts.message_at(slots[0]) if len(slots) == 1 else None
+    return QueueEvent(
+        operation,
+        outcome,
+        session.keys.name,
+        len(slots),
+        lease_id=batch.claim.lease_id,
+        message_id=single.id if single is not None else None,
+        delivery_count=single.delivery_count if single is not None else None,
+        error=error,
+    )
+
+
+def _keeps_history(session: QueueSession[Any]) -> bool:
+    return session.config.enable_completed_queue or session.config.enable_failed_queue

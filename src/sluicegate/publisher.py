@@ -1,0 +1,232 @@
+# Made from src/sluicegate/asyncio/publisher.py by `make format`; edit there.
+"""Publishes the messages of one queue object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+
+from sluicegate import checks
+from sluicegate._gateway_base import elapsed_clock
+from sluicegate._session import new_id
+from sluicegate.core import operations, replies
+from sluicegate.core.call import Operation
+from sluicegate.core.deduplication import PendingKey
+from sluicegate.core.durability import DurabilityOption
+from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
+from sluicegate.core.values import Batch
+from sluicegate.errors import (
+    ConfigurationError,
+    NotDurableError,
+    PublishUnknownError,
+    QueueDrainedError,
+    RedisMessageQueueError,
+)
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.report import PublishReport
+from sluicegate.runtime import current_owner, give_way
+from sluicegate.session import Session
+
+__all__ = ["Publisher"]
+
+
+class Publisher:
+    """Sends payloads in batches; the publish methods of `RedisMessageQueue` document what it promises.
+
+    Args:
+        session: of the queue.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._runner = session.runner
+        self._activity = session.activity
+
+    def publish(
+        self,
+        payload: Payload,
+        headers: Mapping[str, str] | None,
+        delay_seconds: float,
+        due_at: datetime | None,
+        durability: DurabilityOption,
+    ) -> bool:
+        """Publish one message; False when its deduplication key is held."""
+        publish = self._activity.begin_publish(current_owner())
+        try:
+            ahead = self._session.publishing.batches(
+                [payload], headers, new_id=new_id, delay_seconds=delay_seconds, due_at=due_at, durability=durability
+            )
+            begun = elapsed_clock()
+            try:
+                batch = self._next(ahead)
+            except Exception as error:
+                self._emit_refused(error, begun)
+                raise
+            assert batch is not None
+            return (self._send(batch)).accepted == 1
+        finally:
+            self._activity.end_publish(publish)
+
+    def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        headers: Mapping[str, str] | None,
+        delay_seconds: float,
+        due_at: datetime | None,
+        durability: DurabilityOption,
+        partial: bool,
+    ) -> PublishReport:
+        """Publish any number of messages, call after call."""
+        report = PublishReport()
+        ahead = self._session.publishing.batches(
+            payloads,
+            headers,
+            new_id=new_id,
+            delay_seconds=delay_seconds,
+            due_at=due_at,
+            durability=durability,
+            partial=partial,
+        )
+        try:
+            for done in self.publish_batches(ahead):
+                report.add(done)
+        except Exception as error:
+            error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
+            raise
+        return report
+
+    def publish_chunks(
+        self, payloads: Iterable[Payload], batch_size: int, headers: Mapping[str, str] | None
+    ) -> Iterator[PublishReport]:
+        """Publish call after call, and yield a report for each; only one call's messages are in memory."""
+        checks.count("batch_size", batch_size, MAX_PER_CALL)
+        ahead = self._session.publishing.batches(payloads, headers, new_id=new_id, most=batch_size)
+        while True:
+            begun = elapsed_clock()
+            try:
+                batch = self._next(ahead)
+            except Exception as error:
+                self._emit_refused(error, begun)
+                raise
+            if batch is None:
+                return
+            publish = self._activity.begin_publish(current_owner())
+            try:
+                try:
+                    self._refuse_closed()
+                except QueueDrainedError as error:
+                    self._emit_refused(error, begun)
+                    raise
+                report = self._send(batch)
+            finally:
+                self._activity.end_publish(publish)
+            yield report
+
+    def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
+        """Ask for the outcome of a publish that is unknown, and publish what was not."""
+        if not unknown.calls:
+            give_way()
+            self._emit_refused(unknown, elapsed_clock())
+            raise unknown
+        assert unknown.batch is not None
+        publish = self._activity.begin_publish(current_owner())
+        try:
+            return self._send(unknown.batch, unknown.born)
+        finally:
+            self._activity.end_publish(publish)
+
+    def publish_batches(self, ahead: Batches) -> Iterator[PublishReport]:
+        """Publish batches in order, and yield a report for each; while Redis works on one, the next is made.
+
+        The adapters publish messages through this that they have encoded themselves.
+        """
+        finish: Callable[[], PublishReport] | None = None
+        publish = self._activity.begin_publish(current_owner())
+        try:
+            while True:
+                begun = elapsed_clock()
+                try:
+                    batch = self._next(ahead)
+                except BaseException as error:
+                    if finish is not None:  # what was sent before the input failed stays published: report it
+                        yield finish()
+                    if isinstance(error, Exception):
+                        self._emit_refused(error, begun)
+                    raise
+                if finish is not None:
+                    yield finish()
+                if batch is None:
+                    if finish is None:
+                        give_way()
+                    return
+                finish = self._start(batch)
+        finally:
+            self._activity.end_publish(publish)
+
+    def _next(self, ahead: Batches) -> Batch | None:
+        """Read and encode the messages of the next call; awaitable keys are awaited one after the other."""
+        if self._activity.closed:
+            give_way()
+        self._refuse_closed()
+        made = next(ahead, None)
+        assert not isinstance(made, PendingKey)
+        return made
+
+    def _refuse_closed(self) -> None:
+        """Raise when this object may not publish."""
+        name = self._session.keys.name
+        if self._activity.closed:
+            raise QueueDrainedError(f"queue {name!r} was drained here; make a new object to publish")
+        if not self._session.publishes:
+            raise ConfigurationError(
+                f"queue {name!r} came from a spec, and its deduplication key is a callable, which cannot travel; use a "
+                "template"
+            )
+
+    def _emit_refused(self, error: Exception, begun: float) -> None:
+        """Emit the event of a publish that failed before anything was sent: its message, key or queue was unfit."""
+        name = self._session.keys.name
+        if isinstance(error, RedisMessageQueueError):
+            error.locate(queue=name, operation="publish")
+        event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, name, error=error)
+        self._runner.emit(event, begun)
+
+    def _start(self, batch: Batch) -> Callable[[], PublishReport]:
+        """Send a batch; the returned function waits for its outcome."""
+        receive = self._runner.start(self._operation(batch))
+        return lambda: self._outcome(batch, receive)
+
+    def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
+        return self._outcome(batch, lambda: self._runner.run(self._operation(batch, born)))
+
+    def _outcome(self, batch: Batch, receive: Callable[[], replies.Published]) -> PublishReport:
+        try:
+            return PublishReport.of(receive(), batch.message_ids())
+        except NotDurableError as error:
+            if error.published is not None:
+                error.report = PublishReport.of(error.published, list(error.ids))
+            _locate(error, batch)
+            raise
+        except RedisMessageQueueError as error:
+            _locate(error, batch)
+            raise
+
+    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
+        session = self._session
+        config, eviction = session.config, session.eviction
+        block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
+        return operations.publish(
+            session.keys,
+            batch,
+            clock=elapsed_clock,
+            block_seconds=block,
+            emits_events=self._runner.emits_events,
+            born=born,
+            eviction=None if eviction.looked else eviction,
+        )
+
+
+def _locate(error: RedisMessageQueueError, batch: Batch) -> None:
+    """Name the message when the call published a single one."""
+    if len(batch.parts) == 1:
+        error.locate(message_id=batch.message_ids()[0], position=batch.first)
