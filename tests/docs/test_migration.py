@@ -278,6 +278,6 @@ def test_each_field_of_an_event_is_in_the_table_of_fields() -> None:
 
 
 def test_each_class_that_is_gone_is_not_here() -> None:
-    gone = [name for there, _ in rows("Classes that are gone") for name in re.findall(r"`(\w+)`", there)]
+    gone = [name for there, _ in rows("Removed classes") for name in re.findall(r"`(\w+)`", there)]
     assert len(gone) == 7
     assert not [name for name in gone if hasattr(sluicegate, name) or hasattr(sluicegate.asyncio, name)]

@@ -41,7 +41,7 @@ def test_the_table_lists_every_parameter_with_its_default(function: Callable[...
     ("title", "names", "parse", "needed"),
     [
         ("Structured Streaming", _options._STREAM, _options.StreamOptions, {"consumer": "me"}),
-        ("Looking at a queue", _options._BROWSE, _options.BrowseOptions, {}),
+        ("Inspecting a queue", _options._BROWSE, _options.BrowseOptions, {}),
         ("Publishing rows", _options._WRITE, _options.WriteOptions, {}),
     ],
 )
