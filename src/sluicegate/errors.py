@@ -1,7 +1,7 @@
-"""Every exception of Sluicegate: one per decision that a caller can take.
+"""This module defines every exception of Sluicegate, one per decision that a caller can take.
 
-Messages name the queue, the key or the field, say what was wrong and how to put it right, and never carry
-a password or a payload.
+Messages name the queue, the key or the field, state what was wrong and how to correct it, and never contain a password
+or a payload.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class _Context(TypedDict, total=False):
-    """Where an error happened; see the attributes of `RedisMessageQueueError`."""
+    """These keys locate an error; see the attributes of `RedisMessageQueueError`."""
 
     queue: str | None
     operation: str | None
@@ -61,13 +61,13 @@ class _Context(TypedDict, total=False):
 
 
 class RedisMessageQueueError(Exception):
-    """Anything that Sluicegate raises on its own account. Travels between processes with its attributes.
+    """This is the base class of every error that Sluicegate raises. It keeps its attributes when pickled.
 
     Attributes:
-        queue: name of the queue; None, like all of these, where it is not known.
-        operation: what was being done, by its verb, such as `publish`.
-        message_id: of the one message that it is about.
-        position: of that message among those that the caller publishes, from 0.
+        queue: name of the queue. Each of these attributes is None if it is not known.
+        operation: verb of the operation that failed, such as `publish`.
+        message_id: id of the message, if the error concerns a single one.
+        position: position of that message among those that the caller publishes, from 0.
     """
 
     queue: str | None = None
@@ -87,7 +87,7 @@ class RedisMessageQueueError(Exception):
         self.locate(queue=queue, operation=operation, message_id=message_id, position=position)
 
     def locate(self, **known: Unpack[_Context]) -> Self:
-        """Add what is known of where it happened, wherever nothing closer to it knew more; returns the error."""
+        """Set the attributes that are still None from `known`, and return the error."""
         for name, value in known.items():
             if value is not None and getattr(self, name) is None:
                 setattr(self, name, value)
@@ -98,14 +98,14 @@ class RedisMessageQueueError(Exception):
 
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
-    """An option, a URL, a key function or a name cannot work as given; nothing was sent to Redis."""
+    """An option, a URL, a key function or a name is invalid; nothing was sent to Redis."""
 
 
 class EvictionPolicyError(ConfigurationError):
     """The queue has `require_noeviction=True`, and its server may evict its keys; nothing was published.
 
     Attributes:
-        policy: the server's `maxmemory-policy`, None where it does not tell.
+        policy: the server's `maxmemory-policy`; None if the server does not report it.
     """
 
     def __init__(self, message: str, *, policy: str | None = None) -> None:
@@ -118,25 +118,25 @@ class OptionTypeError(ConfigurationError, TypeError):
 
 
 class GatewayContractError(RedisMessageQueueError, TypeError):
-    """A gateway of the user's own lacks a part of the protocol, or answers something else than it promises."""
+    """A user's own gateway lacks a part of the protocol, or breaks its contract."""
 
 
 class RedisUnavailableError(RedisMessageQueueError, RedisConnectionError):
-    """Redis could not be reached or used; names the server, never the password.
+    """Redis could not be reached or used. The text names the server, never the password.
 
-    Nothing was sent that could have taken effect, unless a subclass says otherwise.
+    No call took effect, unless a subclass states otherwise.
     """
 
 
 class RedisAccessError(RedisMessageQueueError, RedisError):
-    """Redis was reached, but refused the credentials, or its rules forbid this user a command or key."""
+    """Redis refused the credentials, or its ACL rules forbid this user a command or key."""
 
 
 class RedisRefusedError(RedisUnavailableError, ResponseError):
-    """Redis answered for the whole retry budget that it takes no writes now, and said why; nothing was changed.
+    """Redis refused the call for the whole retry budget; nothing was changed. The text quotes Redis.
 
-    It could not save its data (`MISCONF`), is a replica, is loading, is busy, lacks replicas, a cluster's slots or the
-    rest of a quota. The same call may succeed later.
+    Redis cannot save its data (`MISCONF`), is a replica, is loading, is busy, lacks replicas or cluster slots, or its
+    quota is exhausted. The same call may succeed later.
     """
 
 
@@ -145,15 +145,15 @@ class RetryBudgetExhaustedError(RedisUnavailableError):
 
 
 class RedisMemoryError(RedisMessageQueueError, ResponseError):
-    """Redis is at `maxmemory` and refused a publish whole; claims, acks and heartbeats go on."""
+    """Redis is at `maxmemory` and refused a publish whole; claims, acks and heartbeats continue to work."""
 
 
 class WrongKeyTypeError(RedisMessageQueueError, ResponseError):
-    """A key of the queue holds a value of another type; something else writes under the queue's prefix."""
+    """A key of the queue holds a value of another type, because another program writes under the queue's prefix."""
 
 
 class LuaScriptError(RedisMessageQueueError, ResponseError):
-    """Redis refused one of our scripts for a reason that has no error of its own here; the text is Redis's."""
+    """Redis refused one of our scripts for a reason that no other error covers; the text is that of Redis."""
 
 
 class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
@@ -161,12 +161,12 @@ class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
 
 
 class PayloadTooLargeError(RedisMessageQueueError, ValueError):
-    """A payload exceeds `max_payload_bytes`, or a message what the server accepts; nothing of its call was stored.
+    """A payload exceeds `max_payload_bytes`, or a message the server's limit; no message of its call was stored.
 
     Attributes:
-        size: in bytes: of the payload as it would be stored, or of the message as it was sent.
-        limit: what is allowed; 0 when the server does not tell.
-        position: of the message among those that the caller publishes, from 0; None where it is not known.
+        size: size in bytes of the payload as it would be stored, or of the message as it was sent.
+        limit: maximum size in bytes; 0 if the server does not report it.
+        position: position of the message among those that the caller publishes, from 0; None if it is not known.
     """
 
     def __init__(self, message: str, *, size: int, limit: int, position: int | None = None) -> None:
@@ -179,7 +179,7 @@ class PayloadTooDeepError(RedisMessageQueueError, ValueError):
     """A payload nests dicts and lists deeper than `max_payload_depth`; nothing was sent.
 
     Attributes:
-        limit: what is allowed.
+        limit: maximum depth.
     """
 
     def __init__(self, message: str, *, limit: int) -> None:
@@ -188,13 +188,13 @@ class PayloadTooDeepError(RedisMessageQueueError, ValueError):
 
 
 class QueueBackpressureError(RedisMessageQueueError):
-    """The queue is at `max_pending_length`, and no room came in the time that was given; nothing was stored.
+    """The queue is at `max_pending_length` and did not free room in time; nothing was stored.
 
     Attributes:
         limit: `max_pending_length`.
-        waiting: messages that waited there: pending, returned and delayed.
-        count: messages of the call that was refused.
-        remediation: what to do about it.
+        waiting: number of messages waiting in the queue: pending, returned and delayed.
+        count: number of messages of the refused call.
+        remediation: advice how to resolve it.
     """
 
     def __init__(
@@ -208,13 +208,13 @@ class QueueBackpressureError(RedisMessageQueueError):
 
 
 class NotDurableError(RedisMessageQueueError):
-    """Messages were published, but the durability that was asked for was not confirmed in time.
+    """Messages were published, but the requested durability was not confirmed in time.
 
     Attributes:
         ids: the message ids of the call, by position.
         published: outcomes of the call, as decoded.
-        report: outcomes of the call as a `PublishReport`; a retry under the same deduplication key would be refused as
-            a duplicate.
+        report: outcomes of the call as a `PublishReport`. A retry under the same deduplication key would be refused
+            as a duplicate.
     """
 
     def __init__(
@@ -232,18 +232,18 @@ class NotDurableError(RedisMessageQueueError):
 
 
 class DurabilityAccessError(NotDurableError, RedisAccessError):
-    """Messages were published, but this user may not ask whether they are as durable as was wanted."""
+    """Messages were published, but this user has no permission to confirm their durability."""
 
 
 class PublishUnknownError(RedisMessageQueueError):
-    """A publish was sent, and whether it took effect can no longer be known without the risk of a duplicate.
+    """A publish was sent, but its outcome can no longer be determined without risking a duplicate.
 
     Attributes:
         ids: the message ids of the batch, by position.
-        calls: the prepared calls of the batch, for `RedisMessageQueue.publish_again`; empty when it is too late, and
-            in another process, whose clock is another one.
+        calls: the prepared calls of the batch, for `RedisMessageQueue.publish_again`; empty if it is too late, and in
+            another process, which has another clock.
         born: when the batch was made, by the gateway's clock.
-        batch: what those calls publish, None when there are none.
+        batch: the batch that those calls publish; None if there are no calls.
     """
 
     def __init__(
@@ -266,11 +266,11 @@ class PublishUnknownError(RedisMessageQueueError):
 
 
 class LeaseLostError(RedisMessageQueueError):
-    """The lease is no longer held, or some of its messages were settled by another hand.
+    """This consumer no longer owns the lease, or another consumer settled some of its messages.
 
     Attributes:
-        lease_id: the lease.
-        lost: slots whose verdict did not take effect; their messages are or will be delivered again.
+        lease_id: id of the lease.
+        lost: slots whose verdict did not take effect; their messages are or will be redelivered.
         settled: slots whose verdict did take effect.
     """
 
@@ -282,25 +282,25 @@ class LeaseLostError(RedisMessageQueueError):
 
 
 class CleanupFailedError(RedisMessageQueueError):
-    """The handler finished, but that could not be recorded; its message will be delivered again.
+    """The handler finished, but its message could not be acked and will be redelivered.
 
-    The reason is the `__cause__`.
+    The `__cause__` is the reason.
     """
 
 
 class AlreadySettledError(RedisMessageQueueError, ValueError):
-    """A message of a lease already has another verdict, or is not of this lease."""
+    """A message already has another verdict, or does not belong to this lease."""
 
 
 class QueueDrainedError(RedisMessageQueueError):
-    """This queue object was closed (drained); it no longer publishes."""
+    """This queue object was drained or closed, so it no longer publishes."""
 
 
 class DrainFailedError(RedisMessageQueueError):
-    """Some chunks of a drain failed in their handler; the others stay acked.
+    """The handler of a drain failed on some messages; all others stay acked.
 
     Attributes:
-        summary: what every partition did, with the failures listed.
+        summary: results of every partition, with a list of the failures.
     """
 
     def __init__(self, message: str, *, summary: object) -> None:
@@ -317,11 +317,11 @@ class EmbeddedServerNotFoundError(EmbeddedServerError):
 
 
 class UnsafeFolderError(EmbeddedServerError, ConfigurationError):
-    """Another user owns the folder of an embedded server, can write to it, or can replace it; nothing was started."""
+    """Another user owns the folder of an embedded server, can write to it or can replace it; nothing was started."""
 
 
 def _rebuild(kind: type[RedisMessageQueueError], args: tuple[Any, ...], attributes: dict[str, Any]) -> object:
-    """An error from its parts, whatever its constructor asks for: one that cannot be unpickled would break a pool."""
+    """Rebuild a pickled error without calling its constructor, since an error that fails to unpickle breaks a pool."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)

@@ -1,4 +1,4 @@
-"""What a queue tells `on_event`: one event per call, after the fact, with a count."""
+"""A queue passes these events to `on_event`: one per call, after the transition, with a count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EventOperation", "EventOutcome", "QueueEvent"]
 
 
 class EventOperation(StrEnum):
-    """The transition that an event is about."""
+    """This is the transition that an event reports."""
 
     PUBLISH = "publish"
     PROMOTE = "promote"
@@ -36,7 +36,7 @@ class EventOperation(StrEnum):
 
 
 class EventOutcome(StrEnum):
-    """How it went."""
+    """This is the outcome of a transition."""
 
     SUCCESS = "success"
     DUPLICATE = "duplicate"
@@ -54,21 +54,23 @@ class EventOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueEvent:
-    """One thing that happened to messages of a queue.
+    """An event reports one transition of messages of a queue.
+
+    Events that differ only in `error` or `duration_seconds` are equal.
 
     Attributes:
         operation: the transition.
-        outcome: how it went.
+        outcome: its outcome.
         queue: name of the queue.
-        count: messages that it concerned.
-        lease_id: the lease, where there is one.
-        message_id: the message, when it was one and is known.
-        attempt: which attempt failed, for `RETRY`.
-        seconds: a delay or a pause, where there is one.
-        error: the exception. It may hold secrets and payloads: it stays out of the repr, and belongs in no metric.
-        delivery_count: deliveries of the message, the present one included, when it was one and is known.
-        duration_seconds: how long the call has taken, its waits and retries included, by a monotonic clock. Events
-            that differ in nothing else, or in the error, are equal.
+        count: number of messages concerned.
+        lease_id: id of the lease, if there is one.
+        message_id: id of the message, if the event concerns a single known one.
+        attempt: number of the failed attempt, for `RETRY`.
+        seconds: a delay or a pause, if there is one.
+        error: the exception. It may contain secrets and payloads, so it is not part of the repr; do not use it as a
+            metric label.
+        delivery_count: deliveries of the message, including the current one, if the event concerns a single known one.
+        duration_seconds: duration of the call, including waits and retries, by a monotonic clock.
     """
 
     operation: EventOperation
@@ -85,5 +87,5 @@ class QueueEvent:
 
     @property
     def exception_type(self) -> str | None:
-        """Class name of the error: safe as a label."""
+        """Return the class name of the error, which is safe as a metric label."""
         return type(self.error).__name__ if self.error is not None else None

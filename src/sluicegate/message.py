@@ -1,4 +1,4 @@
-"""A message as its handler sees it, parsed only where it is looked at."""
+"""These classes show messages to their handlers. Each field is parsed when it is read."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ _DIGITS = 18
 
 
 class Message:
-    """One delivered or peeked message.
+    """A message is a delivered or peeked entry of a queue.
 
-    Creating one costs nothing but the object: the entry is split at each access to a field (keeping the parts would
-    double the memory of a batch, and cost more time than it saves), and `json()` and `text()` decode anew.
+    Creating one costs only the object. Each access to a field splits the entry again, because keeping the parts would
+    double the memory of a batch and cost more time than it saves. `json()` and `text()` decode at each call.
     """
 
     __slots__ = ("_begun", "entry", "slot")
 
     def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
-        """Args are the library's: the entry, its slot in a lease, and the deliveries of it that have begun and not
-        ended.
+        """Wrap an entry. The library alone creates messages.
+
+        Args:
+            entry: the stored entry.
+            slot: its slot in a lease.
+            begun: deliveries of it that have begun and not ended.
         """
         self.slot = slot
         self.entry = entry
@@ -40,28 +44,28 @@ class Message:
 
     @property
     def id(self) -> str:
-        """The message's id, the same on every delivery."""
+        """Return the message's id, which is the same on every delivery."""
         return _text(self._split()[0])
 
     @property
     def payload(self) -> bytes:
-        """The payload as stored."""
+        """Return the payload as stored."""
         return payload_of(self.entry)
 
     def text(self) -> str:
-        """The payload as text; raises `UnicodeDecodeError` when it is not UTF-8."""
+        """Return the payload as text; raise `UnicodeDecodeError` if it is not UTF-8."""
         return self.payload.decode()
 
     def json(self) -> Any:
-        """The payload decoded as JSON; raises `ValueError` when it is not JSON. Decoded anew at each call."""
+        """Decode the payload as JSON, at each call; raise `ValueError` if it is not JSON."""
         return json.loads(payload_of(self.entry))
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers given at publish.
+        """Return the headers given at publish.
 
         Raises:
-            MalformedStoredMessageError: something else has written them; the payload can still be read.
+            MalformedStoredMessageError: another program has written the headers; the payload can still be read.
         """
         raw = self._split()[2]
         if not raw:
@@ -71,32 +75,32 @@ class Message:
             if isinstance(found, dict):
                 return found
         raise MalformedStoredMessageError(
-            f"the stored headers of message {self.id!r} are no JSON object; something else has written this message"
+            f"the stored headers of message {self.id!r} are not a JSON object; another program has written this message"
         )
 
     @property
     def deduplication_key(self) -> str | None:
-        """The key that this message holds or held, None when it was published without one."""
+        """Return the key that this message holds or held; None if it was published without one."""
         return decode_name(_text(self._split()[1])) or None
 
     @property
     def delivery_count(self) -> int:
-        """Deliveries, the present one included; finished ones when the message was peeked at."""
+        """Return the number of deliveries, including the current one; of a peeked message, the finished ones."""
         return read_prefix(self.entry).deliveries + self._begun
 
     @property
     def sequence(self) -> int:
-        """Place in the queue's first order; grows with every message published, never reset."""
+        """Return the position in the queue's original order, which grows with every publish and is never reset."""
         return read_prefix(self.entry).sequence
 
     @property
     def enqueued_at(self) -> datetime:
-        """When Redis accepted the message, by the server's clock."""
+        """Return when Redis accepted the message, by the server's clock."""
         return _time(read_prefix(self.entry).enqueued_ms)
 
     @property
     def size(self) -> int:
-        """Bytes of the stored entry."""
+        """Return the size of the stored entry in bytes."""
         return len(self.entry)
 
     def _split(self) -> list[bytes]:
@@ -110,16 +114,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
-    """A dead letter.
+    """A dead letter is a buried message with the reason and the last error.
 
     Attributes:
-        message: the message, its `delivery_count` being the finished deliveries; None for a foreign value.
-        value: the stored value as it was.
-        reason: `max_delivery_count`, `handler_error`, `foreign`, or what `bury` was told; `malformed` when something
-            else has overwritten the stored record, which is then the value.
-        error_type: class name of the last error, "" without one.
-        error: text of the last error; without one, how the delivery ended that reached the count.
-        buried_at: when, by the server's clock.
+        message: the message; its `delivery_count` is the number of finished deliveries. None for a foreign value.
+        value: the stored value.
+        reason: `max_delivery_count`, `handler_error`, `foreign`, or the reason passed to `bury`; `malformed` if another
+            program has overwritten the stored record, which is then the value.
+        error_type: class name of the last error; "" without one.
+        error: text of the last error; without one, how the delivery ended that reached the cap.
+        buried_at: time of the burial, by the server's clock.
     """
 
     message: Message | None
@@ -131,27 +135,27 @@ class DeadMessage:
 
     @property
     def id(self) -> str | None:
-        """The message's id; None for a foreign value."""
+        """Return the message's id; None for a foreign value."""
         return self.message.id if self.message else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers given at publish; none for a foreign value."""
+        """Return the headers given at publish; none for a foreign value."""
         return self.message.headers if self.message else {}
 
     @property
     def delivery_count(self) -> int:
-        """Finished deliveries, the one that buried it included; 0 for a foreign value."""
+        """Return the number of finished deliveries, including the one that buried it; 0 for a foreign value."""
         return self.message.delivery_count if self.message else 0
 
     @property
     def first_at(self) -> datetime:
-        """When the message was enqueued; when it was found, for a foreign value."""
+        """Return when the message was enqueued; for a foreign value, when it was found."""
         return self.message.enqueued_at if self.message else self.buried_at
 
     @property
     def last_at(self) -> datetime:
-        """When it was buried."""
+        """Return when the message was buried."""
         return self.buried_at
 
     def __repr__(self) -> str:
@@ -160,7 +164,7 @@ class DeadMessage:
 
     @classmethod
     def from_record(cls, record: bytes) -> DeadMessage:
-        """Read a dead record, or keep one that cannot be read as a value."""
+        """Read a dead record; keep an unreadable one as a value."""
         parts = record.split(_US, 4)
         if len(parts) < 5 or not parts[0].isdigit():
             return cls(None, record, "malformed", "", "", _time(0))
@@ -171,18 +175,18 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class InFlightMessage:
-    """A message in a lease, and what Redis knows of the consumer that holds it; times are by the server's clock.
+    """An in-flight message is in a lease. Its times are by the server's clock.
 
     Attributes:
-        message: its `delivery_count` being that which its consumer sees.
-        lease_id: of the lease: what the consumer chose, or what the library made; a hash (`#...`) of one over 40 bytes.
+        message: the message; its `delivery_count` is the one that its consumer sees.
+        lease_id: id of the lease, chosen by the consumer or by the library; a hash (`#...`) if it is over 40 bytes.
         deadline: when the lease expires unless it is extended.
-        seconds_left: until then, when this was read; 0 or less when it has expired.
-        extended_at: the consumer's last sign of life: when the lease was opened, taken over or last extended.
-        held_since: since when this consumer holds it: when the lease was opened or last taken over.
-        opened_at: when the lease was opened; None when that cannot be read.
+        seconds_left: seconds until the deadline at the time of reading; 0 or less if the lease has expired.
+        extended_at: when the consumer opened, took over or last extended the lease.
+        held_since: since when this consumer has the lease: when it was opened or last taken over.
+        opened_at: when the lease was opened; None if that cannot be read.
         takeovers: how often the lease was taken over.
-        expired: whether the next claim takes the message back.
+        expired: whether the next claim returns the message to the queue.
     """
 
     message: Message
@@ -197,17 +201,17 @@ class InFlightMessage:
 
     @property
     def id(self) -> str:
-        """The message's id."""
+        """Return the message's id."""
         return self.message.id
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers given at publish."""
+        """Return the headers given at publish."""
         return self.message.headers
 
     @property
     def delivery_count(self) -> int:
-        """Deliveries, the present one included."""
+        """Return the number of deliveries, including the current one."""
         return self.message.delivery_count
 
     def __repr__(self) -> str:
@@ -215,7 +219,7 @@ class InFlightMessage:
 
     @classmethod
     def from_held(cls, held: HeldMessage) -> InFlightMessage:
-        """Read what a look into leases found."""
+        """Build the message from a decoded reply about leases."""
         return cls(
             message=Message(held.entry, held.slot, held.takeovers + 1),
             lease_id=lease_id_of(held.name),
@@ -231,11 +235,11 @@ class InFlightMessage:
 
 @dataclass(frozen=True, slots=True)
 class CompletedMessage:
-    """A message that was acked, from a queue that keeps a history.
+    """A completed message was acked, in a queue that keeps a history.
 
     Attributes:
-        message: its `delivery_count` being the deliveries that it took.
-        completed_at: when, by the server's clock.
+        message: the message; its `delivery_count` is the number of deliveries that it took.
+        completed_at: time of the ack, by the server's clock.
     """
 
     message: Message
@@ -246,7 +250,7 @@ class CompletedMessage:
 
     @classmethod
     def from_record(cls, record: bytes) -> CompletedMessage | None:
-        """Read a record of `completed`; None for one that something else has written."""
+        """Read a record of `completed`; return None if another program has written it."""
         at, _, value = record.partition(_US)
         if not at.isdigit() or not is_entry(value):
             return None
@@ -255,14 +259,14 @@ class CompletedMessage:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One failed delivery of a message, from a queue that keeps a history.
+    """A failed attempt is one failed delivery of a message, in a queue that keeps a history.
 
     Attributes:
-        message: as the attempt left it, its `delivery_count` being the finished deliveries.
-        error_type: class name of the error, "" without one.
-        error: its text.
-        verb: what became of the message: `nack`, `bury` or `discard`.
-        failed_at: when, by the server's clock.
+        message: the message after the attempt; its `delivery_count` is the number of finished deliveries.
+        error_type: class name of the error; "" without one.
+        error: text of the error.
+        verb: the verdict on the message: `nack`, `bury` or `discard`.
+        failed_at: time of the failure, by the server's clock.
     """
 
     message: Message
@@ -276,7 +280,7 @@ class FailedAttempt:
 
     @classmethod
     def from_record(cls, record: bytes) -> FailedAttempt | None:
-        """Read a record of `failed`; None for one that something else has written."""
+        """Read a record of `failed`; return None if another program has written it."""
         parts = record.split(_US, 4)
         if len(parts) < 5 or not parts[0].isdigit() or not is_entry(parts[4]):
             return None
@@ -285,15 +289,15 @@ class FailedAttempt:
 
 
 def _text(raw: bytes) -> str:
-    """Stored bytes as text, whatever something else has put in their place."""
+    """Decode stored bytes as text, and escape bytes that are not UTF-8."""
     return raw.decode(errors="backslashreplace")
 
 
 def _time(ms: int) -> datetime:
-    """A stored time, or the last one that there is for a stamp beyond it."""
+    """Convert a stored time; a value beyond the year 9999 becomes the last moment of that year."""
     return datetime.fromtimestamp(min(ms, _LATEST_MS) / 1000, UTC)
 
 
 def _within(ms: int) -> datetime:
-    """A time, or the nearest that there is to one that something else has written."""
+    """Convert a stored time; clamp a value out of range, which another program has written, to the nearest time."""
     return _time(max(0, ms))

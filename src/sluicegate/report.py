@@ -1,4 +1,4 @@
-"""What a queue tells: outcomes of a publish, and counts by state."""
+"""A queue returns these reports: outcomes of a publish, and counts by state."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Depth", "PublishReport", "QueueStats", "RedriveReport", "RepairRepor
 
 @dataclass(slots=True)
 class PublishReport:
-    """Outcomes of a publish, by position.
+    """A publish report lists the outcomes of a publish by position.
 
     Attributes:
-        accepted: messages that were published.
-        duplicates: messages whose deduplication key was held.
-        ids: the id of each message; a refused one never entered the queue under it.
-        duplicate_of: per message, the id of the one that holds its key, or None when it was accepted or refused.
-        refused: messages for which `max_pending_length` left no room; never any unless a part was allowed.
-        refused_positions: where they stand.
-        dropped: messages of the queue that were dropped to make room, by `pending_overload_policy="drop_oldest"`.
+        accepted: number of published messages.
+        duplicates: number of messages whose deduplication key was held.
+        ids: the id of each message; a refused message never entered the queue under its id.
+        duplicate_of: per message, the id of the message that holds its key; None if it was accepted or refused.
+        refused: number of messages for which `max_pending_length` left no room; always 0 without `partial=True`.
+        refused_positions: positions of the refused messages.
+        dropped: number of waiting messages that `pending_overload_policy="drop_oldest"` dropped to make room.
     """
 
     accepted: int = 0
@@ -34,7 +34,7 @@ class PublishReport:
 
     @classmethod
     def of(cls, published: Published, ids: list[str]) -> PublishReport:
-        """From a decoded reply."""
+        """Build a report from a decoded reply."""
         owners: list[str | None] = [None] * len(ids)
         for position, owner in published.duplicates.items():
             owners[position] = owner
@@ -42,7 +42,7 @@ class PublishReport:
         return cls(published.accepted, len(published.duplicates), ids, owners, len(refused), refused, published.dropped)
 
     def add(self, other: PublishReport) -> None:
-        """Append the outcomes of the next chunk, whose positions follow on ours."""
+        """Append the outcomes of the next chunk, whose positions follow those of this report."""
         self.refused_positions += [len(self.ids) + position for position in other.refused_positions]
         self.refused += other.refused
         self.dropped += other.dropped
@@ -58,25 +58,26 @@ class PublishReport:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Messages of a queue by state, at the same cost for any number of messages; expired leases add to it.
+    """A depth counts the messages of a queue by state.
+
+    It costs the same for any number of messages; only expired leases add to the cost.
 
     Attributes:
-        ready: what a claim would get: pending, returned, due and expired.
-        pending: waiting, never delivered.
-        returned: come back from a lease.
-        delayed: waiting for their time, the due ones included.
-        due: delayed ones whose time has come.
-        in_flight: in leases, the expired ones included.
+        ready: messages that a claim would get: pending, returned, due and expired.
+        pending: waiting messages that were never delivered.
+        returned: messages that returned from a lease.
+        delayed: messages with a due time, including those that are due.
+        due: delayed messages whose time has come.
+        in_flight: messages in leases, including expired ones.
         leases: open leases.
         expired: messages in expired leases.
         dead: dead letters.
-        set_aside: values of kinds that only a newer version knows, kept out of the way until `repair` finds that it can
-            read them.
-        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or fell due; None when
-            nothing is ready.
+        set_aside: messages of a kind that only a newer version knows, kept until a `repair` can read them.
+        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or became due; None if no
+            message is ready.
         paused: whether claims are paused.
         published_total: messages ever published.
-        claimed_total: messages ever claimed; moves whenever a claim takes something.
+        claimed_total: messages ever claimed; it changes whenever a claim takes a message.
     """
 
     ready: int
@@ -96,7 +97,7 @@ class Depth:
 
     @classmethod
     def from_counts(cls, counted: Counted) -> Depth:
-        """From a decoded reply."""
+        """Build a depth from a decoded reply."""
         return cls(
             ready=counted.pending + counted.returned + counted.due + counted.expired,
             pending=counted.pending,
