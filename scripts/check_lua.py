@@ -41,7 +41,7 @@ _PLAIN_KEYS = {
         "dead",
         "dead_records",
         "counters",
-        "bell",
+        "wakeup",
         "completed",
         "failed",
         "set_aside",
@@ -238,10 +238,10 @@ def _pause() -> Sample:
     return Sample(admin_calls.pause(KEYS, True, 3), _PLAIN_KEYS, {"wanted": 1, "changes": 3})
 
 
-def _fence() -> Sample:
-    call = batch_calls.fence(KEYS, "C", b"N", 1, floor=2, top=3, life_seconds=4)
+def _acquire_consumer() -> Sample:
+    call = batch_calls.acquire_consumer(KEYS, "C", b"N", 1, floor=2, top=3, life_seconds=4)
     args = {"nonce": b"N", "epoch": 1, "floor": 2, "top": 3, "life_ms": 4000}
-    return Sample(call, {**_PLAIN_KEYS, "seat": KEYS.seat("C")}, args)
+    return Sample(call, {**_PLAIN_KEYS, "consumer": KEYS.consumer("C")}, args)
 
 
 def _manifest() -> Sample:
@@ -257,18 +257,18 @@ def _in_flight() -> Sample:
     return Sample(call, {**_PLAIN_KEYS, "lease": [KEYS.lease(name) for name in names]}, args)
 
 
-def _note() -> Sample:
-    call = batch_calls.note(KEYS, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2)
+def _remember_returned() -> Sample:
+    call = batch_calls.remember_returned(KEYS, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2)
     return Sample(call, {**_PLAIN_KEYS, "run": KEYS.run("R")}, {"life_ms": 2000, "members": [b"i0", b"i1"]})
 
 
-def _stage() -> Sample:
-    call = batch_calls.stage(KEYS, b"S", 1, [b"p0", b"p1"], life_seconds=2)
+def _stage_rows() -> Sample:
+    call = batch_calls.stage_rows(KEYS, b"S", 1, [b"p0", b"p1"], life_seconds=2)
     return Sample(call, {"stage": KEYS.stage(b"S")}, {"expected": 1, "life_ms": 2000, "parts": [b"p0", b"p1"]})
 
 
-def _hand_over() -> Sample:
-    call = batch_calls.hand_over(KEYS, b"W", "open", {"S": "5 1", "T": "6 2"}, life_seconds=2)
+def _commit_write() -> Sample:
+    call = batch_calls.commit_write(KEYS, b"W", "open", {"S": "5 1", "T": "6 2"}, life_seconds=2)
     names = {**_PLAIN_KEYS, "write": KEYS.write(b"W"), "stages": [KEYS.stage(b"S"), KEYS.stage(b"T")]}
     return Sample(call, names, {"verb": b"open", "life_ms": 2000, "told": [b"S", b"5 1", b"T", b"6 2"]})
 
@@ -295,17 +295,17 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "depth": _depth,
     "eviction": _eviction,
     "extend": _extend,
-    "fence": _fence,
+    "acquire_consumer": _acquire_consumer,
     "in_flight": _in_flight,
-    "hand_over": _hand_over,
+    "commit_write": _commit_write,
     "manifest": _manifest,
-    "note": _note,
+    "remember_returned": _remember_returned,
     "peek": _peek,
     "promote": _promote,
     "publish": _publish,
     "reap": _reap,
     "settle": _settle,
-    "stage": _stage,
+    "stage_rows": _stage_rows,
 }
 
 

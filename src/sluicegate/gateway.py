@@ -265,7 +265,7 @@ class RedisGateway(GatewayBase):
     def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
         """Sleep until the bell rings, on a connection of its own; a lost connection ends the sleep early."""
         try:
-            reply = self._routed(Stage.WAITING, wait.bell, partial(self._listen, wait, stopped))[0]
+            reply = self._routed(Stage.WAITING, wait.wakeup, partial(self._listen, wait, stopped))[0]
             if isinstance(reply, Exception):
                 raise reply
             return reply is not None
@@ -369,7 +369,7 @@ class RedisGateway(GatewayBase):
     def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
         """The reply to BLPOP, None when the sleep ended before it came."""
         with borrowed(pool) as connection:
-            sent: list[Command] = [("BLPOP", wait.bell, wait.seconds)]
+            sent: list[Command] = [("BLPOP", wait.wakeup, wait.seconds)]
             send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
                 read(connection)

@@ -264,12 +264,12 @@ def test_a_wait_for_a_remembered_empty_ends_at_once_and_leaves_the_wake_up_to_ot
 ) -> None:
     queue.claim(1, lease_id="remembers", remember_empty=True)
     letters(queue, "a")
-    rung = core.client.llen(core.keys.bell)
+    rung = core.client.llen(core.keys.wakeup)
 
     lease = queue.claim(1, lease_id="remembers", wait_seconds=3600)
 
     assert (lease.state, lease.remembered) == (LeaseState.EMPTY, True)
-    assert core.client.llen(core.keys.bell) == rung > 0
+    assert core.client.llen(core.keys.wakeup) == rung > 0
 
 
 def test_empty_is_not_remembered_while_something_will_come_back(core: Core, queue: RedisMessageQueue) -> None:

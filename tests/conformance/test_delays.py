@@ -93,15 +93,15 @@ def test_scheduled_messages_join_at_the_tail_and_nacked_ones_where_they_stood(co
 def test_a_due_time_that_has_passed_means_at_once(core: Core, client: redis.Redis, late_by_ms: int) -> None:
     core.do(core.publish("b", "x", due_ms=now_ms(client) - late_by_ms))
     assert client.zcard(core.keys.delayed) == 0
-    assert client.llen(core.keys.bell) == 2
+    assert client.llen(core.keys.wakeup) == 2
     assert ids(core.do(core.claim("l", "n", maintain=False))) == ["x"]
 
 
 def test_the_bell_rings_for_a_new_earliest_due_time_only(core: Core, client: redis.Redis) -> None:
     def rings(batch: str, seconds: float) -> bool:
-        client.delete(core.keys.bell)
+        client.delete(core.keys.wakeup)
         core.do(core.publish(batch, "x", delay_seconds=seconds))
-        return bool(client.llen(core.keys.bell))
+        return bool(client.llen(core.keys.wakeup))
 
     assert rings("b1", 100)
     assert not rings("b2", 200)

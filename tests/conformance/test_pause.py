@@ -41,9 +41,9 @@ def test_again_changes_nothing(admin: Admin) -> None:
 
 def test_resume_rings_the_bell(admin: Admin) -> None:
     admin.pause()
-    assert admin.client.llen(admin.keys.bell) == 0
+    assert admin.client.llen(admin.keys.wakeup) == 0
     admin.resume()
-    assert admin.client.lrange(admin.keys.bell, 0, -1) == [b"1", b"2"]
+    assert admin.client.lrange(admin.keys.wakeup, 0, -1) == [b"1", b"2"]
 
 
 def test_executed_twice_or_late_nothing_is_undone(admin: Admin) -> None:

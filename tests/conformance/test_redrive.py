@@ -28,7 +28,7 @@ def test_letters_join_at_the_tail_with_their_counts_reset(admin: Admin) -> None:
     admin.give_back(2, "release")
     admin.bury_all()
     admin.send("z")
-    admin.client.delete(admin.keys.bell)
+    admin.client.delete(admin.keys.wakeup)
     report = admin.redrive()
     assert (report.redriven, report.blocked, report.scanned, report.after) == (2, 0, 2, None)
     assert admin.names("pending") == ["z", "a", "b"]
@@ -37,7 +37,7 @@ def test_letters_join_at_the_tail_with_their_counts_reset(admin: Admin) -> None:
     assert (read_prefix(stored).deliveries, read_prefix(stored).releases) == (0, 0)
     assert admin.totals()["redriven"] == 2
     assert admin.events == [("redrive", "success", 2)]
-    assert admin.client.lrange(admin.keys.bell, 0, -1) == [b"1", b"2"], "two who wait are woken"
+    assert admin.client.lrange(admin.keys.wakeup, 0, -1) == [b"1", b"2"], "two who wait are woken"
 
 
 def test_those_of_one_page_join_in_their_first_order(admin: Admin) -> None:

@@ -60,7 +60,7 @@ def test_nothing_but_foreign_values_is_an_error_that_does_not_show_them(core: Co
 def test_foreign_values_wake_nobody(core: Core) -> None:
     core.client.lpush(core.keys.pending, *JUNK)
     core.do(core.claim("l", "n"))
-    assert core.client.llen(core.keys.bell) == 0
+    assert core.client.llen(core.keys.wakeup) == 0
 
 
 def test_a_waiting_claim_waits_on_and_tells_at_its_deadline(core: Core) -> None:

@@ -42,7 +42,7 @@ def waiting(
 
 
 def tokens(client: redis.Redis) -> list[bytes]:
-    found: list[bytes] = client.lrange(QueueKeys("orders").bell, 0, -1)
+    found: list[bytes] = client.lrange(QueueKeys("orders").wakeup, 0, -1)
     return found
 
 
@@ -63,7 +63,7 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
     lease = queue.claim()
     if how == "promote":
         lease.nack(delay_seconds=1000)
-    client.delete(queue.session.keys.bell)
+    client.delete(queue.session.keys.wakeup)
     with waiting(client, lambda: queue.claim(wait_seconds=LONG)) as (claimed,):
         match how:
             case "nack":
@@ -130,17 +130,17 @@ def test_the_bell_holds_one_token_and_a_spare_one(queue: RedisMessageQueue, clie
 @pytest.mark.parametrize("taken", [b"1", b"2"])
 def test_the_token_that_was_taken_is_put_back(queue: RedisMessageQueue, client: redis.Redis, taken: bytes) -> None:
     queue.publish("a")
-    client.lrem(queue.session.keys.bell, 0, taken)
+    client.lrem(queue.session.keys.wakeup, 0, taken)
     queue.publish("b")
     assert tokens(client) == [b"1", b"2"]
 
 
 def test_a_claim_that_leaves_some_behind_rings(queue: RedisMessageQueue, client: redis.Redis) -> None:
     queue.publish_many("ab")
-    client.delete(queue.session.keys.bell)
+    client.delete(queue.session.keys.wakeup)
     queue.claim(1)
     assert tokens(client) == [b"1", b"2"]
-    client.delete(queue.session.keys.bell)
+    client.delete(queue.session.keys.wakeup)
     queue.claim(1)
     assert tokens(client) == []
 
@@ -162,9 +162,9 @@ def test_a_taker_that_dies_delays_nobody(client: redis.Redis, server: RedisServe
     queue = RedisMessageQueue("orders", client=client)
     late = []
     for _ in range(5):
-        client.delete(queue.session.keys.bell)
+        client.delete(queue.session.keys.wakeup)
         with server.client() as taker, ThreadPoolExecutor(1) as doomed:
-            taken = doomed.submit(taker.blpop, [queue.session.keys.bell], LONG)
+            taken = doomed.submit(taker.blpop, [queue.session.keys.wakeup], LONG)
             wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "it is the first to be woken")
             with waiting(client, lambda: queue.claim(wait_seconds=LONG), waiters=3, before=1) as claims:
                 published = time.monotonic()

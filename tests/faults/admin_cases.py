@@ -112,7 +112,7 @@ def pause(core: Core) -> Call[Any]:
 
 
 def resume(core: Core) -> Call[Any]:
-    core.client.delete(core.keys.bell)
+    core.client.delete(core.keys.wakeup)
     core.do(admin_calls.pause(core.keys, True, 0))
     return admin_calls.pause(core.keys, False, 1)
 
@@ -169,7 +169,7 @@ CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
 TYPES = {
     "scan pending": (scan_a_list, "source counters"),
     "scan dead": (scan_letters, "source dead_records counters"),
-    "redrive": (redrive, "pending returned delayed dead dead_records counters bell receipt markers"),
+    "redrive": (redrive, "pending returned delayed dead dead_records counters wakeup receipt markers"),
     "purge pending": (purge_pending, "source leases counters receipt markers"),
     "purge delayed": (purge_delayed, "source leases counters receipt markers"),
     "purge dead": (purge_dead, "source dead_records leases counters receipt markers"),
@@ -177,8 +177,8 @@ TYPES = {
     "cancel pending": (cancel_pending, "source leases counters receipt markers"),
     "cancel returned": (cancel_returned, "source leases counters receipt markers"),
     "forget": (forget, "marker leases"),
-    "pause": (pause, "leases counters bell"),
-    "resume": (resume, "leases counters bell"),
+    "pause": (pause, "leases counters wakeup"),
+    "resume": (resume, "leases counters wakeup"),
     "stats": (stats, "counters"),
-    "repair": (repair, "leases counters bell pending returned set_aside dead dead_records lease"),
+    "repair": (repair, "leases counters wakeup pending returned set_aside dead dead_records lease"),
 }

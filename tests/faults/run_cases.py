@@ -11,12 +11,12 @@ from tests.support.core_calls import Core, verdict
 
 
 def note(core: Core) -> Call[Any]:
-    return batch_calls.note(core.keys, core.keys.run("r"), [b"b-0", b"b-1"])
+    return batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"b-0", b"b-1"])
 
 
 def ask_what_was_noted(core: Core) -> Call[Any]:
     core.do(note(core))
-    return batch_calls.note(core.keys, core.keys.run("r"), [b"b-1", b"b-2"], life_seconds=0)
+    return batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"b-1", b"b-2"], life_seconds=0)
 
 
 def claim_for_a_run(core: Core, name: str = "m") -> Call[Any]:
@@ -35,11 +35,11 @@ def claim_and_pass_by(core: Core) -> Call[Any]:
 def claim_what_was_given_back(core: Core) -> Call[Any]:
     core.do(core.publish("b", "a"))
     token, _ = core.opened("m", "n", 1)
-    core.do(batch_calls.note(core.keys, core.keys.run("r"), [b"\x1f" + core.keys.lease_name("m")]))
+    core.do(batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"\x1f" + core.keys.lease_name("m")]))
     core.do(core.settle("m", token, verdict("nack", "1")))
     return claim_for_a_run(core)
 
 
 CASES = [note, ask_what_was_noted, claim_and_pass_by, claim_what_was_given_back]
 TOLD_ONCE = (note,)
-TYPES = {"note": (note, "leases run"), "claim for a run": (claim_for_a_run, "run")}
+TYPES = {"remember_returned": (note, "leases run"), "claim for a run": (claim_for_a_run, "run")}

@@ -134,7 +134,7 @@ def test_a_cancelled_claim_holds_nothing(
         told.clear()
         await cancelled(proxy.hold("claim", point), queue.claim(2, lease_id=lease_id))
         assert places(client) == ({"pending": 3} if point == "request" else {"pending": 1, "returned": 2})
-        assert client.exists(QueueKeys("orders").bell)
+        assert client.exists(QueueKeys("orders").wakeup)
         again = await queue.claim(3, lease_id=lease_id)
         assert [(message.text(), message.delivery_count) for message in again] == [("a", 1), ("b", 1), ("c", 1)]
 
@@ -198,7 +198,7 @@ def test_a_cancelled_wait_ends_at_once_and_wakes_another(proxy: Holding, client:
         await asyncio.wait({task})
         assert task.cancelled()
         assert time.monotonic() - begun < AT_ONCE_SECONDS
-        assert client.exists(QueueKeys("orders").bell), "it may have taken the token of another"
+        assert client.exists(QueueKeys("orders").wakeup), "it may have taken the token of another"
 
     run(proxy, test)
     assert places(client) == {"pending": 1}
@@ -210,7 +210,7 @@ def entries(client: redis.Redis) -> list[bytes]:
     made.publish("a")
     key = QueueKeys("other").pending
     found: list[bytes] = client.lrange(key, 0, -1)
-    client.delete(key, QueueKeys("other").bell)
+    client.delete(key, QueueKeys("other").wakeup)
     return found
 
 

@@ -192,11 +192,11 @@ def test_a_receipt_that_something_else_has_overwritten_is_an_unknown_outcome(bar
 @pytest.mark.parametrize("value", ["garbage", "1.5", "99999999999999999999"])
 def test_a_seat_that_something_else_has_overwritten_can_be_taken(bare_client: redis.Redis, value: str) -> None:
     core = Core(bare_client)
-    first = core.do(batch_calls.fence(core.keys, "c", b"n1", 0))
+    first = core.do(batch_calls.acquire_consumer(core.keys, "c", b"n1", 0))
     fields = ("epoch", "reader", "floor", "top", "left", "readers")
-    bare_client.hset(core.keys.seat("c"), mapping=dict.fromkeys(fields, value))
-    second = core.do(batch_calls.fence(core.keys, "c", b"n2", 0))
-    assert second.seated
+    bare_client.hset(core.keys.consumer("c"), mapping=dict.fromkeys(fields, value))
+    second = core.do(batch_calls.acquire_consumer(core.keys, "c", b"n2", 0))
+    assert second.acquired
     assert second.epoch >= first.epoch
     assert second.left == ()
 

@@ -227,7 +227,7 @@ def test_a_hung_server_holds_one_attempt_a_few_seconds(make_gateway: MakeGateway
 
 def test_a_wait_survives_the_end_of_its_server(make_gateway: MakeGateway, own_server: RedisServer) -> None:
     gateway, answers = make_gateway(_port(own_server)), []
-    waiter = threading.Thread(target=lambda: answers.append(gateway.wait(Wait(KEYS.bell, 60), lambda: False)))
+    waiter = threading.Thread(target=lambda: answers.append(gateway.wait(Wait(KEYS.wakeup, 60), lambda: False)))
     with own_server.client() as client:
         waiter.start()
         wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "asleep")
@@ -236,8 +236,8 @@ def test_a_wait_survives_the_end_of_its_server(make_gateway: MakeGateway, own_se
     assert answers == [False]
     own_server.start()
     with own_server.client() as client:
-        client.lpush(KEYS.bell, "1")
-        assert gateway.wait(Wait(KEYS.bell, 10)) is True
+        client.lpush(KEYS.wakeup, "1")
+        assert gateway.wait(Wait(KEYS.wakeup, 10)) is True
 
 
 def _port(server: RedisServer) -> int:

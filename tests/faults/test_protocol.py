@@ -34,11 +34,15 @@ def test_no_answer_is_ever_wrong(bare_client: redis.Redis, request: pytest.Fixtu
 # What each rule is for: without it some seed must go wrong.
 BROKEN = {
     "a settle does not look at the token": ("settle", "if not lease or lease.token ~= token then", "if not lease then"),
-    "a missing lease counts as done": ("settle", "return {asked_slots(ARGV), 0, '', 0, 0}", "return {'', 0, '', 0, 0}"),
+    "a missing lease counts as done": (
+        "settle", "return {requested_slots(ARGV), 0, '', 0, 0}", "return {'', 0, '', 0, 0}",
+    ),
     "a record is judged without its token": ("settle", "record and record.token == token then", "record then"),
     "a token has no opening": ("claim", "string.format('%.0f-%s', us, ", "string.format('1', "),
     "a reap does not fence": ("reap", "  lease.token = '-'\n", ""),
-    "a record does not say what was left": ("reap", "sane(gone), sane(left))", "sane(gone), '')"),
+    "a record does not say what was left": (
+        "reap", "valid_ranges(gone), valid_ranges(left))", "valid_ranges(gone), '')",
+    ),
     "a lost lease can be extended": ("extend", "if not lease or lease.token ~= ARGV[2] then", "if not lease then"),
     "an ack frees the marker of another message": (
         "settle", "owners[slot] == id_of(entry) and keys[slot]", "keys[slot]",
@@ -51,7 +55,7 @@ BROKEN = {
     "a redriven message does not hold its key": (
         "redrive", "held[KEYS[8 + one.marker]] = one.name", "held = held",
     ),
-    "a redriven letter stays dead": ("redrive", "  drop_letters(dead, records, ids)\n  count_up", "  count_up"),
+    "a redriven letter stays dead": ("redrive", "  drop_dead(dead, records, ids)\n  count_up", "  count_up"),
     "a discard is not recorded": (
         "settle", "local kept = verb == 'ack' and completed or verb == 'discard' and failed", "local kept = completed",
     ),

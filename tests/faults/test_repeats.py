@@ -12,7 +12,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core import batch_calls, calls, concluding, looking, replies, scripts
 from sluicegate.core.call import Call
-from tests.faults import admin_cases, ending_cases, run_cases, seat_cases, write_cases
+from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, write_cases
 from tests.support import state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import Core, verdict
@@ -222,7 +222,7 @@ CASES: list[Prepare] = [
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
-    *run_cases.CASES, *seat_cases.CASES, *write_cases.CASES,
+    *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES,
 ]  # fmt: skip
 
 
@@ -408,11 +408,11 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
     assert queue.repair().mended == 0
-    assert admin.do(batch_calls.note(queue.session.keys, queue.session.keys.run("r"), [b"1"])) == (False,)
-    assert admin.do(batch_calls.stage(queue.session.keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
-    opened = admin.do(batch_calls.hand_over(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
+    assert admin.do(batch_calls.remember_returned(queue.session.keys, queue.session.keys.run("r"), [b"1"])) == (False,)
+    assert admin.do(batch_calls.stage_rows(queue.session.keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
+    opened = admin.do(batch_calls.commit_write(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
     assert opened.left == {"s": "4 4"}
-    assert admin.do(batch_calls.fence(queue.session.keys, "c", b"n", 0)).seated
+    assert admin.do(batch_calls.acquire_consumer(queue.session.keys, "c", b"n", 0)).acquired
     assert admin.do(batch_calls.manifest(queue.session.keys, b"l")).state == "unknown"
     assert not admin.do(concluding.conclusion_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
     assert admin.do(looking.held_page(queue.session.keys)).messages == []

@@ -13,7 +13,7 @@ from sluicegate.core import batch_calls, calls, concluding, looking, scripts
 from sluicegate.core.call import Call
 from sluicegate.core.values import QueueRules
 from sluicegate.errors import WrongKeyTypeError
-from tests.faults import admin_cases, run_cases, seat_cases, write_cases
+from tests.faults import admin_cases, consumer_cases, run_cases, write_cases
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 
@@ -106,26 +106,26 @@ def without_token(prepare: Prepare) -> Callable[[Core, bytes], Call[Any]]:
 
 
 CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
-    "publish with keys": (without_token(publish_keyed), "pending counters bell markers"),
-    "publish with a receipt": (without_token(publish_with_receipt), "pending counters bell receipt"),
+    "publish with keys": (without_token(publish_keyed), "pending counters wakeup markers"),
+    "publish with a receipt": (without_token(publish_with_receipt), "pending counters wakeup receipt"),
     "publish with a delay and a cap": (
         without_token(publish_delayed_with_a_cap),
-        "pending counters bell receipt returned delayed markers",
+        "pending counters wakeup receipt returned delayed markers",
     ),
     "claim": (
         without_token(claim_anew),
-        "lease leases closed pending returned delayed counters bell dead dead_records set_aside",
+        "lease leases closed pending returned delayed counters wakeup dead dead_records set_aside",
     ),
-    "adopt": (without_token(adopt), "lease leases counters bell"),
+    "adopt": (without_token(adopt), "lease leases counters wakeup"),
     "settle": (
         settle,
-        "lease leases closed returned delayed dead dead_records counters bell completed failed set_aside markers",
+        "lease leases closed returned delayed dead dead_records counters wakeup completed failed set_aside markers",
     ),
     "extend": (lambda core, token: core.extend("l", token), "lease leases"),
     "conclude": (conclude, "closed leases counters completed failed"),
-    "reap": (without_token(reap), "lease leases closed returned dead dead_records counters bell set_aside"),
+    "reap": (without_token(reap), "lease leases closed returned dead dead_records counters wakeup set_aside"),
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
-    "promote": (without_token(promote), "delayed pending returned bell"),
+    "promote": (without_token(promote), "delayed pending returned wakeup"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
     "in_flight": (lambda core, _: looking.held_page(core.keys, HELD, count=5), "leases lease"),
     "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
 }
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in admin_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in run_cases.TYPES.items()}
-CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in seat_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in consumer_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in write_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import HandOver
+from sluicegate.core.batch_calls import WriteVerb
 from sluicegate.core.call import Call
 from sluicegate.core.entry import client_part
 from tests.support.core_calls import Core
@@ -15,7 +15,7 @@ PARTS = [client_part(b"", b"", b"", name.encode()) for name in "abcd"]
 
 def stage(core: Core, name: str = "s", expected: int = 0) -> Call[Any]:
     parts = PARTS[expected : expected + 2]
-    return batch_calls.stage(core.keys, name.encode(), expected, parts, life_seconds=60)
+    return batch_calls.stage_rows(core.keys, name.encode(), expected, parts, life_seconds=60)
 
 
 def stage_more(core: Core) -> Call[Any]:
@@ -29,53 +29,53 @@ def stage_what_is_gone(core: Core) -> Call[Any]:
 
 def look_into_a_stage(core: Core) -> Call[Any]:
     core.do(stage_more(core))
-    return batch_calls.staged(core.keys, b"s", 1, 2)
+    return batch_calls.staged_rows(core.keys, b"s", 1, 2)
 
 
-def hand_over(core: Core, verb: HandOver, *names: str) -> Call[Any]:
+def commit_write(core: Core, verb: WriteVerb, *names: str) -> Call[Any]:
     told = dict.fromkeys(names, "2 1000")
-    return batch_calls.hand_over(core.keys, b"w", verb, told, life_seconds=600)
+    return batch_calls.commit_write(core.keys, b"w", verb, told, life_seconds=600)
 
 
 def open_a_write(core: Core) -> Call[Any]:
     core.do(stage(core, "s"))
     core.do(stage(core, "t"))
-    return hand_over(core, "open", "s", "t")
+    return commit_write(core, "open", "s", "t")
 
 
 def open_what_is_gone(core: Core) -> Call[Any]:
     core.do(stage(core, "s"))
-    return hand_over(core, "open", "s", "t")
+    return commit_write(core, "open", "s", "t")
 
 
 def look_at_a_write(core: Core) -> Call[Any]:
     core.do(open_a_write(core))
-    return hand_over(core, "look")
+    return commit_write(core, "look")
 
 
 def finish_a_stage(core: Core) -> Call[Any]:
     core.do(open_a_write(core))
-    return hand_over(core, "finish", "s")
+    return commit_write(core, "finish", "s")
 
 
 def finish_a_write(core: Core) -> Call[Any]:
     core.do(finish_a_stage(core))
-    return hand_over(core, "finish", "t")
+    return commit_write(core, "finish", "t")
 
 
 def drop_a_stage(core: Core) -> Call[Any]:
     core.do(open_a_write(core))
     core.do(stage(core, "u"))
-    return hand_over(core, "drop", "s", "u")
+    return commit_write(core, "drop", "s", "u")
 
 
 def cancel_a_write(core: Core) -> Call[Any]:
     core.do(open_a_write(core))
-    return hand_over(core, "cancel", "s", "t")
+    return commit_write(core, "cancel", "s", "t")
 
 
 CASES = [
     stage, stage_more, stage_what_is_gone, look_into_a_stage, open_a_write, open_what_is_gone, look_at_a_write,
     finish_a_stage, finish_a_write, drop_a_stage, cancel_a_write,
 ]  # fmt: skip
-TYPES = {"stage": (stage_more, "stage"), "hand_over": (open_a_write, "leases write stages")}
+TYPES = {"stage_rows": (stage_more, "stage"), "commit_write": (open_a_write, "leases write stages")}

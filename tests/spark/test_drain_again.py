@@ -27,7 +27,7 @@ def numbers_in(values: list[bytes]) -> list[int]:
 
 def note(queue: RedisMessageQueue, run: str, ids: list[str]) -> None:
     keys = queue.session.keys
-    _access.run(queue, batch_calls.note(keys, keys.run(run), [name.encode() for name in ids]))
+    _access.run(queue, batch_calls.remember_returned(keys, keys.run(run), [name.encode() for name in ids]))
 
 
 def nack_at_once(*which: int) -> Any:
@@ -275,11 +275,11 @@ def test_whoever_waits_is_woken_when_a_message_is_put_off(
     lease = queue.claim(1)
     note(queue, "one call", [lease.messages[0].id])
     lease.nack()
-    client.delete(queue.session.keys.bell)
+    client.delete(queue.session.keys.wakeup)
 
     assert queue.claim(1, exclude_run="one call").state is LeaseState.EMPTY
 
-    assert client.exists(queue.session.keys.bell)
+    assert client.exists(queue.session.keys.wakeup)
 
 
 @pytest.mark.parametrize("run", [5, b"run", ["run"]])

@@ -306,7 +306,7 @@ def test_a_late_append_does_not_shorten_the_life_that_a_commit_gave(sender: Send
         with pytest.raises(Crash):
             _staging.commit(sender, "w", [stage])
     rows = parts(*map(str, range(7, 14)))
-    assert sender.run(batch_calls.stage(sender.keys, name, 7, rows, life_seconds=86_400)) == 14
+    assert sender.run(batch_calls.stage_rows(sender.keys, name, 7, rows, life_seconds=86_400)) == 14
     assert client.pttl(sender.keys.stage(name)) > 6 * 86_400_000
 
 

@@ -66,7 +66,7 @@ def matrix() -> dict[str, Damage]:
     for name, value in VALUES.items():
         made |= {
             f"pending: {name}": lambda core, v=value: core.client.rpush(core.keys.pending, v),
-            f"bell: {name}": lambda core, v=value: core.client.rpush(core.keys.bell, v, v),
+            f"bell: {name}": lambda core, v=value: core.client.rpush(core.keys.wakeup, v, v),
             f"completed: {name}": lambda core, v=value: core.client.lpush(core.keys.completed, v),
             f"failed: {name}": lambda core, v=value: core.client.lpush(core.keys.failed, v),
             f"set_aside: {name}": lambda core, v=value: core.client.zadd(core.keys.set_aside, {v: 1}),
@@ -95,7 +95,7 @@ def matrix() -> dict[str, Damage]:
     made["lease without slots"] = lambda core: core.client.hdel(core.keys.lease(b"l"), *"1234")
     made["lease without a slot"] = lambda core: core.client.hdel(core.keys.lease(b"l"), "1")
     made["lease without a deadline"] = lambda core: core.client.zrem(core.keys.leases, "l")
-    for key in ("leases", "counters", "dead", "dead_records", "bell"):
+    for key in ("leases", "counters", "dead", "dead_records", "wakeup"):
         made[f"no {key}"] = lambda core, k=key: core.client.delete(getattr(core.keys, k))
     made["no lease"] = lambda core: core.client.delete(core.keys.lease(b"l"))
     return made

@@ -130,11 +130,11 @@ def _keys(server: Server, key: bytes) -> Any:
 def _bell_wakes(gateway: Any, target: Server) -> bool:
     """Whether a wait at the slot's old place hears a bell that rings at its new one."""
     heard: list[bool] = []
-    waiting = threading.Thread(target=lambda: heard.append(gateway.wait(Wait(QUEUE.bell, 20))))
+    waiting = threading.Thread(target=lambda: heard.append(gateway.wait(Wait(QUEUE.wakeup, 20))))
     waiting.start()
     with target.client() as client:
         wait_until(lambda: client.info("clients")["blocked_clients"], "somebody waits at the new place")
         with client.pipeline(transaction=False) as pipeline:
-            pipeline.execute_command("ASKING").lpush(QUEUE.bell, "1").execute()
+            pipeline.execute_command("ASKING").lpush(QUEUE.wakeup, "1").execute()
     waiting.join(timeout=20)
     return heard == [True]

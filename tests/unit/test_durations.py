@@ -40,10 +40,10 @@ CASES: dict[str, tuple[Call[Any], str]] = {
     "settle": (_settle(), "keep_ms held_ms delay_ms"),
     "extend": (calls.extend(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "span_ms max_lease_ms"),
     "scan": (admin_calls.scan(KEYS, "dead", most=1, older_seconds=SHORT), "older_ms"),
-    "fence": (batch_calls.fence(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
-    "note": (batch_calls.note(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
-    "stage": (batch_calls.stage(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
-    "hand_over": (batch_calls.hand_over(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
+    "acquire_consumer": (batch_calls.acquire_consumer(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
+    "remember_returned": (batch_calls.remember_returned(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
+    "stage_rows": (batch_calls.stage_rows(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
+    "commit_write": (batch_calls.commit_write(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
 }
 
 

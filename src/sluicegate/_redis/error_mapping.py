@@ -94,7 +94,7 @@ _CLASSES = {
 
 EXPECTED_TYPES = {
     "pending": "list",
-    "bell": "list",
+    "wakeup": "list",
     "returned": "zset",
     "delayed": "zset",
     "leases": "zset",
@@ -103,7 +103,7 @@ EXPECTED_TYPES = {
     "expired": "hash",
     "dead_records": "hash",
     "counters": "hash",
-    "seat": "hash",
+    "consumer": "hash",
     "write": "hash",
     "stage": "list",
     "stages": "list",

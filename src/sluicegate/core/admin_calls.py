@@ -214,7 +214,7 @@ def redrive(
             keys.dead,
             keys.dead_records,
             keys.counters,
-            keys.bell,
+            keys.wakeup,
             keys.published(step.nonce),
             *markers,
         ),
@@ -231,7 +231,7 @@ def forget(keys: QueueKeys, encoded_key: bytes, owner: bytes = b"") -> Call[Owne
 def pause(keys: QueueKeys, paused: bool, changes: int | None = None) -> Call[PauseState]:
     """Tell whether the queue is paused, or change it while nobody else has since."""
     args = (int(paused), b"" if changes is None else changes)
-    return Call(scripts.load("pause"), (keys.leases, keys.counters, keys.bell), args, _pause_state)
+    return Call(scripts.load("pause"), (keys.leases, keys.counters, keys.wakeup), args, _pause_state)
 
 
 def stats(keys: QueueKeys) -> Call[dict[str, int]]:

@@ -13,17 +13,17 @@ from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 
 __all__ = [
-    "HandOver",
-    "HandedOver",
+    "ConsumerLease",
     "LeaseView",
-    "Seat",
     "Span",
-    "fence",
-    "hand_over",
+    "WriteRecord",
+    "WriteVerb",
+    "acquire_consumer",
+    "commit_write",
     "manifest",
-    "note",
-    "stage",
-    "staged",
+    "remember_returned",
+    "stage_rows",
+    "staged_rows",
 ]
 
 
@@ -84,18 +84,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ConsumerLease:
     """Who claims for a consumer.
 
     Attributes:
-        seated: whether the reader that asked does.
-        epoch: of the seat.
+        acquired: whether the reader that asked does.
+        epoch: of the consumer.
         floor: leases up to this number are settled, -1 where that is unknown.
         top: no lease above it was claimed, -1 where that is unknown.
         left: leases of older epochs that may still be open.
     """
 
-    seated: bool
+    acquired: bool
     epoch: int
     floor: int = -1
     top: int = -1
@@ -103,7 +103,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class WriteRecord:
     """The record of a staged write.
 
     Attributes:
@@ -119,7 +119,7 @@ class HandedOver:
     gone: int = 0
 
 
-HandOver = Literal["look", "open", "finish", "drop", "cancel"]
+WriteVerb = Literal["look", "open", "finish", "drop", "cancel"]
 
 
 def manifest(
@@ -134,7 +134,7 @@ def manifest(
     )
 
 
-def fence(
+def acquire_consumer(
     keys: QueueKeys,
     consumer: str,
     nonce: bytes,
@@ -143,64 +143,67 @@ def fence(
     floor: int = -1,
     top: int = -1,
     life_seconds: float = 30 * 86_400,
-) -> Call[Seat]:
-    """Seat a reader of a consumer in its epoch, or in a new one (0); with a floor, keep its seat and note how far it
-    is.
-    """
+) -> Call[ConsumerLease]:
+    """Acquire a consumer for a reader in its epoch, or in a new one (0); with a floor, keep it and its progress."""
     return Call(
-        scripts.load("fence"),
-        (keys.leases, keys.seat(consumer)),
+        scripts.load("acquire_consumer"),
+        (keys.leases, keys.consumer(consumer)),
         (nonce, epoch, floor, top, math.ceil(life_seconds * 1000)),
-        _seat,
+        _consumer_lease,
     )
 
 
-def note(
+def remember_returned(
     keys: QueueKeys, run: bytes, members: Sequence[bytes], *, life_seconds: float = 86_400
 ) -> Call[tuple[bool, ...]]:
-    """Note what a run gives back (`run` as made by `keys.run`), and answer which of it was noted before; with a life
-    of 0 only ask.
+    """Remember what a run returns (`run` as made by `keys.run`), and answer which of it was remembered before.
+
+    With a life of 0 only ask.
     """
     return Call(
-        scripts.load("note"),
+        scripts.load("remember_returned"),
         (keys.leases, run),
         (math.ceil(life_seconds * 1000), *members),
         lambda reply: tuple(found == 1 for found in reply),
     )
 
 
-def stage(keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float) -> Call[int]:
-    """Put parts aside under the name of a stage that holds `expected` of them; at most 1,000."""
-    return Call(scripts.load("stage"), (keys.stage(name),), (expected, math.ceil(life_seconds * 1000), *parts), int)
+def stage_rows(
+    keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float
+) -> Call[int]:
+    """Stage at most 1,000 parts under the name of a stage that holds `expected` parts."""
+    return Call(
+        scripts.load("stage_rows"), (keys.stage(name),), (expected, math.ceil(life_seconds * 1000), *parts), int
+    )
 
 
-def staged(keys: QueueKeys, name: bytes, first: int, count: int) -> Call[list[bytes]]:
+def staged_rows(keys: QueueKeys, name: bytes, first: int, count: int) -> Call[list[bytes]]:
     """Show parts of a stage, from the position `first` on."""
     return Call(scripts.load("peek"), (keys.stage(name), keys.dead_records), (b"list", count, first), list)
 
 
-def hand_over(
-    keys: QueueKeys, write: bytes, verb: HandOver, stages: Mapping[str, str], *, life_seconds: float
-) -> Call[HandedOver]:
+def commit_write(
+    keys: QueueKeys, write: bytes, verb: WriteVerb, stages: Mapping[str, str], *, life_seconds: float
+) -> Call[WriteRecord]:
     """Keep the record of a staged write (`write` as part of its key); `stages` by name with what is told of each."""
     told = [text.encode() for pair in stages.items() for text in pair]
     return Call(
-        scripts.load("hand_over"),
+        scripts.load("commit_write"),
         (keys.leases, keys.write(write), *(keys.stage(name.encode()) for name in stages)),
         (verb.encode(), math.ceil(life_seconds * 1000), *told),
-        _handed_over,
+        _write_record,
     )
 
 
-def _handed_over(reply: list[Any]) -> HandedOver:
+def _write_record(reply: list[Any]) -> WriteRecord:
     if reply[0] < 0:
-        return HandedOver(False, gone=reply[1])
+        return WriteRecord(False, gone=reply[1])
     known, waiting, *told = reply
     left = {
         name.decode(errors="replace"): text.decode(errors="replace")
         for name, text in zip(told[::2], told[1::2], strict=True)
     }
-    return HandedOver(known == 1, waiting, left)
+    return WriteRecord(known == 1, waiting, left)
 
 
 def _manifest(reply: list[Any]) -> LeaseView:
@@ -216,9 +219,9 @@ def _manifest(reply: list[Any]) -> LeaseView:
     return LeaseView("unknown")
 
 
-def _seat(reply: list[Any]) -> Seat:
+def _consumer_lease(reply: list[Any]) -> ConsumerLease:
     if not reply[0]:
-        return Seat(False, reply[1])
+        return ConsumerLease(False, reply[1])
     spans = re.findall(r"(?<!\S)(\d+):(\d+)-(\d+)(?!\S)", reply[4].decode(errors="replace"), re.ASCII)
     left = tuple(Span(int(epoch), int(floor), int(top)) for epoch, floor, top in spans)
-    return Seat(True, reply[1], reply[2], reply[3], left)
+    return ConsumerLease(True, reply[1], reply[2], reply[3], left)

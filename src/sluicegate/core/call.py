@@ -57,11 +57,11 @@ class Wait:
     """A request to sleep until the bell rings, at most so long.
 
     Attributes:
-        bell: the list whose token wakes the sleeper.
+        wakeup: the list whose token wakes the sleeper.
         seconds: the longest sleep.
     """
 
-    bell: bytes
+    wakeup: bytes
     seconds: float
 
 

@@ -25,7 +25,7 @@ def publish(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[replie
     script_keys = (
         keys.pending,
         keys.counters,
-        keys.bell,
+        keys.wakeup,
         keys.published(batch.id),
         keys.returned,
         keys.delayed,
@@ -64,7 +64,7 @@ def claim(
             keys.returned,
             keys.delayed,
             keys.counters,
-            keys.bell,
+            keys.wakeup,
             keys.dead,
             keys.dead_records,
             keys.set_aside,
@@ -119,7 +119,7 @@ def settle(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, held_s
             keys.dead,
             keys.dead_records,
             keys.counters,
-            keys.bell,
+            keys.wakeup,
             keys.completed,
             keys.failed,
             keys.set_aside,
@@ -157,7 +157,7 @@ def reap(
             keys.dead,
             keys.dead_records,
             keys.counters,
-            keys.bell,
+            keys.wakeup,
             keys.set_aside,
             *(keys.dedup(key) for key in wanted),
         ),
@@ -168,7 +168,7 @@ def reap(
 
 def promote(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     """Make delayed messages claimable that are due, at most `step` of them."""
-    return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.bell), (step,), int)
+    return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.wakeup), (step,), int)
 
 
 def depth(keys: QueueKeys, page: replies.ExpiredPage = replies.NO_PAGE, *, most: int = 500) -> Call[replies.Counted]:

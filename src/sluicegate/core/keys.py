@@ -48,7 +48,6 @@ class QueueKeys:
         "_dedup",
         "_lease",
         "_root",
-        "bell",
         "completed",
         "counters",
         "dead",
@@ -60,6 +59,7 @@ class QueueKeys:
         "pending",
         "returned",
         "set_aside",
+        "wakeup",
     )
 
     def __init__(self, name: str) -> None:
@@ -86,7 +86,7 @@ class QueueKeys:
         self.completed = root + b"completed"
         self.failed = root + b"failed"
         self.counters = root + b"counters"
-        self.bell = root + b"bell"
+        self.wakeup = root + b"bell"
         self.set_aside = root + b"set_aside"
 
     def lease(self, lease: bytes) -> bytes:
@@ -121,13 +121,11 @@ class QueueKeys:
         """What a run has given back itself; any text names one."""
         return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()
 
-    def seat(self, consumer: str) -> bytes:
+    def consumer(self, name: str) -> bytes:
         """Who claims for a consumer, and in which epoch."""
-        if len(consumer) > MAX_ID_LENGTH:
-            raise ConfigurationError(
-                f"consumer's name has {len(consumer)} characters, and {MAX_ID_LENGTH} are the most"
-            )
-        return self._root + b"consumer:" + _bounded(encode_name(consumer).encode(), _MAX_LEASE_ID_LENGTH)
+        if len(name) > MAX_ID_LENGTH:
+            raise ConfigurationError(f"consumer's name has {len(name)} characters, and {MAX_ID_LENGTH} are the most")
+        return self._root + b"consumer:" + _bounded(encode_name(name).encode(), _MAX_LEASE_ID_LENGTH)
 
     @staticmethod
     def lease_name(lease_id: str) -> bytes:

@@ -216,7 +216,7 @@ def _joined(whole: replies.Counted, more: replies.Counted) -> replies.Counted:
 def _sleep(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait:
     """Until the bell rings, the next message falls due or time is up; an old server takes less than 1 ms for ever."""
     soon = _MAX_SLEEP_SECONDS if next_seconds is None else next_seconds
-    return Wait(keys.bell, max(_SHORTEST_SLEEP_SECONDS, min(_MAX_SLEEP_SECONDS, remaining, soon)))
+    return Wait(keys.wakeup, max(_SHORTEST_SLEEP_SECONDS, min(_MAX_SLEEP_SECONDS, remaining, soon)))
 
 
 def _maintain(

@@ -46,7 +46,7 @@ def repair_part(
         (
             keys.leases,
             keys.counters,
-            keys.bell,
+            keys.wakeup,
             keys.pending,
             keys.returned,
             keys.set_aside,

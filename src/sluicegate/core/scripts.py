@@ -18,9 +18,9 @@ from types import MappingProxyType
 __all__ = ["NAMES", "Header", "Script", "load", "load_all"]
 
 NAMES = (
-    "cancel", "claim", "conclude", "depth", "eviction", "extend", "fence", "forget", "hand_over", "in_flight",
-    "manifest", "note", "pause", "peek", "promote", "publish", "purge", "reap", "redrive", "repair", "scan",
-    "settle", "stage", "stats",
+    "acquire_consumer", "cancel", "claim", "commit_write", "conclude", "depth", "eviction", "extend", "forget",
+    "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge", "reap", "redrive", "remember_returned",
+    "repair", "scan", "settle", "stage_rows", "stats",
 )  # fmt: skip
 _INCLUDE = re.compile(r"^--- @include (\w+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)

@@ -17,29 +17,29 @@
 -- Returns: {number of a deleted message among those named, ...}
 -- Repeat: answered from the receipt.
 
---- @include admit
+--- @include oom_guard
 --- @include count_up
---- @include counting
+--- @include numbers
 --- @include entry
---- @include owners
+--- @include marker_owners
 --- @include receipt
---- @include named
+--- @include named_values
 local source, counters, receipt, step = KEYS[1], KEYS[3], KEYS[4], tonumber(ARGV[2])
-admit(KEYS[2])
-local done = answered(receipt, step)
+oom_guard(KEYS[2])
+local done = stored_answer(receipt, step)
 if done then
   return done
 end
 redis.call('HLEN', counters)
-local owners, named, gone, places = marker_owners(KEYS, 5), read_named(ARGV, 7), {}, {}
+local owners, named, gone, places = marker_owners(KEYS, 5), read_named_values(ARGV, 7), {}, {}
 
 -- Other cancels move values to the left, by no more than their number; what is pushed moves them to the right, onto later pages.
-local function find_on_the_page()
+local function find_on_page()
   local by_name = {}
   for i = 1, #named do
     by_name[named[i].name] = i
   end
-  local cancelled = whole(redis.call('HGET', counters, 'cancelled'))
+  local cancelled = to_integer(redis.call('HGET', counters, 'cancelled'))
   local first, last = math.max(0, tonumber(ARGV[4]) - math.max(0, cancelled - tonumber(ARGV[6]))), tonumber(ARGV[5])
   while first <= last do
     local batch = redis.call('LRANGE', source, first, math.min(first + 99, last))
@@ -69,7 +69,7 @@ end
 local length = 0
 if ARGV[1] == 'newest' then
   length = redis.call('LLEN', source)
-  find_on_the_page()
+  find_on_page()
 else
   redis.call('ZCARD', source)
   for i = 1, #named do
@@ -92,4 +92,4 @@ if #gone > 0 then
   end
   count_up(counters, 'cancelled', #gone)
 end
-return answer(receipt, step, ARGV[3], gone)
+return store_answer(receipt, step, ARGV[3], gone)

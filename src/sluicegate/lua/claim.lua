@@ -8,7 +8,7 @@
 --   5 returned
 --   6 delayed
 --   7 counters
---   8 bell
+--   8 wakeup
 --   9 dead
 --  10 dead_records
 --  11 set_aside      values of kinds that only a newer version knows
@@ -38,20 +38,20 @@
 -- Repeat: the open lease under this nonce is answered again with a new deadline; a lost takeover is found done.
 
 --- @include clock
---- @include admit
---- @include bell
---- @include counting
+--- @include oom_guard
+--- @include wakeup
+--- @include numbers
 --- @include entry
 --- @include lease
---- @include remember
+--- @include write_closed_record
 --- @include write_slots
 local lease_key, leases, closed_key, pending, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local delayed, counters, bell = KEYS[6], KEYS[7], KEYS[8]
+local delayed, counters, wakeup = KEYS[6], KEYS[7], KEYS[8]
 local name, nonce, limit, span, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[7])
 local longest, strict = tonumber(ARGV[11]), ARGV[13] == '1'
 span = longest > 0 and math.min(span, longest) or span
-admit(leases)
-local tokens = redis.call('LLEN', bell)
+oom_guard(leases)
+local tokens = redis.call('LLEN', wakeup)
 local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount')
 local us = clock_us()
 local ms = math.floor(us / 1000)
@@ -84,7 +84,7 @@ if lease then
 --- @include ranges
 --- @include recount
 --- @include slots
---- @include strange
+--- @include foreign_values
   lease.span = span
   local held, found = read_slots(lease_key, 1, lease.size, lease.size, math.huge)
   local slots, entries, gone, strange, aside = {}, {}, {}, {}, 0
@@ -105,16 +105,16 @@ if lease then
   end
   if #gone > 0 then
     for at = 1, #strange do
-      aside = aside + put_away(KEYS[11], KEYS[9], KEYS[10], counters, ms, strange[at])
+      aside = aside + store_foreign(KEYS[11], KEYS[9], KEYS[10], counters, ms, strange[at])
     end
     drop_slots(lease_key, gone)
     count_up(counters, 'in_flight', -#gone)
-    note_change(counters, totals[4], name, lease.token, -#gone)
+    adjust_recount(counters, totals[4], name, lease.token, -#gone)
     lease.held = #slots
   end
   redis.call('HSET', lease_key, 'm', pack_lease(lease))
   redis.call('ZADD', leases, ms + span, name)
-  local dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), #gone - aside)
+  local dropped = trim_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), #gone - aside)
   if #slots == 0 then
     redis.call('UNLINK', lease_key)
     redis.call('ZREM', leases, name)
@@ -126,22 +126,22 @@ end
 local record = redis.call('GET', closed_key)
 if record then
 --- @include ranges
---- @include record
-  record = read_record(record)
+--- @include closed_record
+  record = read_closed_record(record)
   local given_back = KEYS[12] and record.how == 'returned' and redis.call('SMISMEMBER', KEYS[12], '\31' .. name)[1] == 1
   if given_back or record.how == 'acked' then
     return {'acked', record.acked, count_slots(record.returned), count_slots(record.buried)}
   end
 end
-if record and record.empty and whole(record.empty) > ms then
+if record and record.empty and to_integer(record.empty) > ms then
   return {'empty', -1, 0, 0, 0, 1}
 elseif record and record.gone == nonce then
   return {'empty', -1, 0, 0, 0}
 end
 if limit == 0 then
-  remember(closed_key, record, 'gone', nonce, tonumber(ARGV[6]))
+  write_closed_record(closed_key, record, 'gone', nonce, tonumber(ARGV[6]))
   if redis.call('EXISTS', returned, pending) > 0 then
-    ring(bell, tokens)
+    wake_consumer(wakeup, tokens)
   end
   return {'empty', -1, 0, 0, 0}
 end
@@ -157,14 +157,14 @@ end
 -- One untried message is the most frequent claim, and needs none of the functions that weigh a batch.
 local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
 local take = head and is_entry(head) and {taken = {head}, passed = {}, foreign = {}, ranks = 0, scanned = 1}
-local left_out
+local excluded_in
 if KEYS[12] then
---- @include left_out
-  left_out = noted_by(KEYS[12])
+--- @include exclude_returned
+  excluded_in = returned_by(KEYS[12])
 end
 if not take then
---- @include take
-  take = taker(limit, tonumber(ARGV[10]), most, left_out)
+--- @include select_batch
+  take = batch_selector(limit, tonumber(ARGV[10]), most, excluded_in)
   take.from_returned(returned)
   take.from_pending(pending)
 end
@@ -177,9 +177,9 @@ end
 
 -- Writes that keep a message come before those that drop one.
 if #taken > 0 then
-  local claimed = string.format('%.0f', whole(totals[2]) + #taken)
+  local claimed = string.format('%.0f', to_integer(totals[2]) + #taken)
   local opening = string.format('%.0f-%s', us, claimed)
-  redis.call('HSET', counters, 'claimed', claimed, 'in_flight', string.format('%.0f', whole(totals[3]) + #taken))
+  redis.call('HSET', counters, 'claimed', claimed, 'in_flight', string.format('%.0f', to_integer(totals[3]) + #taken))
   lease = {
     token = nonce .. ':' .. opening, since = ms, span = span, takeovers = 0, size = #taken, held = #taken,
     keep = tonumber(ARGV[5]), oldest = enqueued_ms_of(taken[1]), acked = 0,
@@ -188,7 +188,7 @@ if #taken > 0 then
   if totals[4] then
 --- @include count_up
 --- @include recount
-    note_change(counters, totals[4], name, lease.token, #taken)
+    adjust_recount(counters, totals[4], name, lease.token, #taken)
   end
   redis.call('ZADD', leases, ms + span, name)
 end
@@ -203,17 +203,17 @@ local buried, aside, moved = 0, 0, 0
 if #foreign > 0 then
 --- @include count_up
 --- @include dead
---- @include strange
+--- @include foreign_values
   for i = 1, #foreign do
     if strict and not is_newer(foreign[i]) then
       redis.call('LPUSH', pending, foreign[i])
       moved = moved + 1
     else
-      local set_aside, away = put_away(KEYS[11], KEYS[9], KEYS[10], counters, ms, foreign[i])
+      local set_aside, away = store_foreign(KEYS[11], KEYS[9], KEYS[10], counters, ms, foreign[i])
       aside, buried = aside + set_aside, buried + away
     end
   end
-  dropped = cap_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
+  dropped = trim_dead(KEYS[9], KEYS[10], counters, tonumber(ARGV[12]), buried)
 end
 if take.ranks > 0 then
   redis.call('ZREMRANGEBYRANK', returned, 0, take.ranks - 1)
@@ -229,9 +229,9 @@ if moved > 0 then
   more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
 end
 if more and (moved == 0 or #taken > 0) or #take.passed > 0 then -- others must know when what was put off falls due
-  ring(bell, tokens)
+  wake_consumer(wakeup, tokens)
 elseif tokens > 0 and not more then
-  redis.call('LREM', bell, 0, '2') -- nothing is left that a dead consumer could keep from others
+  redis.call('LREM', wakeup, 0, '2') -- nothing is left that a dead consumer could keep from others
 end
 if #taken > 0 then
   return {'open', string.match(lease.token, ':(.+)$'), 0, {}, taken, buried, dropped, aside}
@@ -241,7 +241,7 @@ if more and buried + aside + #take.passed > 0 and moved == 0 then
 end
 local empty_ms = tonumber(ARGV[6])
 if empty_ms > 0 and not more and moved == 0 and due == 0 and #expired == 0 then
-  remember(closed_key, record, 'empty', string.format('%.0f', ms + empty_ms), empty_ms)
+  write_closed_record(closed_key, record, 'empty', string.format('%.0f', ms + empty_ms), empty_ms)
 end
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])

@@ -21,20 +21,20 @@
 -- Repeat: a part that is on record changes nothing, nor does one whose ack is no longer on record.
 
 --- @include clock
---- @include admit
+--- @include oom_guard
 --- @include count_up
 --- @include entry
 --- @include history
 --- @include lease
 local closed, counters, token, part, done = KEYS[1], KEYS[3], ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[9])
-admit(KEYS[2])
+oom_guard(KEYS[2])
 redis.call('HLEN', counters)
 local stored = redis.call('GET', closed)
 local ms = math.floor(clock_us() / 1000)
 if not stored and (ARGV[3] == '1' or part > 1) then
   return {0}
 end
-local sound, record = pcall(cjson.decode, stored or close_record('acked', token, ms, {size = 1, acked = 1}, '', '', ''))
+local sound, record = pcall(cjson.decode, stored or closed_record('acked', token, ms, {size = 1, acked = 1}, '', '', ''))
 if not sound or type(record) ~= 'table' or record.token ~= token or (record.concluded or 0) ~= part - 1 then
   return {0}
 end

@@ -20,7 +20,7 @@
 -- Repeat: reads again.
 
 --- @include clock
---- @include counting
+--- @include numbers
 --- @include entry
 local ms = math.floor(clock_us() / 1000)
 local mark = ARGV[2] or string.format('%.0f', ms)
@@ -56,14 +56,14 @@ end
 
 local names, score = {}, ''
 if #ARGV > 1 or redis.call('ZCOUNT', KEYS[4], '-inf', mark) > 0 then
---- @include page
-  names, score = page_of(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
+--- @include lease_page
+  names, score = lease_page(KEYS[4], mark, tonumber(ARGV[1]), ARGV[3], ARGV[4])
 end
 local totals = redis.call('HMGET', KEYS[6], 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
 return {
   redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[2]), redis.call('ZCARD', KEYS[3]),
   redis.call('ZCOUNT', KEYS[3], '-inf', ms), redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]),
-  totals[4] and 1 or 0, whole(totals[1]), whole(totals[2]), whole(totals[3]),
+  totals[4] and 1 or 0, to_integer(totals[1]), to_integer(totals[2]), to_integer(totals[3]),
   oldest > ms and -1 or ms - math.max(0, oldest), expired, #names > 0 and mark or '', score, names,
-  whole(totals[5]),
+  to_integer(totals[5]),
 }

@@ -12,9 +12,9 @@
 -- Repeat: moves the deadline again; a lease that is gone or in another hand is never answered "ok".
 
 --- @include clock
---- @include admit
+--- @include oom_guard
 --- @include lease
-admit(KEYS[2])
+oom_guard(KEYS[2])
 local lease = read_lease(KEYS[1])
 if not lease or lease.token ~= ARGV[2] then
   return 'lost'

@@ -8,8 +8,8 @@
 -- Returns: id of the message that holds or held the key, "" for none
 -- Repeat: finds another owner or none, and leaves it alone.
 
---- @include admit
-admit(KEYS[2])
+--- @include oom_guard
+oom_guard(KEYS[2])
 local owner = redis.call('GET', KEYS[1]) or ''
 if owner ~= '' and owner == ARGV[1] then
   redis.call('DEL', KEYS[1])

@@ -20,10 +20,10 @@
 --- @include lease
 --- @include ranges
 --- @include slots
---- @include page
+--- @include lease_page
 local MAX_SLOTS, LATEST_MS = 99999, 1e15 -- what is beyond them was written from outside
 local ms = math.floor(clock_us() / 1000)
-local names, score = page_of(KEYS[1], '+inf', tonumber(ARGV[1]), ARGV[2], ARGV[3])
+local names, score = lease_page(KEYS[1], '+inf', tonumber(ARGV[1]), ARGV[2], ARGV[3])
 local count, offset, max_bytes = tonumber(ARGV[4] or 0), tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0)
 local reply, passed, shown, bytes, ended = {}, 0, 0, 0, 1
 

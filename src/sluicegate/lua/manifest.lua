@@ -17,7 +17,7 @@
 --- @include entry
 --- @include lease
 --- @include ranges
---- @include record
+--- @include closed_record
 --- @include slots
 local lease, first, last = read_lease(KEYS[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if lease and lease.token ~= '-' and not lease.damaged then
@@ -35,7 +35,7 @@ if lease and lease.token ~= '-' and not lease.damaged then
   }
 end
 local record = redis.call('GET', KEYS[3])
-record = record and read_record(record)
+record = record and read_closed_record(record)
 if record and record.token then -- a remembered empty answer has none
   return {
     'ended', record.token, record.how, record.size, record.acked, count_slots(record.returned), count_slots(record.buried),

@@ -4,19 +4,19 @@
 --   1 delayed
 --   2 pending
 --   3 returned
---   4 bell
+--   4 wakeup
 -- ARGV:
 --   1 step           most messages to move
 -- Returns: messages moved
 -- Repeat: moves what is due by then.
 
 --- @include clock
---- @include admit
---- @include bell
+--- @include oom_guard
+--- @include wakeup
 --- @include entry
 local MAX_BYTES = 524288 -- as a reap's
 local delayed, pending, returned = KEYS[1], KEYS[2], KEYS[3]
-admit(delayed)
+oom_guard(delayed)
 local tokens = redis.call('LLEN', KEYS[4])
 redis.call('LLEN', pending)
 redis.call('ZCARD', returned)
@@ -40,6 +40,6 @@ for i = 1, #due do
 end
 if #due > 0 then
   redis.call('ZREMRANGEBYRANK', delayed, 0, #due - 1)
-  ring(KEYS[4], tokens)
+  wake_consumer(KEYS[4], tokens)
 end
 return #due

@@ -3,7 +3,7 @@
 -- KEYS:
 --   1 pending
 --   2 counters
---   3 bell
+--   3 wakeup
 --   4 receipt        outcomes of this batch, where markers may not outlive its retries
 --   5 returned       waits too, when there is a cap
 --   6 delayed
@@ -27,13 +27,13 @@
 --   answers for the last write of its connection. A batch refused whole left nothing, and its repeat may be accepted.
 
 --- @include clock
---- @include bell
---- @include counting
---- @include owners
---- @include store
-local pending, counters, bell, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
+--- @include wakeup
+--- @include numbers
+--- @include marker_owners
+--- @include enqueue
+local pending, counters, wakeup, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
 local batch, receipt_ms, most, count, keyed = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[9]), #ARGV - 10, #KEYS > 6
-local tokens = redis.call('LLEN', bell)
+local tokens = redis.call('LLEN', wakeup)
 local waiting = redis.call('LLEN', pending)
 redis.call('HLEN', counters)
 if receipt_ms > 0 then
@@ -62,10 +62,10 @@ due = due > ms and due
 
 local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
 local published = redis.call('HGET', counters, 'published')
-local sequence = whole(published)
+local sequence = to_integer(published)
 if sequence <= 0 and published and published ~= '0' then
---- @include newest
-  sequence = math.max(whole(redis.call('HGET', counters, 'claimed')), newest_in(pending, KEYS[5]))
+--- @include newest_sequence
+  sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence_in(pending, KEYS[5]))
 end
 local head, stamp = ARGV[6] .. '%012x', string.format('%012x', ms) .. '0000'
 local reply, entries, owned, refused, fresh, mine = {0}, {}, {}, {}, 0, 0
@@ -107,7 +107,7 @@ if fresh > 0 then
     window_ms = format('%.0f', window_ms + due - ms)
   end
   redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
-  store(pending, delayed, entries, due)
+  enqueue(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
     call('PSETEX', marker, window_ms, id) -- as SET with PX, with less work
   end
@@ -117,7 +117,7 @@ if fresh > 0 then
     count_up(counters, 'dropped', dropped)
   end
   if not due or not first_due or due < tonumber(first_due) then
-    ring(bell, tokens)
+    wake_consumer(wakeup, tokens)
   end
 end
 if #reply > 1 then

@@ -15,15 +15,15 @@
 -- Returns: {messages deleted}
 -- Repeat: answered from the receipt.
 
---- @include admit
+--- @include oom_guard
 --- @include count_up
 --- @include entry
---- @include owners
+--- @include marker_owners
 --- @include receipt
---- @include named
+--- @include named_values
 local source, records, receipt, kind, step = KEYS[1], KEYS[2], KEYS[5], ARGV[1], tonumber(ARGV[2])
-admit(KEYS[3])
-local done = answered(receipt, step)
+oom_guard(KEYS[3])
+local done = stored_answer(receipt, step)
 if done then
   return done
 end
@@ -35,13 +35,13 @@ if kind == 'history' then
   if count > 0 then
     count_up(KEYS[4], 'purged', count)
   end
-  return answer(receipt, step, ARGV[3], {count})
+  return store_answer(receipt, step, ARGV[3], {count})
 end
 
-local owners, named, gone = marker_owners(KEYS, 6), read_named(ARGV, 4), {}
+local owners, named, gone = marker_owners(KEYS, 6), read_named_values(ARGV, 4), {}
 
 -- Those named are at the right end, but for what a claim has taken meanwhile: whatever joined since is to the left of them.
-local function find_at_the_end()
+local function find_at_tail()
   local by_name, found, chunk = {}, 0, 1
   for i = 1, #named do
     by_name[named[i].name] = named[i]
@@ -66,7 +66,7 @@ end
 
 if kind == 'oldest' then
   redis.call('LLEN', source)
-  find_at_the_end()
+  find_at_tail()
 else
   redis.call('ZCARD', source)
   for i = 1, #named do
@@ -86,10 +86,10 @@ if #gone > 0 then
   if kind == 'oldest' then
     redis.call('LTRIM', source, 0, -(#gone + 1))
   elseif kind == 'dead' then
-    drop_letters(source, records, members)
+    drop_dead(source, records, members)
   else
     drop_members(source, members)
   end
   count_up(KEYS[4], 'purged', #gone)
 end
-return answer(receipt, step, ARGV[3], {#gone})
+return store_answer(receipt, step, ARGV[3], {#gone})

@@ -7,7 +7,7 @@
 --   4 dead
 --   5 dead_records
 --   6 counters
---   7 bell
+--   7 wakeup
 --   8 receipt        the answer of this redrive's last step
 --   9... markers     of the named letters that have a deduplication key
 -- ARGV:
@@ -22,18 +22,18 @@
 -- Repeat: answered from the receipt.
 
 --- @include clock
---- @include admit
---- @include bell
+--- @include oom_guard
+--- @include wakeup
 --- @include count_up
 --- @include entry
---- @include owners
+--- @include marker_owners
 --- @include receipt
---- @include named
-local pending, dead, records, counters, bell, receipt = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+--- @include named_values
+local pending, dead, records, counters, wakeup, receipt = KEYS[1], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local step, mark, max_pending_length = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
-admit(dead)
-local tokens = redis.call('LLEN', bell)
-local done = answered(receipt, step)
+oom_guard(dead)
+local tokens = redis.call('LLEN', wakeup)
+local done = stored_answer(receipt, step)
 if done then
   return done
 end
@@ -44,10 +44,10 @@ redis.call('HLEN', counters)
 redis.call('HLEN', records)
 local waiting = redis.call('LLEN', pending) + redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', KEYS[3])
 local room = max_pending_length > 0 and math.max(0, max_pending_length - waiting) or math.huge
-local owners, named, reply, entries, ids, held = marker_owners(KEYS, 9), read_named(ARGV, 7), {0, 0}, {}, {}, {}
+local owners, named, reply, entries, ids, held = marker_owners(KEYS, 9), read_named_values(ARGV, 7), {0, 0}, {}, {}, {}
 
 -- The letter's entry as it goes, or nil when it is blocked: a stranger's value, or a key that another message holds.
-local function free_to_go(one)
+local function entry_to_redrive(one)
   local entry = string.match(redis.call('HGET', records, one.name) or '', '^%d+\31[^\31]*\31[^\31]*\31[^\31]*\31(.*)$')
   if not entry or not is_entry(entry) or id_of(entry) ~= one.name then
     return nil
@@ -63,7 +63,7 @@ for i = 1, #named do
   local one = named[i]
   local buried = tonumber(redis.call('ZSCORE', dead, one.name))
   if buried and buried <= mark then
-    local entry = free_to_go(one)
+    local entry = entry_to_redrive(one)
     if not entry then
       reply[#reply + 1] = i
     elseif #entries >= room then
@@ -86,8 +86,8 @@ if #entries > 0 then
   for marker, id in pairs(held) do
     redis.call('SET', marker, id, 'PX', math.max(tonumber(ARGV[5]), redis.call('PTTL', marker)))
   end
-  drop_letters(dead, records, ids)
+  drop_dead(dead, records, ids)
   count_up(counters, 'redriven', #entries)
-  ring(bell, tokens)
+  wake_consumer(wakeup, tokens)
 end
-return answer(receipt, step, ARGV[2], reply)
+return store_answer(receipt, step, ARGV[2], reply)

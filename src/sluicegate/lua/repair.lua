@@ -3,7 +3,7 @@
 -- KEYS:
 --   1 leases
 --   2 counters
---   3 bell
+--   3 wakeup
 --   4 pending
 --   5 returned
 --   6 set_aside      values of kinds that only a newer version knows
@@ -25,20 +25,20 @@
 -- Repeat: mends what there is to mend by then; of a recount, a part that is executed late is over.
 
 --- @include clock
---- @include admit
---- @include bell
+--- @include oom_guard
+--- @include wakeup
 --- @include count_up
---- @include counting
+--- @include numbers
 --- @include entry
 --- @include lease
 --- @include ranges
 --- @include slots
---- @include newest
---- @include page
+--- @include newest_sequence
+--- @include lease_page
 --- @include recount
 local leases, counters, dead, records = KEYS[1], KEYS[2], KEYS[7], KEYS[8]
 local part, nonce, from, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-admit(leases)
+oom_guard(leases)
 local tokens = redis.call('LLEN', KEYS[3])
 redis.call('LLEN', KEYS[4])
 redis.call('ZCARD', KEYS[5])
@@ -53,24 +53,24 @@ local mine = recount and string.sub(recount, 1, #nonce + 1) == nonce .. ' '
 local us = clock_us()
 local ms, mended = math.floor(us / 1000), 0
 
-local function sound_numbers()
+local function reset_bad_counters()
   local found = redis.call('HGETALL', counters)
   for i = 1, #found, 2 do
-    local number = string.format('%.0f', whole(found[i + 1]))
+    local number = string.format('%.0f', to_integer(found[i + 1]))
     if found[i] ~= 'paused' and found[i] ~= 'recount' and found[i + 1] ~= number then
       redis.call('HSET', counters, found[i], number)
       mended = mended + 1
     end
   end
-  local last = newest_in(KEYS[4], KEYS[5])
-  if last > whole(redis.call('HGET', counters, 'published')) then -- else the next messages would go before those that wait
+  local last = newest_sequence_in(KEYS[4], KEYS[5])
+  if last > to_integer(redis.call('HGET', counters, 'published')) then -- else the next messages would go before those that wait
     redis.call('HSET', counters, 'published', string.format('%.0f', last))
     mended = mended + 1
   end
   return {'', mended}
 end
 
-local function readable_again(from)
+local function requeue_readable(from)
   local values, kept = redis.call('ZRANGE', KEYS[6], from, from + most - 1), 0
   for i = 1, #values do
     if is_entry(values[i]) then
@@ -82,10 +82,10 @@ local function readable_again(from)
     end
   end
   if mended > 0 then
-    ring(KEYS[3], tokens)
+    wake_consumer(KEYS[3], tokens)
   end
   local left = redis.call('ZCARD', KEYS[6])
-  if whole(redis.call('HGET', counters, 'set_aside')) ~= left then
+  if to_integer(redis.call('HGET', counters, 'set_aside')) ~= left then
     redis.call('HSET', counters, 'set_aside', left)
   end
   return {#values < most and '' or string.format('%.0f', from + kept), mended}
@@ -107,7 +107,7 @@ local function check(key, name, reply)
   end
 end
 
-local function letters_without_record(from)
+local function drop_dead_without_record(from)
   local ids, kept = redis.call('ZRANGE', dead, from, from + most - 1), 0
   for i = 1, #ids do
     if redis.call('HEXISTS', records, ids[i]) == 0 then
@@ -119,14 +119,14 @@ local function letters_without_record(from)
   return {#ids < most and '' or string.format('%.0f', from + kept), mended}
 end
 
-local function records_without_letter()
+local function index_dead_records()
   local page = redis.pcall('HSCAN', records, from, 'COUNT', most)
   if page.err then
     return {'', 0} -- as for SCAN
   end
   for i = 1, #page[2], 2 do
     local buried = string.match(page[2][i + 1], '^(%d+)\31')
-    mended = mended + redis.call('ZADD', dead, 'NX', whole(buried) > 0 and whole(buried) or ms, page[2][i])
+    mended = mended + redis.call('ZADD', dead, 'NX', to_integer(buried) > 0 and to_integer(buried) or ms, page[2][i])
   end
   return {page[1] == '0' and '' or page[1], mended}
 end
@@ -151,14 +151,14 @@ local function count_leases()
 end
 
 if part == 'counters' then
-  return sound_numbers()
+  return reset_bad_counters()
 elseif part == 'aside' then
-  return readable_again(tonumber(from))
+  return requeue_readable(tonumber(from))
 elseif part == 'find' then
   local page = redis.pcall('SCAN', from, 'MATCH', ARGV[5], 'COUNT', most)
   return page.err and {'', 0} or {page[1] == '0' and '' or page[1], 0, unpack(page[2])} -- a user without the right to SCAN goes without
 elseif part == 'names' then
-  local names, score = page_of(leases, '+inf', most, from ~= '' and from or nil, from ~= '' and ARGV[5] or nil)
+  local names, score = lease_page(leases, '+inf', most, from ~= '' and from or nil, from ~= '' and ARGV[5] or nil)
   return {score, 0, unpack(names)}
 elseif part == 'check' then
   local reply = {'', 0}
@@ -168,9 +168,9 @@ elseif part == 'check' then
   reply[2] = mended
   return reply
 elseif part == 'letters' then
-  return letters_without_record(tonumber(from))
+  return drop_dead_without_record(tonumber(from))
 elseif part == 'records' then
-  return records_without_letter()
+  return index_dead_records()
 elseif part == 'begin' then
   redis.call('HSET', counters, 'recounted', 0, 'recount', string.format('%s %.0f ', nonce, us))
   return {'', 0}
@@ -179,8 +179,8 @@ elseif not mine then
 elseif part == 'count' then
   return count_leases()
 end
-local counted = whole(redis.call('HGET', counters, 'recounted'))
+local counted = to_integer(redis.call('HGET', counters, 'recounted'))
 local before = redis.call('HGET', counters, 'in_flight')
 redis.call('HSET', counters, 'in_flight', string.format('%.0f', counted))
 redis.call('HDEL', counters, 'recount', 'recounted')
-return {string.format('%.0f', counted), counted - whole(before)}
+return {string.format('%.0f', counted), counted - to_integer(before)}

@@ -19,12 +19,12 @@
 -- Repeat: reads again.
 
 --- @include clock
---- @include counting
+--- @include numbers
 --- @include entry
 local source, kind, most, max_bytes = KEYS[1], ARGV[1], tonumber(ARGV[6]), tonumber(ARGV[7])
 local mark = ARGV[2] ~= '' and ARGV[2] or string.format('%.0f', math.floor(clock_us() / 1000) - tonumber(ARGV[3]))
 local totals = redis.call('HMGET', KEYS[3], 'published', 'cancelled')
-local reply, bytes, read = {mark, whole(totals[1]), whole(totals[2]), 0, 0, '', ''}, 0, 0
+local reply, bytes, read = {mark, to_integer(totals[1]), to_integer(totals[2]), 0, 0, '', ''}, 0, 0
 
 local function head_of(value)
   if is_entry(value) then

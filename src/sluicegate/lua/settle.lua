@@ -9,7 +9,7 @@
 --   6 dead
 --   7 dead_records
 --   8 counters
---   9 bell
+--   9 wakeup
 --  10 completed      records of acked messages
 --  11 failed         records of failed attempts
 --  12 set_aside      values of kinds that only a newer version knows
@@ -36,20 +36,20 @@
 --   Nothing is recorded, freed or dropped for them again.
 
 --- @include clock
---- @include admit
---- @include bell
---- @include counting
+--- @include oom_guard
+--- @include wakeup
+--- @include numbers
 --- @include lease
-local lease_key, leases, closed_key, counters, bell = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
+local lease_key, leases, closed_key, counters, wakeup = KEYS[1], KEYS[2], KEYS[3], KEYS[8], KEYS[9]
 local name, token, keep, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6])
-admit(leases)
-local tokens = redis.call('LLEN', bell)
+oom_guard(leases)
+local tokens = redis.call('LLEN', wakeup)
 local totals = redis.call('HMGET', counters, 'acked', 'in_flight', 'recount')
 local record = redis.call('GET', closed_key)
 if record then
 --- @include ranges
---- @include record
-  record = read_record(record)
+--- @include closed_record
+  record = read_closed_record(record)
 end
 local lease = read_lease(lease_key)
 local ms = math.floor(clock_us() / 1000)
@@ -59,12 +59,12 @@ local lost, returned, buried, back, dropped, aside = '', '', '', 0, 0, 0
 -- script makes its functions anew each time it runs.
 if lease and lease.token == token and lease.held == lease.size and #ARGV == 15 and ARGV[11] == 'ack'
   and ARGV[12] == (lease.size == 1 and '1' or '1-' .. lease.size) and ARGV[8] == '-1' and ARGV[10] == '' then
-  redis.call('HSET', counters, 'acked', string.format('%.0f', whole(totals[1]) + lease.size),
-    'in_flight', string.format('%.0f', whole(totals[2]) - lease.size))
+  redis.call('HSET', counters, 'acked', string.format('%.0f', to_integer(totals[1]) + lease.size),
+    'in_flight', string.format('%.0f', to_integer(totals[2]) - lease.size))
   if totals[3] then
 --- @include count_up
 --- @include recount
-    note_change(counters, totals[3], name, token, -lease.size)
+    adjust_recount(counters, totals[3], name, token, -lease.size)
   end
   lease.held, lease.acked = 0, lease.acked + lease.size
 else
@@ -73,13 +73,13 @@ else
 --- @include dead
 --- @include ranges
 --- @include recount
---- @include strange
+--- @include foreign_values
 --- @include slots
---- @include come_back
+--- @include requeue_entry
 --- @include history
---- @include owners
+--- @include marker_owners
 --- @include markers
---- @include fates
+--- @include slot_outcomes
 --- @include verdicts
   if not lease or lease.token ~= token then
     local fenced = lease and lease.token == '-' and fenced_record(lease_key)
@@ -90,10 +90,10 @@ else
     elseif not lease and not record and ARGV[4] == '0' and tonumber(ARGV[5]) < keep then
       return {'', 0, '', 0, 0}
     end
-    return {asked_slots(ARGV), 0, '', 0, 0}
+    return {requested_slots(ARGV), 0, '', 0, 0}
   end
 
-  if brings_back(ARGV) then
+  if moves_messages(ARGV) then
     for i = 4, 6 do
       redis.call('ZCARD', KEYS[i])
     end
@@ -113,8 +113,8 @@ else
       })
     end
   end
-  note_change(counters, totals[3], name, token, -verdicts.count(counters))
-  dropped = cap_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
+  adjust_recount(counters, totals[3], name, token, -verdicts.count(counters))
+  dropped = trim_dead(KEYS[6], KEYS[7], counters, tonumber(ARGV[7]), verdicts.dead)
   if lease.held <= 0 and not verdicts.whole then
     lease.held = slots_in(lease_key) -- what was written into the lease from outside must not let it end with messages in it
   end
@@ -129,10 +129,10 @@ if lease.held == 0 then
   -- Without a record a repeat counts as done only while it comes early and finds no record of another end.
   if ARGV[4] == '1' or record or tonumber(ARGV[5]) * 2 > keep or returned ~= '' or buried ~= '' then
     local how = (lease.acked > 0 or buried ~= '') and 'acked' or 'returned'
-    redis.call('SET', closed_key, close_record(how, token, ms, lease, returned, buried, ''), 'PX', keep)
+    redis.call('SET', closed_key, closed_record(how, token, ms, lease, returned, buried, ''), 'PX', keep)
   end
 end
 if back > 0 then
-  ring(bell, tokens)
+  wake_consumer(wakeup, tokens)
 end
 return {lost, lease.held, buried, dropped, aside}

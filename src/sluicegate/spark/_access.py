@@ -77,7 +77,7 @@ def lease_name(queue: RedisMessageQueue, lease_id: str) -> bytes:
 def note(queue: RedisMessageQueue, run_id: str, members: Sequence[bytes], life_seconds: float = 0) -> tuple[bool, ...]:
     """Note what a run gave back, for so long; without a life only ask. Answers which was noted before."""
     keys = queue.session.keys
-    return run(queue, batch_calls.note(keys, keys.run(run_id), members, life_seconds=life_seconds))
+    return run(queue, batch_calls.remember_returned(keys, keys.run(run_id), members, life_seconds=life_seconds))
 
 
 def drop_payloads(lease: Lease) -> None:

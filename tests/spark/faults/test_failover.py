@@ -150,7 +150,7 @@ def test_a_stream_goes_on_when_the_primary_dies(
 
 POINTS = {
     "a task that publishes": ("direct", "publish"),
-    "a task that stages": ("staged", "stage"),
+    "a task that stages": ("staged", "stage_rows"),
     "the commit": ("staged", "publish"),
 }
 

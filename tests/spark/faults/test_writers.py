@@ -30,7 +30,7 @@ NUMBERS = sorted(4 * [*range(ROWS // 4)])  # each is there twice in each task: r
 POINTS = {
     "a task before it publishes more": ("direct", "before", "publish", 2, False),
     "a task after it published": ("direct", "after", "publish", 2, False),
-    "a task after it staged": ("staged", "after", "stage", 2, False),
+    "a task after it staged": ("staged", "after", "stage_rows", 2, False),
     "the commit before it publishes": ("staged", "before", "publish", 1, True),
     "the commit after it published a part": ("staged", "after", "publish", 2, True),
 }
@@ -82,7 +82,7 @@ def test_a_stream_from_queue_to_queue_carries_each_message_once_whatever_is_kill
     truth = publish(queue, 60)
     target = make_queue("copies", url=server.url)
     checkpoint = tmp_path / "checkpoint"
-    script = "publish" if mode == "direct" else "stage"
+    script = "publish" if mode == "direct" else "stage_rows"
     for name, fault in (
         ("worker", Fault("after", script, 1, "kill", str(tmp_path / "worker"))),
         ("planner", Fault("before", "settle", 1, "kill", str(tmp_path / "planner"))),

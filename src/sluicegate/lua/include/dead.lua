@@ -5,7 +5,7 @@ local function bury(dead, records, ms, entry, id, why)
 end
 
 -- Keep at most `most` dead letters (0: all): the oldest go, and are counted. A cap that was lowered is reached in steps of 1,000.
-local function cap_dead(dead, records, counters, most, buried)
+local function trim_dead(dead, records, counters, most, buried)
   local over = most > 0 and buried > 0 and math.min(redis.call('ZCARD', dead) - most, buried + 1000) or 0
   if over <= 0 then
     return 0

@@ -35,7 +35,7 @@ local function pack_lease(lease)
 end
 
 -- What is written at the end of an opening; `left`, `returned` and `buried` are slot ranges.
-local function close_record(how, token, ms, lease, returned, buried, left)
+local function closed_record(how, token, ms, lease, returned, buried, left)
   return cjson.encode({
     how = how, token = token, at = string.format('%.0f', ms), size = lease.size, acked = lease.acked,
     returned = returned, buried = buried, left = left,

@@ -2,7 +2,7 @@
 local MAX_RANGES = 65536 -- bytes of them; a lease of ten thousand slots needs fewer
 
 -- Stored ranges, or none where something else was put in their place, which might name slots without end.
-local function sane(ranges)
+local function valid_ranges(ranges)
   local odd = not ranges or #ranges > MAX_RANGES or string.find(ranges, '[^%d,-]') or string.find(ranges, '%d%d%d%d%d%d')
   return odd and '' or ranges
 end

@@ -1,13 +1,13 @@
 -- The answer of the last step of an operation, kept under a key of its own: a repeat of that step is answered from it, and so is an earlier
 -- step that is executed late.
-local function answered(receipt, step)
+local function stored_answer(receipt, step)
   local readable, kept = pcall(cjson.decode, redis.call('GET', receipt) or 'null')
   if readable and type(kept) == 'table' and type(kept.step) == 'number' and type(kept.reply) == 'table' then
     return kept.step >= step and kept.reply
   end
 end
 
-local function answer(receipt, step, life_ms, reply)
+local function store_answer(receipt, step, life_ms, reply)
   redis.call('SET', receipt, cjson.encode({step = step, reply = reply}), 'PX', life_ms)
   return reply
 end

@@ -6,7 +6,7 @@ local function is_counted(recount, name, token)
   return began and (tonumber(opened or 0) > tonumber(began) or redis.sha1hex(name) <= upto)
 end
 
-local function note_change(counters, recount, name, token, by)
+local function adjust_recount(counters, recount, name, token, by)
   if recount and by ~= 0 and is_counted(recount, name, token) then
     count_up(counters, 'recounted', by)
   end

@@ -41,11 +41,11 @@ local function held_slots(key, lease)
 end
 
 -- The names of all fields of a lease but its own bookkeeping, whatever its size says.
-local TOLD = {m = true, fenced = true, left = true, from = true, returned = true, buried = true}
+local BOOKKEEPING = {m = true, fenced = true, left = true, from = true, returned = true, buried = true}
 local function names_in(key)
   local found, names = redis.call('HKEYS', key), {}
   for i = 1, #found do
-    if not TOLD[found[i]] then
+    if not BOOKKEEPING[found[i]] then
       names[#names + 1] = found[i]
     end
   end
@@ -66,7 +66,7 @@ local function slots_in(key)
 end
 
 -- Whatever a lease holds: at most `most`, and no more once `max_bytes` are read; and how many of it are no slots.
-local function read_rest(key, most, max_bytes)
+local function read_other_fields(key, most, max_bytes)
   local slots, entries, bytes, others, names = {}, {}, 0, 0, names_in(key)
   for i = 1, math.min(most, #names) do
     if bytes < max_bytes then

@@ -3,7 +3,7 @@
 -- what is gone already is read once, and only if some verdict does not find its message.
 local function verdicts_of(key, lease, ms, markers, completed, failed)
   local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
-  local self = {returned = sane(earlier[1]), buried = sane(earlier[2]), dead = 0, aside = 0}
+  local self = {returned = valid_ranges(earlier[1]), buried = valid_ranges(earlier[2]), dead = 0, aside = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
   local back, buried, went, known = {}, {}, {}, false -- `went`: slot -> "returned" or "buried", of this settle and, once known, of earlier ones
   local failures = 0 -- attempts that failed, whatever became of their messages
@@ -18,9 +18,9 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return went[slot] or 'acked'
   end
 
-  local function note_gone(verb, slots, lost)
+  local function note_missing(verb, slots, lost)
     for i = 1, #slots do
-      if not AGREES[verb][fate(slots[i])] then
+      if not ACCEPTED_OUTCOMES[verb][fate(slots[i])] then
         lost[#lost + 1] = slots[i]
       end
     end
@@ -41,7 +41,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   end
 
   -- What goes on record, and whose markers are freed, before slots are dropped for good.
-  local function say_farewell(verb, slots, why)
+  local function record_and_free(verb, slots, why)
     local kept = verb == 'ack' and completed or verb == 'discard' and failed
     local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0 -- their records would be trimmed at once
     for first = math.max(1, beyond + 1), #slots, 1000 do
@@ -76,14 +76,14 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       slots = slots_of(ranges)
     end
     if noted then
-      say_farewell(verb, slots, why)
+      record_and_free(verb, slots, why)
     end
     if whole then
       dropped, self.whole = asked, true -- its hash is unlinked at once
     else
       dropped = drop_slots(key, slots)
       if dropped < #slots then
-        note_gone(verb, slots, lost)
+        note_missing(verb, slots, lost)
       end
     end
     gone, lease.held, lease.acked = gone + dropped, lease.held - dropped, lease.acked + dropped
@@ -96,21 +96,21 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   -- it died.
   local function put_back(verb, slot, entry, to, scored)
     if not is_entry(entry) then
-      self.aside = self.aside + put_away(to.aside, to.dead, to.records, to.counters, ms, entry)
+      self.aside = self.aside + store_foreign(to.aside, to.dead, to.records, to.counters, ms, entry)
       return true -- overwritten from outside, or in a lease that a newer version opened
     end
     local deadly = verb == 'bury'
     if deadly then
       entry = ended(entry, lease.takeovers)
     else
-      entry, deadly = come_back(entry, verb == 'nack', lease, to.most, to.named)
+      entry, deadly = requeue_entry(entry, verb == 'nack', lease, to.most, to.named)
     end
     if failed and verb ~= 'release' then
       record_failure(verb, to.why, entry)
     end
     if deadly then
       local how = verb == 'nack' and 'nacked without an error' or 'released more than 3 times'
-      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or spent(entry, lease, to.most, to.why, how))
+      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or reason_of_count(entry, lease, to.most, to.why, how))
       if markers then
         markers.free(slot, entry)
       end
@@ -125,7 +125,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   end
 
   -- So many slots at most are asked for as one command carries; answers how many came back alive.
-  local function take_some(verb, slots, first, last, lost, to)
+  local function take_back_some(verb, slots, first, last, lost, to)
     local found, left, dead, missing, scored = redis.call('HMGET', key, unpack(slots, first, last)), {}, {}, {}, {}
     local aside = self.aside
     for i = 1, #found do
@@ -138,7 +138,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
         left[#left + 1], back[#back + 1], went[slot] = slot, slot, 'returned'
       end
     end
-    note_gone(verb, missing, lost)
+    note_missing(verb, missing, lost)
     if #scored > 0 then
       redis.call('ZADD', to.delay > 0 and to.delayed or to.returned, unpack(scored))
     end
@@ -159,7 +159,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   function self.take_back(verb, ranges, lost, to)
     local slots, count, before = slots_of(ranges), 0, lease.held
     for first = 1, #slots, 1000 do
-      count = count + take_some(verb, slots, first, math.min(first + 999, #slots), lost, to)
+      count = count + take_back_some(verb, slots, first, math.min(first + 999, #slots), lost, to)
     end
     local counter = verb == 'release' and 'released' or 'nacked'
     counts[counter] = counts[counter] + count

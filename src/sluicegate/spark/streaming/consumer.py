@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from sluicegate._lease_values import LeaseState
-from sluicegate.core.batch_calls import Seat
+from sluicegate.core.batch_calls import ConsumerLease
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.spark._access import drop_payloads
@@ -35,7 +35,7 @@ class Consumer:
         self._options = options
         self._queue = queue_of(options.spec)
         self._reader = Reader(self._queue, options.consumer)
-        self._seat: Seat | None = None  # as found
+        self._seat: ConsumerLease | None = None  # as found
         self._caught_up = False
         self._held: dict[int, Lease] = {}
         self._average = 0.0  # bytes of a message
@@ -161,12 +161,12 @@ class Consumer:
 
     def _sit(self, offset: Offset) -> None:
         if self._seat is None:
-            self._seat = self._reader.sit(offset.epoch or NEW)
+            self._seat = self._reader.acquire(offset.epoch or NEW)
             self._add_to_budget(release_older(self._queue, self._options.consumer, self._seat.left))
         elif offset.epoch not in (0, self._seat.epoch):
             raise self._of_another_epoch(offset.epoch)
 
-    def _known_seat(self) -> Seat:
+    def _known_seat(self) -> ConsumerLease:
         assert self._seat is not None
         return self._seat
 
@@ -179,7 +179,7 @@ class Consumer:
             self._held.clear()
             raise
 
-    def _catch_up(self, seat: Seat, base: int) -> None:
+    def _catch_up(self, seat: ConsumerLease, base: int) -> None:
         """Ack what an earlier process left of the micro-batches that are done, and adopt what it claimed beyond."""
         floor = seat.floor if seat.floor >= 0 else max(0, base - _MAX_LEASES)
         if floor > base:
@@ -193,7 +193,7 @@ class Consumer:
                 self._hold(number, lease)
         self._adopt_behind(seat, max(base, floor), base)
 
-    def _adopt_behind(self, seat: Seat, floor: int, base: int) -> None:
+    def _adopt_behind(self, seat: ConsumerLease, floor: int, base: int) -> None:
         """Adopt what is open from `floor` on: all up to `base`, and what was claimed behind it up to the first gap.
 
         What is open behind a gap was never planned, and goes back.

@@ -6,7 +6,7 @@ import logging
 
 from sluicegate._session import new_id
 from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import Seat, Span
+from sluicegate.core.batch_calls import ConsumerLease, Span
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
@@ -28,7 +28,7 @@ class Reader:
         self._keys = QueueKeys(queue.name)
         self._nonce = new_id()
 
-    def sit(self, epoch: int) -> Seat:
+    def acquire(self, epoch: int) -> ConsumerLease:
         """Be seated in an epoch, or in a `NEW` one, which fences every query of an older one.
 
         Raises:
@@ -44,10 +44,10 @@ class Reader:
         """
         self._ask(epoch, floor, top)
 
-    def _ask(self, epoch: int, floor: int, top: int) -> Seat:
-        call = batch_calls.fence(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
+    def _ask(self, epoch: int, floor: int, top: int) -> ConsumerLease:
+        call = batch_calls.acquire_consumer(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
         seat = _access.run(self._queue, call)
-        if not seat.seated:
+        if not seat.acquired:
             raise ConfigurationError(
                 f"another streaming query was started with consumer {self._consumer!r} of queue {self._queue.name!r}, "
                 f"and this one must stop (its epoch is {epoch}, the other's {seat.epoch}): give every query a consumer "

@@ -96,7 +96,9 @@ class StageWriter:
             StageLostError: the stage is gone.
             PayloadTooLargeError: a row that the server does not accept as a message; says which of the task's rows.
         """
-        call = batch_calls.stage(self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS)
+        call = batch_calls.stage_rows(
+            self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS
+        )
         try:
             kept = self._sender.run(call)
         except PayloadTooLargeError as error:
@@ -130,7 +132,7 @@ class StageWriter:
 
 def is_done(sender: Sender, write_id: str) -> bool:
     """Whether a write of this id was published whole."""
-    seen = _hand_over(sender, write_id, "look", ())
+    seen = _commit_write(sender, write_id, "look", ())
     return seen.known and not seen.waiting
 
 
@@ -144,7 +146,7 @@ def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
         Exception: whatever stops a publish; a note tells what is published.
     """
     given = {stage.name for stage in stages}
-    opened = _hand_over(sender, write_id, "open", stages)
+    opened = _commit_write(sender, write_id, "open", stages)
     if opened.gone:
         raise StageLostError(
             f"write {write_id!r}: what was staged by one of its tasks is gone from Redis (it ran out after "
@@ -157,7 +159,7 @@ def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
             for report in sender.send(_steps(sender, write_id, stage)):
                 promoted.published += report.accepted
                 promoted.duplicates += report.duplicates
-            _hand_over(sender, write_id, "finish", [stage])
+            _commit_write(sender, write_id, "finish", [stage])
     except Exception as error:
         rows = sum(stage.rows for stage in left)
         error.add_note(
@@ -178,7 +180,7 @@ def abort(sender: Sender, write_id: str, stages: Sequence[Stage], *, again: bool
         stages: of the tasks that ended.
         again: whether the same write may come again: then what its commit has begun to publish is left for that.
     """
-    seen = _hand_over(sender, write_id, "look", ())
+    seen = _commit_write(sender, write_id, "look", ())
     if again and seen.known and seen.waiting:
         _drop(sender, write_id, "drop", stages)
         return (
@@ -194,9 +196,9 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
     """One call after the other; the same ones at every repeat, none once another commit of the write has ended them."""
     for first in range(0, stage.rows, stage.step):
         count = min(stage.step, stage.rows - first)
-        parts = sender.run(batch_calls.staged(sender.keys, stage.name.encode(), first, count))
+        parts = sender.run(batch_calls.staged_rows(sender.keys, stage.name.encode(), first, count))
         if len(parts) != count:
-            seen = _hand_over(sender, write_id, "look", [stage])
+            seen = _commit_write(sender, write_id, "look", [stage])
             if seen.known and not seen.left:
                 return
             raise StageLostError(
@@ -212,13 +214,15 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
             )
 
 
-def _hand_over(
-    sender: Sender, write_id: str, verb: batch_calls.HandOver, stages: Sequence[Stage]
-) -> batch_calls.HandedOver:
+def _commit_write(
+    sender: Sender, write_id: str, verb: batch_calls.WriteVerb, stages: Sequence[Stage]
+) -> batch_calls.WriteRecord:
     told = {stage.name: stage.told for stage in stages}
-    return sender.run(batch_calls.hand_over(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS))
+    return sender.run(
+        batch_calls.commit_write(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS)
+    )
 
 
-def _drop(sender: Sender, write_id: str, verb: batch_calls.HandOver, stages: Sequence[Stage]) -> None:
+def _drop(sender: Sender, write_id: str, verb: batch_calls.WriteVerb, stages: Sequence[Stage]) -> None:
     for first in range(0, len(stages), _PAGE):
-        _hand_over(sender, write_id, verb, stages[first : first + _PAGE])
+        _commit_write(sender, write_id, verb, stages[first : first + _PAGE])

@@ -2,7 +2,7 @@
 -- Guarantee: a reader that lost its seat never gets it back, and no epoch is given twice, not even after the loss of all data.
 -- KEYS:
 --   1 leases
---   2 seat           of the consumer
+--   2 consumer       who reads for it, and in which epoch
 -- ARGV:
 --   1 nonce          of the reader
 --   2 epoch          the reader's; 0: a new one, which fences all older ones
@@ -15,9 +15,9 @@
 -- Repeat: a reader that is seated finds itself so; one that was is refused, however late. Floor and top only grow.
 
 --- @include clock
---- @include admit
---- @include counting
-local seat, nonce, epoch = KEYS[2], ARGV[1], tonumber(ARGV[2])
+--- @include oom_guard
+--- @include numbers
+local consumer, nonce, epoch = KEYS[2], ARGV[1], tonumber(ARGV[2])
 local MOST = 16 -- readers and older epochs that are remembered: more than are ever seated while a call may still be repeated
 
 local function latest(list, more)
@@ -28,9 +28,9 @@ local function latest(list, more)
   return table.concat(words, ' ', math.max(1, #words - MOST + 1))
 end
 
-admit(KEYS[1])
-local kept = redis.call('HMGET', seat, 'epoch', 'reader', 'floor', 'top', 'left', 'readers')
-local known, floor, top = whole(kept[1]), kept[3] and whole(kept[3]) or -1, kept[4] and whole(kept[4]) or -1
+oom_guard(KEYS[1])
+local kept = redis.call('HMGET', consumer, 'epoch', 'reader', 'floor', 'top', 'left', 'readers')
+local known, floor, top = to_integer(kept[1]), kept[3] and to_integer(kept[3]) or -1, kept[4] and to_integer(kept[4]) or -1
 local left, readers, seated = kept[5] or '', kept[6] or '', kept[2] == nonce
 if epoch > 0 and epoch < known or not seated and string.find(' ' .. readers .. ' ', ' ' .. nonce .. ' ', 1, true) then
   return {0, known}
@@ -45,11 +45,11 @@ if not seated then
     floor, top = -1, -1
   end
   known = epoch
-  redis.call('HSET', seat, 'epoch', string.format('%.0f', known), 'reader', nonce, 'floor', floor, 'top', top, 'left', left,
+  redis.call('HSET', consumer, 'epoch', string.format('%.0f', known), 'reader', nonce, 'floor', floor, 'top', top, 'left', left,
     'readers', latest(readers, nonce))
 elseif tonumber(ARGV[3]) >= 0 then
   floor, top, left = math.max(floor, tonumber(ARGV[3])), math.max(top, tonumber(ARGV[4])), ''
-  redis.call('HSET', seat, 'floor', floor, 'top', top, 'left', left)
+  redis.call('HSET', consumer, 'floor', floor, 'top', top, 'left', left)
 end
-redis.call('PEXPIRE', seat, ARGV[5])
+redis.call('PEXPIRE', consumer, ARGV[5])
 return {1, known, floor, top, left}

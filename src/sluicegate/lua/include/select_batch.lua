@@ -1,7 +1,7 @@
 -- Taking messages for a lease, without writing: first what came back, in smaller batches the more often it failed;
 -- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes. Of what came back, entries that `left_out`
 -- names in a batch (nil: none) are passed by; after a thousand of them it stops.
-local function taker(limit, max_bytes, most, left_out)
+local function batch_selector(limit, max_bytes, most, excluded_in)
   local self = {taken = {}, passed = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
 
   local function wanting()
@@ -36,7 +36,7 @@ local function taker(limit, max_bytes, most, left_out)
     local chunk = 1
     while wanting() and #self.passed < 1000 do
       local batch = redis.call('ZRANGE', returned, self.ranks, self.ranks + chunk - 1)
-      local left = left_out and left_out(batch) or {}
+      local left = excluded_in and excluded_in(batch) or {}
       for i = 1, #batch do
         if left[i] then
           self.passed[#self.passed + 1], self.bytes = batch[i], self.bytes + #batch[i]

@@ -4,7 +4,7 @@ local function name_of(value)
   return is_entry(value) and id_of(value) or '\31' .. redis.sha1hex(value) -- a stranger's value has no id; no id holds a separator
 end
 
-local function read_named(argv, first)
+local function read_named_values(argv, first)
   local named = {}
   for at = first, #argv, 2 do
     named[#named + 1] = {name = argv[at], marker = tonumber(argv[at + 1])}
@@ -26,7 +26,7 @@ local function drop_members(zset, members)
   end
 end
 
-local function drop_letters(dead, records, ids)
+local function drop_dead(dead, records, ids)
   drop_members(dead, ids)
   for first = 1, #ids, 1000 do
     redis.call('HDEL', records, unpack(ids, first, math.min(first + 999, #ids)))

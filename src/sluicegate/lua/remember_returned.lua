@@ -9,9 +9,9 @@
 -- Returns: for each member 1 if it was noted before, else 0
 -- Repeat: notes nothing more; its answer finds everything noted.
 
---- @include admit
+--- @include oom_guard
 local life, noted = tonumber(ARGV[1]), {}
-admit(KEYS[1])
+oom_guard(KEYS[1])
 for first = 2, #ARGV, 1000 do
   local last = math.min(first + 999, #ARGV)
   local found = redis.call('SMISMEMBER', KEYS[2], unpack(ARGV, first, last))

@@ -13,10 +13,10 @@
 --   that is left of those given, or of all for "open"; {-1, number} when a stage that was to be opened is gone, and then nothing was opened
 -- Repeat: opens once; what is finished or dropped stays so.
 
---- @include admit
+--- @include oom_guard
 local OWN = '' -- a field that is always there: a record without stages is of a write that is done
 local write, verb, life = KEYS[2], ARGV[1], ARGV[2]
-admit(KEYS[1])
+oom_guard(KEYS[1])
 local known = redis.call('HGET', write, OWN)
 for i = 3, #KEYS do
   if redis.call('LLEN', KEYS[i]) == 0 and verb == 'open' and not known then

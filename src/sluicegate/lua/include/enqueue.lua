@@ -1,5 +1,5 @@
 -- Puts fresh entries at the end of the line, or, with a due time, where they wait for it: in their order among those of one due time.
-local function store(pending, delayed, entries, due)
+local function enqueue(pending, delayed, entries, due)
   for first = 1, #entries, 1000 do
     local last = math.min(first + 999, #entries)
     if due then

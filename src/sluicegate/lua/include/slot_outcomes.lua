@@ -1,13 +1,13 @@
 local FIRST_GROUP = 11 -- of ARGV
 
 -- Which verdict each verb may find on a slot that is already gone, and still count as done.
-local AGREES = {
+local ACCEPTED_OUTCOMES = {
   ack = {acked = true}, discard = {acked = true}, bury = {buried = true},
   nack = {returned = true, buried = true}, release = {returned = true, buried = true},
 }
 
 -- What became of a slot of an ended or partly settled lease.
-local function fates(returned, buried, left)
+local function slot_outcomes(returned, buried, left)
   local in_returned, in_buried, in_left = slot_set(returned), slot_set(buried), slot_set(left)
   return function(slot)
     return in_left[slot] and 'left' or in_returned[slot] and 'returned' or in_buried[slot] and 'buried' or 'acked'
@@ -15,16 +15,16 @@ local function fates(returned, buried, left)
 end
 
 -- Whether some verdict moves messages to other keys, which ack and discard do not.
-local function brings_back(argv)
+local function moves_messages(argv)
   for at = FIRST_GROUP, #argv, 5 do
-    if not AGREES[argv[at]].acked then
+    if not ACCEPTED_OUTCOMES[argv[at]].acked then
       return true
     end
   end
   return false
 end
 
-local function asked_slots(argv)
+local function requested_slots(argv)
   local asked = {}
   for at = FIRST_GROUP + 1, #argv, 5 do
     asked[#asked + 1] = argv[at]
@@ -35,15 +35,15 @@ end
 -- The record that a reap in progress will write.
 local function fenced_record(key)
   local token, left, returned, buried = unpack(redis.call('HMGET', key, 'fenced', 'left', 'returned', 'buried'))
-  return {token = token, left = sane(left), returned = sane(returned), buried = sane(buried)}
+  return {token = token, left = valid_ranges(left), returned = valid_ranges(returned), buried = valid_ranges(buried)}
 end
 
 -- The slots of a repeated or late settle whose verdict did not take effect.
 local function lost_after(record, argv)
-  local fate, lost = fates(record.returned, record.buried, record.left), {}
+  local fate, lost = slot_outcomes(record.returned, record.buried, record.left), {}
   for at = FIRST_GROUP, #argv, 5 do
     each_slot(argv[at + 1], function(slot)
-      if not AGREES[argv[at]][fate(slot)] then
+      if not ACCEPTED_OUTCOMES[argv[at]][fate(slot)] then
         lost[#lost + 1] = slot
       end
     end)

@@ -1,6 +1,6 @@
 -- Names of leases whose deadline is `mark` at most, soonest first: at most `most`, from behind the lease that was named last, or from where
 -- that one stood when it has gone or was extended; then some are named again, but none is left out. Also the deadline of the last of them.
-local function page_of(leases, mark, most, score, after)
+local function lease_page(leases, mark, most, score, after)
   local first, last = 0, redis.call('ZCOUNT', leases, '-inf', mark) - 1
   if after then
     local known = tonumber(redis.call('ZSCORE', leases, after))

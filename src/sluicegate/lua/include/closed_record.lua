@@ -1,6 +1,6 @@
 -- The record of how a lease ended, from its JSON. Of one that was damaged from outside only what can be read: a record without a token
 -- proves nothing, and is no more the absence of one.
-local function read_record(raw)
+local function read_closed_record(raw)
   local readable, found = pcall(cjson.decode, raw)
   local record = {}
   if readable and type(found) == 'table' then
@@ -11,7 +11,7 @@ local function read_record(raw)
       record[name] = type(found[name]) == 'number' and found[name] or nil
     end
     for _, name in ipairs({'returned', 'buried', 'left'}) do
-      record[name] = type(found[name]) == 'string' and sane(found[name]) or nil
+      record[name] = type(found[name]) == 'string' and valid_ranges(found[name]) or nil
     end
   end
   if not record.acked or not record.size or not record.returned or not record.buried or not record.left then

@@ -1,5 +1,5 @@
 -- Which entries of a batch a run has noted: what it gave back itself, and will not take again. Only what was leased before can be among them.
-local function noted_by(run)
+local function returned_by(run)
   return function(batch)
     local ids, places, left = {}, {}, {}
     for i = 1, #batch do

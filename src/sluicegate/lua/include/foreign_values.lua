@@ -1,6 +1,6 @@
 -- What is no message of this version is put where it stops nobody: what a newer version wrote is set aside, to be read after an upgrade, and
 -- any other value is buried as it is. Answers how many were set aside, and how many buried.
-local function put_away(aside, dead, records, counters, ms, value)
+local function store_foreign(aside, dead, records, counters, ms, value)
   if is_newer(value) then
     count_up(counters, 'set_aside', redis.call('ZADD', aside, ms, value))
     return 1, 0
