@@ -27,7 +27,7 @@ def test_defaults() -> None:
 def test_names_and_words_in_any_case() -> None:
     raw = {"SPEC": SPEC, "Consumer": "ETL", "maxmessagespertrigger": "7", "FAILONDATALOSS": "False"}
     found = StreamOptions.parse(raw)
-    assert (found.consumer, found.max_messages, found.fail_on_data_loss) == ("ETL", 7, False)
+    assert (found.consumer, found.max_messages_per_trigger, found.fail_on_data_loss) == ("ETL", 7, False)
     assert BrowseOptions.parse({**PLACE, "State": "Dead"}).state == "dead"
 
 
