@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix check format bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -30,6 +30,9 @@ test-slow: setup ## Run the tests that take minutes: Spark's speculation on a cl
 
 test-matrix: setup ## Run the suite with redis-py 5 to 8, and Spark's with PySpark 4.0 to 4.2, in environments under build/matrix
 	@$(PYTHON_IN_VENV) scripts/matrix.py $(ARGS)
+
+mutants: setup ## Seed faults into copies of the project, one by one, and show that the quick tests catch each
+	@$(PYTHON_IN_VENV) -m tests.mutants.run $(ARGS)
 
 check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
 	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)

@@ -59,7 +59,7 @@ def problems(mutants: Iterable[Mutant]) -> list[str]:
         if count < 0:
             wrong.append(f"{mutant.file} does not exist; the fault {mutant.name!r} changes it")
         elif count != 1:
-            wrong.append(f"{mutant.file} holds the old text of {mutant.name!r} {count} times, not once; adapt the fault")
+            wrong.append(f"{mutant.file} holds the text of {mutant.name!r} {count} times, not once; adapt it")
         if mutant.old == mutant.new:
             wrong.append(f"{mutant.file}: {mutant.name!r} changes nothing")
         missing = [test for test in mutant.tests if not (ROOT / test.partition("::")[0]).exists()]

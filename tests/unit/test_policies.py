@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tenacity
 
-from sluicegate.core.policies import DEFAULT_BACKOFF, Failure, after_error, backoff_seconds
+from sluicegate.core.policies import DEFAULT_BACKOFF, Failure, after_error, backoff_seconds, why
 
 
 def test_a_retry_waits_by_the_deliveries() -> None:
@@ -53,3 +53,8 @@ def test_the_default_grows_from_one_second_to_five_minutes() -> None:
 def test_a_pause_without_end_is_refused(wrong: float) -> None:
     with pytest.raises(ValueError, match="retry_backoff gave"):
         backoff_seconds(lambda state: wrong, 2)
+
+
+def test_a_separator_in_what_was_raised_leaves_the_record_in_one_piece() -> None:
+    found = why("a\x1freason", RuntimeError("text with \x1f in it"))
+    assert found.split(b"\x1f") == [b"a reason", b"RuntimeError", b"text with   in it"]
