@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sluicegate._claim import Claim
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._lease_values import LeaseState
 from sluicegate._session import QueueSession
 from sluicegate._verdict_book import VerdictBook
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import replies
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.message import Message

@@ -1,4 +1,4 @@
-"""What becomes of an observer that fails: it is told, and alters nothing. Shared by the sync and the asyncio side."""
+"""Reports the failures of observers, which change no outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("sluicegate")
 def report_failure(event: QueueEvent, error: Exception) -> None:
     """Log and warn that `on_event` raised; the text of its error may hold payloads and stays out."""
     kind = type(error).__name__
-    with suppress(Exception):  # nor does a log handler of the user's
+    with suppress(Exception):  # the user's log handler may fail too
         _log.warning(
             "on_event raised %s at %s/%s of queue %r", kind, event.operation.value, event.outcome.value, event.queue
         )
@@ -24,6 +24,6 @@ def report_failure(event: QueueEvent, error: Exception) -> None:
 
 
 def warn(text: str) -> None:
-    """Give a `RuntimeWarning` that is none where warnings are errors."""
+    """Issue a `RuntimeWarning`, and nothing where warnings are errors."""
     with suppress(Warning):
         warnings.warn(text, RuntimeWarning, stacklevel=3)

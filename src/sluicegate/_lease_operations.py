@@ -9,9 +9,9 @@ from typing import Any
 
 from sluicegate import checks
 from sluicegate._claimed_batch import ClaimedBatch
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._lease_values import Verdict
 from sluicegate._session import QueueSession
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import calls, concluding, operations, policies, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.ranges import parse_ranges

@@ -7,7 +7,7 @@ import logging
 import math
 
 from sluicegate import checks
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.lease import Lease

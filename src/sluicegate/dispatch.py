@@ -1,4 +1,5 @@
-"""Tells `on_event`, whatever it does with it; `sluicegate.asyncio.dispatch` is the other half."""
+# Made from src/sluicegate/asyncio/dispatch.py by `make format`; edit there.
+"""Delivers events to `on_event`, whose failures change no outcome."""
 
 from __future__ import annotations
 
@@ -6,28 +7,27 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from sluicegate._dispatch_base import report_failure, warn
+from sluicegate._dispatch_base import report_failure
 from sluicegate.events import QueueEvent
+from sluicegate.runtime import await_answer
 
 __all__ = ["emit"]
 
 
 def emit(on_event: Callable[[QueueEvent], Any], event: QueueEvent) -> None:
-    """Call `on_event` in this thread.
+    """Call `on_event`; asyncio queues await what it returns when that is awaitable.
 
-    Whatever it raises is logged by its type and told as a `RuntimeWarning`, and alters no outcome. Only what asks the
-    process to end goes through: `KeyboardInterrupt` and `SystemExit`. What an async callback returns is closed, with a
-    `RuntimeWarning` that names the asyncio queue.
+    An exception of the callback is logged by its type and reported as a `RuntimeWarning`; it changes no outcome. Only
+    what ends the task or the process is raised: a cancellation, `KeyboardInterrupt`, `SystemExit`. Where nothing can be
+    awaited, a coroutine is closed, with a `RuntimeWarning` that names the asyncio queue.
 
     Args:
         on_event: the callback.
-        event: what it is told.
+        event: its argument.
     """
     try:
         answer = on_event(event)
         if inspect.isawaitable(answer):
-            if inspect.iscoroutine(answer):
-                answer.close()
-            warn("on_event returned an awaitable, which nobody awaits here; use sluicegate.asyncio.RedisMessageQueue")
-    except Exception as error:  # noqa: BLE001  (an observer alters no outcome)
+            await_answer(answer, "on_event")
+    except Exception as error:  # noqa: BLE001  (an observer changes no outcome)
         report_failure(event, error)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.heartbeat_schedule import MAX_HEARTBEAT_SECONDS, MAX_SLEEP_SECONDS, RETRY_SECONDS, DueQueue, Grouped
 
 __all__ = ["Beating", "HeartbeatScheduler", "scheduler"]

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sluicegate._gateway_base import RetryNote, elapsed_clock
+from sluicegate._gateway_base import RetryNote
+from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.dispatch import emit
 from sluicegate.errors import RedisMessageQueueError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from sluicegate import checks
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._session import new_id
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import PendingKey
@@ -63,7 +63,7 @@ class Publisher:
                 self._emit_refused(error, begun)
                 raise
             assert batch is not None
-            return (self._send(batch)).accepted == 1
+            return self._send(batch).accepted == 1
         finally:
             self._activity.end_publish(publish)
 

@@ -11,11 +11,11 @@ from typing import Any, Self, overload
 
 from sluicegate._claim import Claim
 from sluicegate._claimed_batch import ClaimedBatch
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate._lease_values import OnBatchError, Verdict
 from sluicegate._queue_base import ABSENT, Absent, Handler, one_payload, refuse_unfit_gateway
 from sluicegate.administration import QueueAdministration
+from sluicegate.clock import elapsed_clock
 from sluicegate.closing import close_queue, shutdown_queue
 from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
 from sluicegate.core import operations, replies

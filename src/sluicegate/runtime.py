@@ -10,7 +10,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["AWAITS", "current_owner", "ensure_result", "give_way", "is_unawaited", "notify", "pause"]
+from sluicegate._dispatch_base import warn
+
+__all__ = [
+    "AWAITS",
+    "await_answer",
+    "current_owner",
+    "ensure_result",
+    "give_way",
+    "is_unawaited",
+    "notify",
+    "pause",
+    "sleep",
+]
 
 _SLICE_SECONDS = 0.05
 AWAITS = False  # whether callbacks of the user may be async
@@ -41,6 +53,23 @@ def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
             return False
         time.sleep(min(left, _SLICE_SECONDS))
     return True
+
+
+def sleep(seconds: float) -> None:
+    """Sleep, and let other threads run."""
+    time.sleep(seconds)
+
+
+def await_answer(answer: object, callback: str) -> None:
+    """Close what an async callback returned, and warn: no thread awaits it.
+
+    Args:
+        answer: what it returned.
+        callback: the callback's name.
+    """
+    if inspect.iscoroutine(answer):
+        answer.close()
+    warn(f"{callback} returned an awaitable, which nobody awaits here; use sluicegate.asyncio.RedisMessageQueue")
 
 
 def is_unawaited(result: object) -> bool:

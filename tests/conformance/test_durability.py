@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.durability import FSYNC, Durability, replicated
 from sluicegate.core.keys import QueueKeys

@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from sluicegate import Lease, RedisMessageQueue
-from sluicegate import _gateway_base as gateway_module
 from sluicegate import lease_heartbeat as heartbeat_module
+from sluicegate._redis import pools_base
 from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatScheduler
 from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
 from sluicegate.errors import RetryBudgetExhaustedError
@@ -318,7 +318,7 @@ def test_a_server_that_hangs_starves_no_other_queue(
     loop: Loop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gateway_module, "_SINGLE_TIMEOUT_SECONDS", 100)  # longer than anything here takes
+    monkeypatch.setattr(pools_base, "_SINGLE_TIMEOUT_SECONDS", 100)  # longer than anything here takes
     here, away = make_queue(heartbeat_interval_seconds=0.05), make_queue(url=own_server.url)
     away.publish("a")
     stuck = away.claim(lease_seconds=600)

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisMessageQueue, Verdict
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.values import SettleRequest
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError

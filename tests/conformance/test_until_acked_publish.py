@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing

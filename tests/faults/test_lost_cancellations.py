@@ -11,9 +11,10 @@ import redis
 import redis.asyncio
 from redis import exceptions as redis_errors
 
-from sluicegate._gateway_base import CONNECTION_FOR
+from sluicegate._redis.asyncio.connection_io import exchange
+from sluicegate._redis.asyncio.transport import borrow, give_back, send
+from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio import RedisGateway, RedisMessageQueue
-from sluicegate.asyncio.connection_io import borrow, exchange, give_back, send
 from sluicegate.core.call import Call
 from sluicegate.events import QueueEvent
 from tests.support import state

@@ -12,7 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from sluicegate._gateway_base import CONNECTION_FOR
+from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio import RedisMessageQueue
 from sluicegate.errors import LeaseLostError
 from tests.support import state

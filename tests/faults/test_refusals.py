@@ -15,7 +15,8 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate._gateway_base import CONNECTION_FOR, RetryNote
+from sluicegate._gateway_base import RetryNote
+from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
 from sluicegate.core import calls
 from sluicegate.core.call import Call

@@ -23,7 +23,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from sluicegate._gateway_base import CONNECTION_FOR
+from sluicegate._redis.compat import CONNECTION_FOR
 from tests.support import access_rights
 from tests.support.servers import START_SECONDS, RedisServer, free_port
 from tests.support.waiting import wait_until

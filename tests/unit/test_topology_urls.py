@@ -9,9 +9,9 @@ import redis
 import redis.asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 
-from sluicegate._gateway_base import Stage, derived_pool
 from sluicegate._redis.cluster_routes import Routes
 from sluicegate._redis.connection import Address
+from sluicegate._redis.pools_base import Stage, derived_pool
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import RedisGateway

@@ -11,10 +11,10 @@ import pytest
 
 from sluicegate import QueueSpec, RedisGateway, RedisMessageQueue, embedded
 from sluicegate._redis.connection import Address
+from sluicegate._redis.url_options import known_options
 from sluicegate.asyncio import RedisGateway as AsyncGateway
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.errors import ConfigurationError
-from sluicegate.url_options import known_options
 
 SECRET = "S3CR3Tpw"
 PLACES = {

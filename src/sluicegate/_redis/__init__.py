@@ -1,1 +1,1 @@
-"""What the sync and the asyncio shells have in common: everything but the I/O."""
+"""Everything that Sluicegate knows about redis-py: clients, pools, connections, errors and version differences."""

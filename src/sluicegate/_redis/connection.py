@@ -15,10 +15,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate._redis import topology_urls
+from sluicegate._redis.url_options import refuse_unknown_options
 from sluicegate.errors import ConfigurationError, OptionTypeError
-from sluicegate.url_options import refuse_unknown_options
 
-__all__ = ["Address", "client_decodes", "describe_client", "refuse_unfit_client"]
+__all__ = ["Address", "client_decodes", "describe_client", "is_cluster_client", "refuse_unfit_client"]
 
 _SCHEMES = ("redis", "rediss", "unix", "embedded", *topology_urls.SCHEMES)
 _CONNECT_TIMEOUT_SECONDS = 5.0
@@ -243,6 +243,11 @@ def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
         )
 
 
+def is_cluster_client(client: object) -> bool:
+    """Return whether a client is one of a cluster, of either flavour."""
+    return isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster))
+
+
 def client_decodes(client: Any) -> bool:
     """Whether a client gives str instead of bytes."""
     return bool(client.get_encoder().decode_responses)
@@ -250,7 +255,7 @@ def client_decodes(client: Any) -> bool:
 
 def describe_client(client: Any) -> str:
     """Where a client connects to, for errors; never a password."""
-    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+    if is_cluster_client(client):
         nodes = [*client.get_nodes(), *client.nodes_manager.startup_nodes.values()]
         return f"the cluster of {nodes[0].host}:{nodes[0].port}" if nodes else "a cluster"
     options = client.connection_pool.connection_kwargs

@@ -1,17 +1,15 @@
-"""What an exception of redis-py means to Sluicegate: worth another try, or one of our errors. Shared by every
-gateway.
-"""
+"""What an exception of redis-py means to Sluicegate: worth another attempt, or one of our own errors."""
 
 from __future__ import annotations
 
 import re
 import ssl
 from dataclasses import dataclass
+from typing import Any
 
 from redis import exceptions as redis_errors
-from redis.asyncio.sentinel import MasterNotFoundError as AsyncMasterNotFoundError
-from redis.sentinel import MasterNotFoundError
 
+from sluicegate._redis.compat import first_line
 from sluicegate.core.call import Call
 from sluicegate.errors import (
     LuaScriptError,
@@ -26,30 +24,40 @@ from sluicegate.errors import (
 
 __all__ = [
     "EXPECTED_TYPES",
+    "IO_ERRORS",
     "Redirect",
+    "UnknownScriptError",
     "access_refused",
     "answered",
     "cannot_connect",
+    "connection_lost",
     "ends_connection",
     "exhausted",
     "expected_type",
-    "is_exhausted",
+    "is_cluster_error",
+    "is_missing_right",
+    "is_passing",
     "is_readonly",
     "is_refusal",
     "is_transient",
     "is_untrusted",
     "is_wrong_type",
     "mistyped",
-    "presentable",
+    "raise_if_failover",
     "redirection",
     "refusal",
     "refused",
     "refused_in_doubt",
     "script_error",
-    "unasked_sentinels",
     "unavailable",
     "wrong_type",
 ]
+
+IO_ERRORS = (redis_errors.RedisError, redis_errors.RedisClusterException, OSError)
+"""What sending and receiving raise."""
+
+UnknownScriptError = redis_errors.NoScriptError
+"""What a server answers that does not know the hash of a script."""
 
 _TRANSIENT = (
     redis_errors.ConnectionError,
@@ -63,8 +71,6 @@ _TRANSIENT = (
     ConnectionError,
     TimeoutError,
 )
-_NO_PRIMARY = (MasterNotFoundError, AsyncMasterNotFoundError)
-_UNASKED = re.compile(r" - (?:\w+:)?\w+Error\b")
 _FINAL = (redis_errors.AuthenticationError, redis_errors.AuthorizationError, redis_errors.NoPermissionError)
 _TRANSIENT_CODES = (
     *("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "NOREPLICAS", "UNBLOCKED"),
@@ -146,6 +152,33 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, _TRANSIENT) or text.startswith(_TRANSIENT_CODES) or _refuses_writes(text)
 
 
+def is_passing(reply: object) -> bool:
+    """Return whether a reply is an error that another attempt may not meet."""
+    return isinstance(reply, Exception) and is_transient(reply)
+
+
+def raise_if_failover(reply: Any) -> Any:
+    """Return the reply to a blocking command; raise one that reports a failover, so that its connection is closed."""
+    if is_passing(reply) and redirection(reply) is None:
+        raise reply
+    return reply
+
+
+def is_missing_right(error: BaseException) -> bool:
+    """Return whether the user may not use one command; others may still work."""
+    return isinstance(error, redis_errors.NoPermissionError)
+
+
+def is_cluster_error(error: BaseException) -> bool:
+    """Return whether a cluster client found no node that answers."""
+    return isinstance(error, redis_errors.RedisClusterException)
+
+
+def connection_lost(text: str) -> redis_errors.ConnectionError:
+    """Return an error that is handled as a lost connection."""
+    return redis_errors.ConnectionError(text)
+
+
 def answered(error: BaseException) -> bool:
     """Whether a server's own words are behind an error: somebody is there."""
     root = _root(error)
@@ -157,14 +190,6 @@ def answered(error: BaseException) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """Whether a server answered that it did not even begin, and may do so later: nothing was changed."""
     return answered(error) and is_transient(error)
-
-
-def is_exhausted(error: BaseException) -> bool:
-    """Whether the pool had no connection to give: nothing was sent."""
-    return isinstance(error, redis_errors.MaxConnectionsError) or (
-        isinstance(error, redis_errors.ConnectionError)
-        and str(error).startswith(("Too many connections", "No connection available"))
-    )
 
 
 def is_untrusted(error: BaseException) -> bool:
@@ -217,7 +242,7 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
             "ssl_ca_certs holds the authority that signed it"
         )
     return RedisUnavailableError(
-        f"Redis at {server} cannot be reached ({type(error).__name__}: {_first_line(error)}); check that it "
+        f"Redis at {server} cannot be reached ({type(error).__name__}: {first_line(error)}); check that it "
         f"runs and that host, "
         "port and credentials are right"
     )
@@ -226,7 +251,7 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
 def exhausted(server: str, error: BaseException) -> RedisUnavailableError:
     """The error for a pool whose connections are all in use."""
     return RedisUnavailableError(
-        f"no connection to Redis at {server} came free ({type(error).__name__}: {_first_line(error)}); nothing was "
+        f"no connection to Redis at {server} came free ({type(error).__name__}: {first_line(error)}); nothing was "
         "sent. Give the client more max_connections, or let fewer threads or tasks use it at once"
     )
 
@@ -253,14 +278,14 @@ def access_refused(server: str, error: BaseException) -> RedisAccessError | None
     if not isinstance(error, _FINAL):
         return None
     return RedisAccessError(
-        f"Redis at {server} refused access ({type(error).__name__}: {_first_line(error)}); check the user, the "
+        f"Redis at {server} refused access ({type(error).__name__}: {first_line(error)}); check the user, the "
         "password and the rules of that user (ACL GETUSER)"
     )
 
 
-def refusal(call: Call[object], error: redis_errors.ResponseError) -> Exception | None:
+def refusal(call: Call[object], error: BaseException) -> Exception | None:
     """Our error for a reply in which Redis refused a script, or None when it is not one that we name."""
-    if "command not allowed when used memory" in str(error):
+    if isinstance(error, redis_errors.ResponseError) and "command not allowed when used memory" in str(error):
         return RedisMemoryError(
             f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. "
             "Drain the queue, raise maxmemory, or remove other data"
@@ -275,10 +300,10 @@ def script_error(call: Call[object], error: BaseException) -> LuaScriptError | N
         return None
     if "Script killed by user" in text:  # which Redis allows until the first write only
         return LuaScriptError(
-            f"script {call.script.name} was stopped by SCRIPT KILL ({_first_line(error)}); nothing was changed"
+            f"script {call.script.name} was stopped by SCRIPT KILL ({first_line(error)}); nothing was changed"
         )
     return LuaScriptError(
-        f"script {call.script.name} failed ({_first_line(error)}); the commands before the failing one took effect. "
+        f"script {call.script.name} failed ({first_line(error)}); the commands before the failing one took effect. "
         "Look for a command that this server refuses or renames"
     )
 
@@ -312,20 +337,6 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
     return role, EXPECTED_TYPES[role]
 
 
-def unasked_sentinels(error: BaseException) -> int:
-    """How many Sentinels could not be asked for the primary; the text of redis-py's error lists them."""
-    return len(_UNASKED.findall(str(error))) if isinstance(error, _NO_PRIMARY) else 0
-
-
-def presentable(error: Exception) -> Exception:
-    """An error as it may be seen: redis-py 5 and 6 put the options of a Sentinel's client, its password among them,
-    into the text of one.
-    """
-    if not isinstance(error, _NO_PRIMARY):
-        return error
-    return type(error)(f"{_first_line(error)} ({unasked_sentinels(error)} Sentinels could not be asked)")
-
-
 def _root(error: BaseException) -> BaseException:
     """What a cluster client that found no node was told by the last one: it calls whatever a node answers
     "Cluster mode is not enabled".
@@ -349,7 +360,7 @@ def _distrust(error: BaseException) -> BaseException | None:
 def _said(error: BaseException) -> tuple[str, str]:
     """What a server answered, with the code in front that redis-py cuts off, and that code."""
     root = _root(error)
-    text = _first_line(root)
+    text = first_line(root)
     code = next((code for kind, code in _CLASSES.items() if isinstance(root, kind)), "") or next(
         (code for code in _REMEDIES if text.startswith(code) or f"-{code} " in text), ""
     )
@@ -360,11 +371,3 @@ def _refuses_writes(text: str) -> bool:
     """Whether a reply is a refusal of a first write, or of everything, that has no class of redis-py's."""
     # A quota that ends in the middle of a script is told with the name of the script.
     return _WRAPPED.search(text) is not None or ("script" not in text and _QUOTA.match(text) is not None)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error)
-    if isinstance(error, _NO_PRIMARY):
-        text = text.partition(" : ")[0]
-    lines = text.splitlines()
-    return lines[0].rstrip(". ") if lines else type(error).__name__

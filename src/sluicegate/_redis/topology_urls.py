@@ -11,10 +11,10 @@ import redis
 import redis.asyncio
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
-from redis.cluster import REDIS_ALLOWED_KEYS, ClusterNode
-from redis.connection import parse_url
+from redis.cluster import ClusterNode
 from redis.sentinel import Sentinel
 
+from sluicegate._redis.compat import SENTINEL_PROTOCOL, cluster_client, url_options
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["SCHEMES", "async_client", "check", "client", "describe"]
@@ -85,27 +85,7 @@ def client(url: str, options: Mapping[str, Any], secret: Secret) -> redis.Redis 
         manager = Sentinel(hosts(parts), sentinel_kwargs=_sentinel_options(parts, merged, secret))
         made: redis.Redis = manager.master_for(name, db=database, **merged)
         return made
-    nodes = [ClusterNode(host, port) for host, port in hosts(parts)]
-    if merged.get("ssl_check_hostname") and "ssl_check_hostname" not in REDIS_ALLOWED_KEYS:
-        return _checking_cluster(nodes, merged)
-    return redis.RedisCluster(startup_nodes=nodes, **merged)
-
-
-class _CheckingConnection(redis.SSLConnection):
-    """One that wants the host's name in the certificate."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{**options, "ssl_check_hostname": True})
-
-
-def _checking_cluster(nodes: list[ClusterNode], options: Mapping[str, Any]) -> redis.RedisCluster:
-    """A client of redis-py 5, which drops `ssl_check_hostname`; it takes a class of connections, with a URL only."""
-    kept = {name: value for name, value in options.items() if name not in ("ssl", "ssl_check_hostname")}
-    first = nodes[0]
-    host = f"[{first.host}]" if ":" in first.host else first.host
-    return redis.RedisCluster(
-        url=f"redis://{host}:{first.port}", startup_nodes=nodes[1:], connection_class=_CheckingConnection, **kept
-    )
+    return cluster_client([ClusterNode(host, port) for host, port in hosts(parts)], merged)
 
 
 def async_client(
@@ -126,9 +106,7 @@ def async_client(
 def _options(parts: SplitResult, options: Mapping[str, Any]) -> dict[str, Any]:
     """The URL's own options, read as redis-py reads them, over those that are given."""
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in _OWN_OPTIONS]
-    read: dict[str, Any] = dict(parse_url(f"redis://localhost/0?{urlencode(kept)}"))
-    for name in ("host", "port", "db", "connection_class"):
-        read.pop(name, None)
+    read = url_options(urlencode(kept))
     if parts.username:
         read["username"] = unquote(parts.username)
     if parts.scheme.startswith("rediss"):
@@ -139,7 +117,7 @@ def _options(parts: SplitResult, options: Mapping[str, Any]) -> dict[str, Any]:
 def _sentinel_options(parts: SplitResult, merged: Mapping[str, Any], secret: Secret) -> dict[str, Any]:
     own = dict(parse_qsl(parts.query))
     options = {name: value for name, value in merged.items() if name in _SHARED or name.startswith("ssl_")}
-    options["protocol"] = 2  # redis-py 5.0 cannot read what Sentinels say in RESP3
+    options["protocol"] = SENTINEL_PROTOCOL
     if "sentinel_username" in own:
         options["username"] = own["sentinel_username"]
     if "sentinel_password_env" in own:

@@ -6,10 +6,10 @@ import logging
 import math
 
 from sluicegate import checks
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.runtime import current_owner, give_way, pause
 from sluicegate.asyncio.session import Session
+from sluicegate.clock import elapsed_clock
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 

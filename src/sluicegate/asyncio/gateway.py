@@ -1,8 +1,7 @@
-"""How a prepared call reaches Redis from asyncio; `sluicegate.gateway` is the other half."""
+"""How a prepared call reaches Redis: scripts by hash, retries within a budget, errors of our own."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -10,42 +9,20 @@ from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary
 
-import redis.asyncio
 import tenacity
-from redis import exceptions as redis_errors
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.crc import key_slot
 
-from sluicegate._gateway_base import (
-    ASKING,
-    MAX_REDIRECTS,
-    OPTIONS_ELSEWHERE,
-    STOP_SLICE_SECONDS,
-    TROUBLE,
-    WAIT_MARGIN_SECONDS,
-    Command,
-    Course,
-    GatewayBase,
-    RetryNote,
-    Stage,
-    commands,
-    derived_pool,
-    elapsed_clock,
-    heard,
-    is_alone,
-    is_passing,
-    known_nodes,
-    node_options,
-    owner,
-    reply_seconds,
-    sentinels,
-)
+from sluicegate._gateway_base import MAX_REDIRECTS, OPTIONS_ELSEWHERE, Course, GatewayBase, RetryNote
 from sluicegate._redis import error_mapping
+from sluicegate._redis.asyncio.connection_io import exchange, refuses_announced
+from sluicegate._redis.asyncio.pools import Client, ClientPools
+from sluicegate._redis.asyncio.transport import borrow, give_back, read, send
 from sluicegate._redis.cluster_routes import Node
-from sluicegate._redis.connection import Address, client_decodes, describe_client, refuse_unfit_client
+from sluicegate._redis.commands import commands, reply_seconds
+from sluicegate._redis.compat import presentable
+from sluicegate._redis.connection import Address
+from sluicegate._redis.error_mapping import IO_ERRORS
+from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Stage, WaitEnded, has_one_connection
 from sluicegate._redis.size_limits import (
     ASK_LIMITS,
     is_cut_off,
@@ -55,32 +32,42 @@ from sluicegate._redis.size_limits import (
     oversized,
     within_any_limit,
 )
-from sluicegate.asyncio.connection_io import borrow, borrowed, exchange, give_back, read, refuses_announced, send
-from sluicegate.cancellation import CancellationGuard
+from sluicegate.asyncio.runtime import await_answer, sleep
+from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Wait
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
 
 T = TypeVar("T")
-Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
 Work = Callable[..., Awaitable[list[Any]]]  # (pool, asking=…) -> raw replies; errors are among them
 _log = logging.getLogger("sluicegate")
-_NO_RETRY = Retry(NoBackoff(), 0)
-
-
-class _Ended(Exception):
-    """A wait is over although no reply came; its connection is of no further use."""
 
 
 class Gateway(Protocol):
-    """A way of reaching Redis; `sluicegate.gateway.Gateway` says what each member promises."""
+    """A way of reaching Redis. `RedisGateway` is the library's; yours can be passed to a queue as `gateway=`.
+
+    `sluicegate.testing.gateways` checks an implementation against this contract:
+
+    - A call goes to the server that is the primary for `call.keys[0]`: EVALSHA with `call.script.sha`, all `call.keys`
+      and `call.args`. When the server answers NOSCRIPT, send EVAL with `call.script.text`. Read the reply raw, as
+      bytes, and pass it to `call.decode`, which returns the result.
+    - Send a command in `call.then` right behind the script, on the same connection and in the same write, at every
+      attempt. The result is then a pair: the decoded reply, and the raw reply to `then`. An error that the server
+      answers to `then` is the second half of that pair and is not raised.
+    - A call may be sent any number of times. Each attempt sends `call.later(seconds since the first)`. Without that, a
+      publish repeated after its receipt has expired would be published twice.
+    - Threads, or the tasks of an event loop, share the object, and it can be used after a fork.
+
+    Attributes:
+        retry_budget_seconds: how long a call may be retried; a queue keeps its receipts for longer.
+    """
 
     retry_budget_seconds: float
 
     @property
     def server(self) -> str:
-        """Where it connects to, in words."""
+        """Where the gateway connects to, in words for errors; never a password."""
 
     @property
     def decodes_responses(self) -> bool:
@@ -88,35 +75,63 @@ class Gateway(Protocol):
 
     @property
     def address(self) -> Address | None:
-        """Where it connects to as something that travels, None when it cannot travel."""
+        """Where the gateway connects to, in a form that can be sent to other processes; None when there is none."""
 
     async def execute(
         self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
     ) -> T:
-        """Execute one call; what `on_retry` returns is awaited when it is awaitable."""
+        """Execute one call.
+
+        Args:
+            call: what to send.
+            retry: False: one attempt of a few seconds at most, on a connection that no retried call can occupy.
+            on_retry: called before each pause between attempts; asyncio gateways await what it returns.
+
+        Raises:
+            RedisUnavailableError: nobody answers there, or no connection came free for the whole budget; nothing was
+                sent that could have taken effect.
+            RedisRefusedError: the server answered for the whole budget that it cannot do it now; nothing was changed.
+            RetryBudgetExhaustedError: the server was reached, and then stayed away for the whole budget, or for the one
+                attempt.
+            RedisMemoryError, WrongKeyTypeError: Redis refused the call; nothing was changed.
+            RedisAccessError: Redis refused the credentials or the user's rights.
+            ConfigurationError: the server does not know the command in `then`; nothing was sent.
+        """
 
     async def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
-        """Sleep until the bell rings, time is up or `stopped()` is true."""
+        """Sleep until a wake-up token arrives, time is up or `stopped()` is true.
+
+        Block on a connection that nothing else needs. The sleep ends within 0.2 s once `stopped()` is true, and sends
+        nothing more then. A lost connection may end the sleep early, but not at once: the caller checks again.
+
+        Returns:
+            Whether a token arrived.
+        """
 
     async def aclose(self) -> None:
-        """Let go of connections that it made."""
+        """Close the connections that the gateway made; they are made again when needed. May be called repeatedly."""
 
 
 class RedisGateway(GatewayBase):
-    """Executes prepared calls over one `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`.
+    """Executes prepared calls over one redis-py client, for a single server, Sentinels or a cluster.
 
-    What `sluicegate.gateway.RedisGateway` promises holds here too. A cancellation drops the connection on which a reply
-    is still to come. One made from a URL serves any number of event loops, one after the other or at once.
+    A gateway that has never been answered fails at once, within the client's connect timeout, when nobody can be
+    connected to: neither the server, nor any Sentinel, nor any node. It retries every other failure that may pass for
+    up to `retry_budget_seconds`, during which a Sentinel or a cluster may name another primary.
+
+    The gateway retries by itself, on connections of which redis-py retries nothing. Threads share no lock around I/O,
+    and a forked child makes its own connections. An asyncio gateway made from a URL serves any number of event loops,
+    one after the other or at once; a cancellation closes the connection on which a reply is outstanding.
 
     Args:
-        redis_client: a client; the gateway does not close it.
+        redis_client: a connected or unconnected client; the gateway does not close it.
         url: where to connect instead; see `Address.parse`. The client is made at the first call.
         retry_budget_seconds: how long a call is retried, attempts included, by a monotonic clock. 0 disables.
         retry_initial_delay_seconds: first pause between attempts; pauses double, with jitter.
         retry_max_delay_seconds: longest pause.
 
     Raises:
-        ConfigurationError: a client that cannot serve, or a retry parameter that makes no sense.
+        ConfigurationError: a client that a gateway cannot use, or a retry parameter that makes no sense.
     """
 
     @explains_unknown_options(OPTIONS_ELSEWHERE)
@@ -136,38 +151,17 @@ class RedisGateway(GatewayBase):
             retry_initial_delay_seconds=retry_initial_delay_seconds,
             retry_max_delay_seconds=retry_max_delay_seconds,
         )
-        if redis_client is not None:
-            refuse_unfit_client(redis_client, asynchronous=True)
-        self._given = redis_client
-        # Sockets belong to the event loop, and so to the process, in which they were made.
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
+        self._pools = ClientPools(redis_client, self.address)
 
     @property
     def client(self) -> Client:
-        """The client; one for a URL is made on first use in an event loop."""
-        if self._given is not None:
-            return self._given
-        assert self.address is not None
-        loop = asyncio.get_running_loop()
-        if loop not in self._made:
-            self._made[loop] = self.address.async_client()
-        return self._made[loop]
-
-    @property
-    def server(self) -> str:
-        """Where this gateway connects to, in words."""
-        return self.address.server if self.address else describe_client(self._given)
-
-    @property
-    def decodes_responses(self) -> bool:
-        """Whether the client was made with `decode_responses=True`, so that its user expects str."""
-        return self.address.decode_responses if self.address else client_decodes(self._given)
+        """The client, made on first use."""
+        return self._pools.client
 
     async def execute(
         self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
     ) -> T:
-        """Execute one call, with retries unless told otherwise; see `sluicegate.gateway.Gateway.execute`."""
+        """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
         start, course = elapsed_clock(), Course(call.doubtful)
         try:
             try:
@@ -183,13 +177,13 @@ class RedisGateway(GatewayBase):
             explained = explained or error_mapping.script_error(call, error)
             if explained is None:
                 raise
-            raise explained from error_mapping.presentable(error)
+            raise explained from presentable(error)
 
     async def send(self, call: Call[T]) -> Callable[[], Awaitable[T]]:
         """Send a call without waiting for its reply.
 
         Returns:
-            What waits for the reply; it must be awaited. Whatever went wrong in between, `execute` repeats the call.
+            A function that waits for the reply; call it once. It repeats the call as `execute` does when that failed.
         """
         start = elapsed_clock()
 
@@ -199,17 +193,17 @@ class RedisGateway(GatewayBase):
         if not self._reached or call.then:
             return again
         try:
-            pool, _ = await self._pool(Stage.CALLS, call.keys[0], None)
-            if is_alone(pool):
+            pool, _ = await self._pools.find(Stage.CALLS, call.keys[0], None)
+            if has_one_connection(pool):
                 return again
             connection = await borrow(pool)
-        except TROUBLE:  # the repetition meets it again, and says what it is
+        except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
             await send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
             await give_back(pool, connection, intact=False)
-            if not isinstance(error, TROUBLE):
+            if not isinstance(error, IO_ERRORS):
                 raise
             return partial(again, doubtful=True)
 
@@ -218,7 +212,7 @@ class RedisGateway(GatewayBase):
             try:
                 reply = await read(connection)
                 intact = not error_mapping.ends_connection(reply)
-            except TROUBLE as error:
+            except IO_ERRORS as error:
                 lost, reply = True, error
             finally:
                 await give_back(pool, connection, intact=intact)
@@ -227,33 +221,27 @@ class RedisGateway(GatewayBase):
         return receive
 
     async def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
-        """Sleep until the bell rings, on a connection of its own; a lost connection ends the sleep early."""
+        """Sleep until a wake-up token arrives; see `Gateway.wait`."""
         try:
-            reply = (await self._routed(Stage.WAITING, wait.wakeup, partial(self._listen, wait, stopped)))[0]
+            reply = (await self._routed(Stage.WAITING, wait.wakeup, partial(self._pools.listen, wait, stopped)))[0]
             if isinstance(reply, Exception):
                 raise reply
             return reply is not None
-        except _Ended:
+        except WaitEnded:
             return False
-        except Exception as error:  # noqa: BLE001  (most are passed on)
+        except Exception as error:  # noqa: BLE001  (all but transient ones are raised)
             if not error_mapping.is_transient(error):
                 raise error_mapping.access_refused(self.server, error) or error from None
             _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
-            await asyncio.sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
+            await sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
             return False
 
     async def aclose(self) -> None:
-        """Close the connections that this gateway made in this event loop; a client given by the user stays open."""
-        loop = asyncio.get_running_loop()
-        pools = self._pools.get(loop, {})
-        for place, pool in list(pools.items()):  # each forgotten once it is closed: a close may be cancelled
-            await pool.disconnect()
-            pools.pop(place, None)
-        client = self._made.get(loop)
-        if client is not None:
-            for each in (client, *sentinels(client)):
-                await (each.aclose() if hasattr(each, "aclose") else each.close())
-            self._made.pop(loop, None)
+        """Close the connections that this gateway made, of asyncio those of this event loop.
+
+        A client given by the user stays open.
+        """
+        await self._pools.close()
 
     # ------------------------------------------------------------------ one attempt
 
@@ -265,7 +253,7 @@ class RedisGateway(GatewayBase):
         first: Exception,
         on_retry: Callable[[RetryNote], Any] | None,
     ) -> T:
-        """Go on after a first attempt that failed; an attempt that succeeds needs nothing of this."""
+        """Repeat a call whose first attempt failed; a first attempt that succeeds skips this."""
         failed, notes = [first], list[RetryNote]()
 
         async def attempt() -> T:
@@ -287,9 +275,9 @@ class RedisGateway(GatewayBase):
             seconds = reply_seconds(call)
             try:
                 replies = await exchange(pool, commands(call), asking=asking, seconds=seconds)
-                if isinstance(replies[0], redis_errors.NoScriptError):
+                if isinstance(replies[0], error_mapping.UnknownScriptError):
                     replies = await exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
-            except TROUBLE as error:
+            except IO_ERRORS as error:
                 if is_cut_off(error):
                     await self._refuse_oversized(call, pool)
                 raise
@@ -301,29 +289,29 @@ class RedisGateway(GatewayBase):
         return result
 
     async def _refuse_oversized(self, call: Call[Any], pool: Any, *, said: bool = False) -> None:
-        """After an attempt that failed: see whether the server does not accept an argument of the call.
+        """Find out after a failed attempt whether the server does not accept the size of an argument.
 
         Args:
-            call: that failed.
-            pool: through which.
+            call: the call that failed.
+            pool: of the server.
             said: whether the server said so.
 
         Raises:
-            PayloadTooLargeError: it does not, and never will.
+            PayloadTooLargeError: the server does not accept it, and no repetition helps.
         """
         size = largest_argument(call)
         if within_any_limit(size):
             return
         limits: dict[str, int] = {}
-        with suppress(*TROUBLE):  # away; the next attempt finds out
+        with suppress(*IO_ERRORS):  # the next attempt finds out
             limits = limits_in(await exchange(pool, ASK_LIMITS))
             said = said or (not limits and await refuses_announced(pool, size))
         if (refused := oversized(call, self.server, size, limits, said=said)) is not None:
             raise refused
 
     async def _meet(self, pool: Any) -> None:
-        """First contact: until it succeeds nothing was sent that could have taken effect."""
-        self._met((await exchange(pool, [("PING",)]))[0])
+        """Make first contact; until that succeeds, nothing was sent that could have taken effect."""
+        self._mark_reached((await exchange(pool, [("PING",)]))[0])
 
     async def _wrong_type(self, call: Call[Any]) -> Exception | None:
         for position, key in enumerate(call.keys):
@@ -332,76 +320,34 @@ class RedisGateway(GatewayBase):
                 return named
         return None
 
-    async def _listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
-        """The reply to BLPOP, None when the sleep ended before it came."""
-        async with borrowed(pool) as connection:
-            sent: list[Command] = [("BLPOP", wait.wakeup, wait.seconds)]
-            await send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
-            if asking:
-                await read(connection)
-            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
-            reading = asyncio.ensure_future(read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
-            try:
-                while not reading.done():
-                    if elapsed_clock() > end or (stopped is not None and stopped()):
-                        raise _Ended
-                    await asyncio.wait({reading}, timeout=STOP_SLICE_SECONDS if stopped is not None else None)
-                return [heard(reading.result())]
-            finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)  # nobody reads on a connection that goes back
-
     async def _sleep(self, notes: list[RetryNote], on_retry: Callable[[RetryNote], Any] | None, seconds: float) -> None:
         if on_retry is not None:
-            told = on_retry(notes[-1])
-            if isawaitable(told):
-                await told
-        await asyncio.sleep(seconds)
+            answer = on_retry(notes[-1])
+            if isawaitable(answer):
+                await await_answer(answer, "on_retry")
+        await sleep(seconds)
 
     # ------------------------------------------------------------------ where
 
     async def _routed(self, stage: str, key: bytes, work: Work) -> list[Any]:
-        """Do a piece of work on the node that has a key, wherever a cluster says that it is; returns its replies."""
+        """Do a piece of work on the node that has a key, following a cluster's redirections; return its replies."""
         place: Node | None = None
         asking = False
         replies: list[Any] = []
         for _ in range(MAX_REDIRECTS):
-            pool, node = await self._pool(stage, key, place)
+            pool, node = await self._pools.find(stage, key, place)
             try:
                 replies = await work(pool, asking=asking)
             except Exception as error:
                 if node is not None and error_mapping.is_transient(error):
-                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                    self._pools.suspect(key, node)
                 raise
             redirect = error_mapping.redirection(replies[0])
             if redirect is None:
-                if node is not None and is_passing(replies[0]):
-                    self._routes.suspect(key_slot(key), node, known_nodes(self.client))
+                if node is not None and error_mapping.is_passing(replies[0]):
+                    self._pools.suspect(key, node)
                 break
             place, asking = self._redirected(redirect, node), redirect.asking
             if not asking:
-                self._routes.learn(key_slot(key), place)
+                self._pools.learn(key, place)
         return replies
-
-    async def _pool(self, stage: str, key: bytes, place: Node | None) -> tuple[Any, Node | None]:
-        """The pool for a key, and in a cluster the node that it leads to."""
-        client = self.client
-        pools = self._pools.setdefault(asyncio.get_running_loop(), {})
-        if not isinstance(client, redis.asyncio.RedisCluster):
-            if stage == Stage.CALLS:
-                return client.connection_pool, None
-            if stage not in pools:
-                pools[stage] = derived_pool(client.connection_pool, stage, _NO_RETRY)
-            return pools[stage], None
-        with CancellationGuard():
-            await client.initialize()  # once
-        node = place or self._routes.get(key_slot(key)) or owner(client, key)
-        if (stage, node) not in pools:
-            pools[stage, node] = self._node_pool(client, stage, node)
-        return pools[stage, node], node
-
-    @staticmethod
-    def _node_pool(client: redis.asyncio.RedisCluster, stage: str, node: Node) -> Any:
-        like = client.get_nodes()[0]
-        options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
-        return redis.asyncio.ConnectionPool(connection_class=like.connection_class, **options)

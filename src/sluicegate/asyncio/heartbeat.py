@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
-from sluicegate._gateway_base import elapsed_clock
+from sluicegate.clock import elapsed_clock
 from sluicegate.heartbeat_schedule import (
     MAX_HEARTBEAT_SECONDS,
     MAX_SLEEP_SECONDS,

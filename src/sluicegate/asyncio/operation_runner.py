@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from sluicegate._gateway_base import RetryNote, elapsed_clock
+from sluicegate._gateway_base import RetryNote
 from sluicegate.asyncio.dispatch import emit
 from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
+from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent

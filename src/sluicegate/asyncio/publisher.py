@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from sluicegate import checks
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._session import new_id
 from sluicegate.asyncio.runtime import current_owner, give_way
 from sluicegate.asyncio.session import Session
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
+from sluicegate.clock import elapsed_clock
 from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import PendingKey

@@ -10,7 +10,6 @@ from typing import Any, Self, overload
 
 from sluicegate._claim import Claim
 from sluicegate._claimed_batch import ClaimedBatch
-from sluicegate._gateway_base import elapsed_clock
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate._lease_values import OnBatchError, Verdict
 from sluicegate._queue_base import ABSENT, Absent, Handler, one_payload, refuse_unfit_gateway
@@ -22,6 +21,7 @@ from sluicegate.asyncio.processing import one_message, shown
 from sluicegate.asyncio.publisher import Publisher
 from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited
 from sluicegate.asyncio.session import open_session
+from sluicegate.clock import elapsed_clock
 from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
 from sluicegate.core import operations, replies
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource

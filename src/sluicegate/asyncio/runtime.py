@@ -6,11 +6,21 @@ import asyncio
 import inspect
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-__all__ = ["AWAITS", "current_owner", "ensure_result", "give_way", "is_unawaited", "notify", "pause"]
+__all__ = [
+    "AWAITS",
+    "await_answer",
+    "current_owner",
+    "ensure_result",
+    "give_way",
+    "is_unawaited",
+    "notify",
+    "pause",
+    "sleep",
+]
 
 T = TypeVar("T")
 _SLICE_SECONDS = 0.05
@@ -46,6 +56,22 @@ async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
             return False
         await asyncio.sleep(min(left, _SLICE_SECONDS))
     return True
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep, and let other tasks run."""
+    await asyncio.sleep(seconds)
+
+
+async def await_answer(answer: Awaitable[Any], callback: str) -> None:
+    """Await what a callback returned.
+
+    Args:
+        answer: what it returned.
+        callback: the callback's name, for warnings where nothing can be awaited.
+    """
+    del callback
+    await answer
 
 
 def is_unawaited(result: object) -> bool:

@@ -11,19 +11,18 @@ import re
 from collections.abc import Collection, Sequence
 from urllib.parse import SplitResult
 
-from redis.connection import URL_QUERY_ARGUMENT_PARSERS
-
+from sluicegate._redis.compat import URL_OPTIONS
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["known_options", "refuse_unknown_options"]
 
 _EMBEDDED = frozenset({"fsync", "idle_seconds"})
 _NOT_FOR_A_URL = frozenset({"timeout", "retry_on_error"})  # of another kind of pool, and a list of exception classes
-_CONNECTION = frozenset(name for name in URL_QUERY_ARGUMENT_PARSERS if not name.startswith("ssl_")) - _NOT_FOR_A_URL | {
+_CONNECTION = frozenset(name for name in URL_OPTIONS if not name.startswith("ssl_")) - _NOT_FOR_A_URL | {
     *("username", "password", "password_env", "client_name", "lib_name", "lib_version", "protocol"),
     *("decode_responses", "encoding", "encoding_errors", "socket_read_size", "max_connections"),
 }
-_TLS = frozenset(name for name in URL_QUERY_ARGUMENT_PARSERS if name.startswith("ssl_")) | {
+_TLS = frozenset(name for name in URL_OPTIONS if name.startswith("ssl_")) | {
     *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_ca_path", "ssl_ciphers"),
     *("ssl_check_hostname", "ssl_min_version", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled"),
     "ssl_ocsp_expected_cert",

@@ -1,0 +1,144 @@
+"""The client of an asyncio gateway and the pools that the gateway makes; `sluicegate._redis.pools` serves threads.
+
+Written by hand, because sockets belong to one event loop here and to a process there, and waits end differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from sluicegate._redis.asyncio.connection_io import borrowed
+from sluicegate._redis.asyncio.transport import read, send
+from sluicegate._redis.cluster_routes import Node
+from sluicegate._redis.commands import ASKING, WAIT_MARGIN_SECONDS, Command
+from sluicegate._redis.compat import close_async_client
+from sluicegate._redis.connection import Address, refuse_unfit_client
+from sluicegate._redis.error_mapping import raise_if_failover
+from sluicegate._redis.pools_base import (
+    STOP_SLICE_SECONDS,
+    PoolsBase,
+    Stage,
+    WaitEnded,
+    derived_pool,
+    node_options,
+    sentinels,
+)
+from sluicegate.cancellation import CancellationGuard
+from sluicegate.clock import elapsed_clock
+from sluicegate.core.call import Wait
+
+__all__ = ["Client", "ClientPools"]
+
+Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
+_NO_RETRY = Retry(NoBackoff(), 0)
+
+
+class ClientPools(PoolsBase):
+    """The client and the pools of one gateway, for any number of event loops.
+
+    Args:
+        client: of the user, who closes it; None when the gateway makes its own.
+        address: where the gateway's own clients connect to, one client per event loop.
+
+    Raises:
+        ConfigurationError: a client that a gateway cannot use.
+    """
+
+    def __init__(self, client: Client | None, address: Address | None) -> None:
+        super().__init__()
+        if client is not None:
+            refuse_unfit_client(client, asynchronous=True)
+        self._given = client
+        self._address = address
+        # Sockets belong to the event loop, and so to the process, in which they were made.
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, Any]] = WeakKeyDictionary()
+
+    @property
+    def client(self) -> Client:
+        """The client; one for a URL is made on first use in an event loop."""
+        if self._given is not None:
+            return self._given
+        assert self._address is not None
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = self._address.async_client()
+        return self._clients[loop]
+
+    async def find(self, stage: str, key: bytes, place: Node | None) -> tuple[Any, Node | None]:
+        """Return the pool for a key, and in a cluster the node that the pool connects to.
+
+        Args:
+            stage: what the connection is for.
+            key: of the call.
+            place: the node that a redirection named, None without one.
+        """
+        client = self.client
+        made = self._made.setdefault(asyncio.get_running_loop(), {})
+        if not isinstance(client, redis.asyncio.RedisCluster):
+            if stage == Stage.CALLS:
+                return client.connection_pool, None
+            if stage not in made:
+                made[stage] = derived_pool(client.connection_pool, stage, _NO_RETRY)
+            return made[stage], None
+        with CancellationGuard():
+            await client.initialize()  # connects the first time only
+        node = place or self._node(client, key)
+        if (stage, node) not in made:
+            made[stage, node] = self._node_pool(client, stage, node)
+        return made[stage, node], node
+
+    async def listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
+        """Return the reply to BLPOP on the wake-up list.
+
+        Args:
+            wait: the list and the time.
+            stopped: asked every 0.1 s whether to end.
+            pool: of connections.
+            asking: whether ASKING has to come first.
+
+        Raises:
+            WaitEnded: `stopped` said so, or no reply came in time.
+        """
+        async with borrowed(pool) as connection:
+            sent: list[Command] = [("BLPOP", wait.wakeup, wait.seconds)]
+            await send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
+            if asking:
+                await read(connection)
+            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
+            reading = asyncio.ensure_future(read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
+            try:
+                while not reading.done():
+                    if elapsed_clock() > end or (stopped is not None and stopped()):
+                        raise WaitEnded
+                    await asyncio.wait({reading}, timeout=STOP_SLICE_SECONDS if stopped is not None else None)
+                return [raise_if_failover(reading.result())]
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)  # a connection goes back without a reader
+
+    async def close(self) -> None:
+        """Close the pools and the client that were made in this event loop; the user's client stays open."""
+        loop = asyncio.get_running_loop()
+        made = self._made.get(loop, {})
+        for place, pool in list(made.items()):  # forgotten one by one after closing, because a close may be cancelled
+            await pool.disconnect()
+            made.pop(place, None)
+        client = self._clients.get(loop)
+        if client is not None:
+            for each in (client, *sentinels(client)):
+                await close_async_client(each)
+            self._clients.pop(loop, None)
+
+    @staticmethod
+    def _node_pool(client: redis.asyncio.RedisCluster, stage: str, node: Node) -> Any:
+        like = client.get_nodes()[0]
+        options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
+        return redis.asyncio.ConnectionPool(connection_class=like.connection_class, **options)

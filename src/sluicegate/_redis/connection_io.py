@@ -1,0 +1,63 @@
+# Made from src/sluicegate/_redis/asyncio/connection_io.py by `make format`; edit there.
+"""Commands out and raw replies in on one pooled connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sluicegate._redis import error_mapping
+from sluicegate._redis.commands import ASKING, Command
+from sluicegate._redis.size_limits import ANNOUNCED_SECONDS, announcement, is_refused_size
+from sluicegate._redis.transport import borrow, give_back, read, read_within, send
+
+__all__ = ["borrowed", "exchange", "refuses_announced"]
+
+
+def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
+    """Send commands in one write on one connection and return their raw replies, errors among them.
+
+    Args:
+        pool: of connections.
+        sent: the commands.
+        asking: whether a cluster moves the slot to this node, so that ASKING has to come first.
+        seconds: how long the last reply may take, None for as long as any other.
+    """
+    connection = borrow(pool)
+    intact = False
+    try:
+        one = len(sent) == 1 and not asking
+        packed = (
+            connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
+        )
+        send(connection, packed)
+        if asking:
+            read(connection)
+        replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
+        intact = not any(error_mapping.ends_connection(reply) for reply in replies)
+        return replies
+    finally:
+        give_back(pool, connection, intact=intact)
+
+
+def refuses_announced(pool: Any, size: int) -> bool:
+    """Return whether the server refuses an argument of some size when it is announced; nothing is executed."""
+    connection = borrow(pool)
+    try:
+        send(connection, [announcement(size)])
+        return is_refused_size(read_within(connection, ANNOUNCED_SECONDS))
+    finally:
+        give_back(pool, connection, intact=False)  # it is in the middle of a command
+
+
+@contextmanager
+def borrowed(pool: Any) -> Iterator[Any]:
+    """Lend a connection for a block; the pool gets it back intact when the block ends without an exception."""
+    connection = borrow(pool)
+    intact = False
+    try:
+        yield connection
+        intact = True
+    finally:
+        give_back(pool, connection, intact=intact)
