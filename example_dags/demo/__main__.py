@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from example_dags.demo.layout import PROJECT, Layout
+from example_dags.demo.paths import PROJECT, Paths
 from example_dags.demo.report import print_failure, print_outcome
 from example_dags.demo.run import StepFailedError, run
 
@@ -28,10 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     # `kill` ends what was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
-    layout = Layout(options.home.resolve())
+    paths = Paths(options.home.resolve())
     csv = options.csv.resolve() if options.csv else None
     try:
-        outcome = run(layout, crash=options.crash, console=console, csv=csv)
+        outcome = run(paths, crash=options.crash, console=console, csv=csv)
     except StepFailedError as failure:
         print_failure(console, failure)
         return 1

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import redis
 
-from example_dags.demo.layout import QUEUE, Layout
+from example_dags.demo.paths import QUEUE, Paths
 from example_dags.demo.watch import LeaseFile, read_lease_file
 from sluicegate import embedded
 from sluicegate.core.keys import QueueKeys
@@ -46,17 +46,17 @@ class Crasher:
     """Waits until part of the queue is drained, then kills one worker.
 
     Args:
-        layout: where everything is.
+        paths: where everything is.
         after: messages that must be acked before.
         root_pid: the process whose descendants Spark's workers are; nothing else is ever killed.
     """
 
-    def __init__(self, layout: Layout, *, after: int, root_pid: int) -> None:
-        self._layout = layout
+    def __init__(self, paths: Paths, *, after: int, root_pid: int) -> None:
+        self._paths = paths
         self._after = after
         self._root_pid = root_pid
         self._keys = QueueKeys(QUEUE)
-        self._redis: redis.Redis = embedded.connect(layout.url)
+        self._redis: redis.Redis = embedded.connect(paths.url)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="demo-crasher", daemon=True)
         self.crash: Crash | None = None
@@ -115,7 +115,7 @@ class Crasher:
         """Files whose lease is still open. Reads are not held back."""
         open_leases = set(self._redis.zrange(self._keys.leases, 0, -1))
         newest = sorted(
-            self._layout.flights.glob("partition=*/[!.]*.parquet"),
+            self._paths.flights.glob("partition=*/[!.]*.parquet"),
             key=lambda path: path.stat().st_mtime_ns,
             reverse=True,
         )

@@ -12,9 +12,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from example_dags.demo.board import Step
-from example_dags.demo.layout import PARTITIONS
 from example_dags.demo.logs import last_lines
+from example_dags.demo.paths import PARTITIONS
+from example_dags.demo.progress import Step
 from example_dags.demo.run import Outcome, StepFailedError
 from example_dags.demo.screen import BAD, DEEP, DIM, LINE, WATER
 
@@ -48,7 +48,7 @@ def print_failure(console: Console, failure: StepFailedError) -> None:
 
 
 def _steps(outcome: Outcome) -> Table:
-    found, steps = outcome.findings, outcome.board.steps
+    found, steps = outcome.findings, outcome.progress.steps
     table = Table(box=box.SIMPLE_HEAD, title="What happened", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("step")
     table.add_column("seconds", justify="right")
@@ -83,12 +83,12 @@ def _working_seconds(outcome: Outcome) -> float:
 
 
 def _waiting_seconds(outcome: Outcome) -> float:
-    began = outcome.board.steps["drain"].started or 0.0
+    began = outcome.progress.steps["drain"].started or 0.0
     return max(0.0, min(lease.started for lease in outcome.leases) - began)
 
 
 def _checks(outcome: Outcome) -> Table:
-    found, total = outcome.findings, outcome.board.total
+    found, total = outcome.findings, outcome.progress.total
     table = Table(
         box=box.SIMPLE_HEAD, title="What was checked", title_justify="left", title_style="bold", pad_edge=False
     )
@@ -97,7 +97,7 @@ def _checks(outcome: Outcome) -> Table:
     table.add_column("must be", justify="right", style=DIM)
     rows = [
         ("published", found.published, total),
-        ("duplicates refused", found.duplicates_refused, outcome.board.again),
+        ("duplicates refused", found.duplicates_refused, outcome.progress.again),
         ("drained into Parquet", found.drained, total),
         ("acked", found.acked, total),
         ("lost", found.lost, 0),
@@ -124,13 +124,13 @@ def _seen(outcome: Outcome) -> Table:
 
 def seen(outcome: Outcome) -> list[str]:
     """What has just been seen, three to five sentences; said only when it was found to be so."""
-    found, board, crash = outcome.findings, outcome.board, outcome.crash
+    found, progress, crash = outcome.findings, outcome.progress, outcome.crash
     lines = [
         (
             f"A DAG published {found.published:,} real flights. One month came a second time: its "
             f"{found.duplicates_refused:,} messages were all refused, by their key."
         ),
-        f"The sensor only looked, and opened the gate because more than {board.min_ready:,} messages were ready.",
+        f"The sensor only looked, and opened the gate because more than {progress.min_ready:,} messages were ready.",
         (
             f"Spark drained them through {len(outcome.leases)} leases in {PARTITIONS} partitions: a lease is a batch, "
             "a file named after it, and one ack."
@@ -146,16 +146,16 @@ def seen(outcome: Outcome) -> list[str]:
 
 
 def _places(outcome: Outcome) -> Table:
-    layout = outcome.layout
+    paths = outcome.paths
     table = Table.grid(padding=(0, 2))
     table.add_column(style=DIM)
     table.add_column()
     for label, path in (
-        ("the picture", layout.picture),
-        ("the report", layout.report),
-        ("the flights, a file per lease", layout.flights),
-        ("the average delays", layout.delays),
-        ("what Airflow and Spark said", layout.logs),
+        ("the chart", paths.chart),
+        ("the report", paths.report),
+        ("the flights, a file per lease", paths.flights),
+        ("the average delays", paths.delays),
+        ("what Airflow and Spark said", paths.logs),
         ("the DAG", Path(__file__).resolve().parents[1] / "flights.py"),
     ):
         table.add_row(label, Text(_short(path), style=LINE))
@@ -163,8 +163,8 @@ def _places(outcome: Outcome) -> Table:
 
 
 def _next(outcome: Outcome) -> Table:
-    other = "make demo" if outcome.board.crash else "make demo-crash"
-    why = "the same without a crash" if outcome.board.crash else "the same while a Spark worker is killed"
+    other = "make demo" if outcome.progress.crash else "make demo-crash"
+    why = "the same without a crash" if outcome.progress.crash else "the same while a Spark worker is killed"
     table = Table.grid(padding=(0, 2))
     table.add_column(style=f"bold {WATER}")
     table.add_column(style=DIM)

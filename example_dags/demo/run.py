@@ -13,14 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from example_dags.demo.board import Board, Step, StepState
 from example_dags.demo.crash import Crash, Crasher
 from example_dags.demo.data import count_rows, find_csv
-from example_dags.demo.layout import Layout
+from example_dags.demo.expected import Expected, compute_expected
 from example_dags.demo.logs import last_error
+from example_dags.demo.paths import Paths
+from example_dags.demo.progress import Progress, Step, StepState
 from example_dags.demo.screen import View, make_view
 from example_dags.demo.system import find_java
-from example_dags.demo.truth import Truth, read_truth
 from example_dags.demo.verify import Findings, verify
 from example_dags.demo.watch import LeaseFile, Sample, Watcher
 from example_dags.demo.workflow import TASKS, TaskRun, Workflow
@@ -67,8 +67,8 @@ class StepFailedError(RuntimeError):
 class Outcome:
     """All that is known at the end."""
 
-    layout: Layout
-    board: Board
+    paths: Paths
+    progress: Progress
     findings: Findings
     samples: list[Sample]
     leases: list[LeaseFile]
@@ -76,11 +76,11 @@ class Outcome:
     total_seconds: float
 
 
-def run(layout: Layout, *, crash: bool, console: Console, csv: Path | None = None) -> Outcome:
-    """Run the demo from an empty queue to the picture and the report.
+def run(paths: Paths, *, crash: bool, console: Console, csv: Path | None = None) -> Outcome:
+    """Run the demo from an empty queue to the chart and the report.
 
     Args:
-        layout: where to keep everything; what an earlier run left there is removed.
+        paths: where to keep everything; what an earlier run left there is removed.
         crash: kill a Spark worker on the way.
         console: to show it on.
         csv: another zipped file with the columns of the flights.
@@ -88,15 +88,15 @@ def run(layout: Layout, *, crash: bool, console: Console, csv: Path | None = Non
     Raises:
         StepFailedError: a step failed, or the result is not what it must be.
     """
-    board = Board(crash=crash)
-    with make_view(console, board) as view:
-        return _Runner(layout, board, view, csv).run()
+    progress = Progress(crash=crash)
+    with make_view(console, progress) as view:
+        return _Runner(paths, progress, view, csv).run()
 
 
 class _Runner:
-    def __init__(self, layout: Layout, board: Board, view: View, csv: Path | None) -> None:
-        self._layout = layout
-        self._board = board
+    def __init__(self, paths: Paths, progress: Progress, view: View, csv: Path | None) -> None:
+        self._paths = paths
+        self._progress = progress
         self._view = view
         self._csv = csv
         self._month = 0
@@ -105,41 +105,41 @@ class _Runner:
 
     def run(self) -> Outcome:
         csv = self._prepare()
-        with ThreadPoolExecutor(1, thread_name_prefix="demo-truth") as pool:
-            expected = pool.submit(read_truth, csv)
+        with ThreadPoolExecutor(1, thread_name_prefix="demo-expected") as pool:
+            computation = pool.submit(compute_expected, csv)
             # Takes a second that nobody waits for now.
-            pool.submit(importlib.import_module, "example_dags.demo.picture")
-            environment = self._layout.environment(
+            pool.submit(importlib.import_module, "example_dags.demo.chart")
+            environment = self._paths.environment(
                 csv=csv,
-                min_ready=self._board.min_ready,
+                min_ready=self._progress.min_ready,
                 month=self._month,
-                batch_size=max(1, self._board.total // _LEASES),
+                batch_size=max(1, self._progress.total // _LEASES),
             )
-            workflow = Workflow(self._layout, environment)
-            watcher = Watcher(self._layout)
+            workflow = Workflow(self._paths, environment)
+            watcher = Watcher(self._paths)
             try:
-                self._watch(workflow, watcher, expected)
+                self._watch(workflow, watcher, computation)
             finally:
                 workflow.stop()
                 if self._crasher:
                     self._crasher.stop()
                 watcher.stop()
-                stop_server(self._layout.redis)
-            return self._finish(expected, watcher)
+                stop_server(self._paths.redis)
+            return self._finish(computation, watcher)
 
     def _prepare(self) -> Path:
         with self._doing("prepare") as step:
             java = find_java()
             csv = self._csv or find_csv()
-            self._board.total, self._month = count_rows(csv)
-            self._board.min_ready = int(self._board.total * _LINE_SHARE)
-            self._layout.clear()
-            step.detail = f"Java {java}, {self._board.total:,} flights"
+            self._progress.total, self._month = count_rows(csv)
+            self._progress.min_ready = int(self._progress.total * _LINE_SHARE)
+            self._paths.clear()
+            step.detail = f"Java {java}, {self._progress.total:,} flights"
         return csv
 
-    def _watch(self, workflow: Workflow, watcher: Watcher, expected: Future[Truth]) -> None:
+    def _watch(self, workflow: Workflow, watcher: Watcher, computation: Future[Expected]) -> None:
         """Start Airflow and look on until it has ended."""
-        with self._doing("start_airflow", self._layout.airflow_log) as step:
+        with self._doing("start_airflow", self._paths.airflow_log) as step:
             watcher.start()
             step.detail = f"with Redis {watcher.version()}, embedded"
             workflow.migrate()
@@ -152,12 +152,12 @@ class _Runner:
             tasks = workflow.tasks()
             self._look(watcher)
             self._follow(tasks)
-            if self._board.crash and self._crasher is None and self._board.steps["drain"].started:
-                after = int(self._board.total * _CRASH_SHARE)
-                self._crasher = Crasher(self._layout, after=after, root_pid=workflow.pid)
+            if self._progress.crash and self._crasher is None and self._progress.steps["drain"].started:
+                after = int(self._progress.total * _CRASH_SHARE)
+                self._crasher = Crasher(self._paths, after=after, root_pid=workflow.pid)
                 self._crasher.start()
-            if not self._board.again and expected.done() and expected.exception() is None:
-                self._board.again = expected.result().months[self._month]
+            if not self._progress.again and computation.done() and computation.exception() is None:
+                self._progress.again = computation.result().months[self._month]
         watcher.stop()
         self._look(watcher)
         self._follow(workflow.tasks())
@@ -171,19 +171,19 @@ class _Runner:
             (crash_failure, "no worker can be killed"),
         ):
             if failure is not None:
-                running = [step for step in self._board.steps.values() if step.state == "running"]
-                step = running[0] if running else self._board.steps[TASKS[0]]
+                running = [step for step in self._progress.steps.values() if step.state == "running"]
+                step = running[0] if running else self._progress.steps[TASKS[0]]
                 step.state, step.ended = "failed", time.time()
-                raise StepFailedError(step, f"{what}: {failure}", logs=(self._layout.airflow_log,)) from failure
-        self._board.sample = watcher.samples[-1]
-        self._board.drained = watcher.drained()
+                raise StepFailedError(step, f"{what}: {failure}", logs=(self._paths.airflow_log,)) from failure
+        self._progress.sample = watcher.samples[-1]
+        self._progress.drained = watcher.drained()
         self._tell_of_the_crash(watcher)
         self._view.update()
         time.sleep(_LOOK_SECONDS)
 
     def _tell_of_the_crash(self, watcher: Watcher) -> None:
         crash = self._crasher.crash if self._crasher else None
-        events = self._board.events
+        events = self._progress.events
         if crash and not events:
             events.append(
                 f"Worker {crash.pid} of partition {crash.lease.partition} killed (SIGKILL): "
@@ -196,69 +196,69 @@ class _Runner:
     def _follow(self, tasks: dict[str, TaskRun]) -> None:
         """Bring the steps that are Airflow's tasks up to date."""
         for name in TASKS:
-            task, step = tasks.get(name, _NOT_YET), self._board.steps[name]
+            task, step = tasks.get(name, _NOT_YET), self._progress.steps[name]
             if task.state not in _STATES:
                 continue
             # Airflow's time is that of its decision, after which the first task still waits for Airflow's inner API.
             waited = name == TASKS[0] and task.state == "running"
             step.started = step.started or (time.time() if waited else task.started)
             # Shown as done once the counts beside it are of a later time.
-            if task.ended is None or self._board.sample.at > task.ended or task.state != "success":
+            if task.ended is None or self._progress.sample.at > task.ended or task.state != "success":
                 step.ended = task.ended
                 step.state = _STATES.get(task.state, "running")
-        sample = self._board.sample
+        sample = self._progress.sample
         details = {
             "publish_year": f"{sample.published:,} published",
             "publish_month_again": f"{sample.refused:,} duplicates refused",
-            "gate": f"open: more than {self._board.min_ready:,} are ready",
-            "drain": f"{sum(self._board.drained.values()):,} in Parquet files",
+            "gate": f"open: more than {self._progress.min_ready:,} are ready",
+            "drain": f"{sum(self._progress.drained.values()):,} in Parquet files",
         }
         for name, detail in details.items():
-            step = self._board.steps[name]
+            step = self._progress.steps[name]
             if step.started and (name != "gate" or step.ended):
                 step.detail = detail
 
     def _failure(self, workflow: Workflow) -> StepFailedError:
-        logs = (self._layout.airflow_log, self._layout.spark_log)
+        logs = (self._paths.airflow_log, self._paths.spark_log)
         for name in TASKS:
-            step = self._board.steps[name]
+            step = self._progress.steps[name]
             if step.state == "done":
                 continue
             step.state, step.ended = "failed", step.ended or time.time()
             self._view.update()
-            reason = last_error(self._layout.airflow_log)
+            reason = last_error(self._paths.airflow_log)
             return StepFailedError(step, f"Airflow's task {name} failed{f': {reason}' if reason else ''}", logs=logs)
-        return StepFailedError(self._board.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
+        return StepFailedError(self._progress.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
 
-    def _finish(self, expected: Future[Truth], watcher: Watcher) -> Outcome:
-        board, layout, last = self._board, self._layout, watcher.samples[-1]
-        board.sample, board.drained = last, watcher.drained()
+    def _finish(self, computation: Future[Expected], watcher: Watcher) -> Outcome:
+        progress, paths, last = self._progress, self._paths, watcher.samples[-1]
+        progress.sample, progress.drained = last, watcher.drained()
         crash = self._crasher.crash if self._crasher else None
         leases = sorted(watcher.files.values(), key=lambda lease: lease.started)
         with self._doing("verify") as step:
-            truth = expected.result()
-            board.again = truth.months[self._month]
+            expected = computation.result()
+            progress.again = expected.months[self._month]
             findings = verify(
-                truth, watcher.totals, flights=layout.flights, delays=layout.delays,
-                ready_left=last.ready, again=board.again, crash=board.crash,
+                expected, watcher.totals, flights=paths.flights, delays=paths.delays,
+                ready_left=last.ready, again=progress.again, crash=progress.crash,
             )  # fmt: skip
-            step.detail = f"{len(truth.delays)} sums and counts, every cell of {truth.count:,} flights"
+            step.detail = f"{len(expected.delays)} sums and counts, every cell of {expected.count:,} flights"
         with self._doing("draw") as step:
-            picture = importlib.import_module("example_dags.demo.picture")
-            picture.draw(picture.scene(board, watcher.samples, leases, findings.delays, crash), layout.picture)
-            step.detail = layout.picture.name
-        outcome = Outcome(layout, board, findings, watcher.samples, leases, crash, time.monotonic() - self._began)
+            chart = importlib.import_module("example_dags.demo.chart")
+            chart.draw(chart.chart_data(progress, watcher.samples, leases, findings.delays, crash), paths.chart)
+            step.detail = paths.chart.name
+        outcome = Outcome(paths, progress, findings, watcher.samples, leases, crash, time.monotonic() - self._began)
         _write_report(outcome)
         if findings.problems:
-            board.steps["verify"].state = "failed"
+            progress.steps["verify"].state = "failed"
             self._view.update()
-            raise StepFailedError(board.steps["verify"], "\n".join(findings.problems))
+            raise StepFailedError(progress.steps["verify"], "\n".join(findings.problems))
         return outcome
 
     @contextmanager
     def _doing(self, name: str, *logs: Path) -> Iterator[Step]:
         """A step of the runner's own: shown while it runs, and named when it fails."""
-        step = self._board.steps[name]
+        step = self._progress.steps[name]
         step.state, step.started = "running", time.time()
         self._view.update()
         try:
@@ -294,7 +294,7 @@ def _write_report(outcome: Outcome) -> None:
         "taken_over": found.taken_over,
         "leases": len(outcome.leases),
         "problems": list(found.problems),
-        "steps": outcome.board.seconds(),
+        "steps": outcome.progress.seconds(),
         "total_seconds": round(outcome.total_seconds, 3),
     }
-    outcome.layout.report.write_text(json.dumps(report, indent=2) + "\n")
+    outcome.paths.report.write_text(json.dumps(report, indent=2) + "\n")

@@ -12,8 +12,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from example_dags.demo.board import Board, Step
-from example_dags.demo.layout import PARTITIONS
+from example_dags.demo.paths import PARTITIONS
+from example_dags.demo.progress import Progress, Step
 
 __all__ = ["LiveView", "PlainView", "View", "bar", "make_view", "render"]
 
@@ -24,28 +24,30 @@ _PLAIN_SECONDS = 5.0
 
 
 class View(Protocol):
-    """Shows the board whenever it is told to look."""
+    """Shows the progress of a run; `update` announces a change."""
 
     def __enter__(self) -> View: ...
     def __exit__(self, *error: object) -> None: ...
     def update(self) -> None:
-        """The board has changed."""
+        """Take note that the progress has changed."""
         ...
 
 
-def make_view(console: Console, board: Board) -> View:
+def make_view(console: Console, progress: Progress) -> View:
     """A live view where the console can move its cursor, plain lines where it cannot."""
     live = console.is_terminal and not console.is_dumb_terminal
-    return LiveView(console, board) if live else PlainView(console, board)
+    return LiveView(console, progress) if live else PlainView(console, progress)
 
 
 class LiveView:
-    """Redraws the board in place, and leaves its last state on the screen."""
+    """Redraws the progress in place and leaves its last state on the screen."""
 
-    def __init__(self, console: Console, board: Board) -> None:
+    def __init__(self, console: Console, progress: Progress) -> None:
         spinner = Spinner("dots", style=WATER)
         # Drawn anew by a thread of its own, so that the clock goes on while a step keeps the runner busy.
-        self._live = Live(console=console, get_renderable=lambda: render(board, console, spinner), refresh_per_second=8)
+        self._live = Live(
+            console=console, get_renderable=lambda: render(progress, console, spinner), refresh_per_second=8
+        )
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -61,9 +63,9 @@ class LiveView:
 class PlainView:
     """One line when a step begins, ends or something happens, and a count every few seconds in between."""
 
-    def __init__(self, console: Console, board: Board) -> None:
+    def __init__(self, console: Console, progress: Progress) -> None:
         self._console = console
-        self._board = board
+        self._progress = progress
         self._told: dict[str, str] = {}
         self._events = 0
         self._counted_at = 0.0
@@ -76,11 +78,11 @@ class PlainView:
 
     def update(self) -> None:
         """Print what is new."""
-        board = self._board
-        for event in board.events[self._events :]:
+        progress = self._progress
+        for event in progress.events[self._events :]:
             self._say(event)
-        self._events = len(board.events)
-        for step in board.steps.values():
+        self._events = len(progress.events)
+        for step in progress.steps.values():
             if step.state == self._told.get(step.name, "waiting"):
                 continue
             self._told[step.name] = step.state
@@ -89,11 +91,11 @@ class PlainView:
             else:
                 self._say(f"{step.title}: {step.state} after {step.seconds:.1f} s  {step.detail}".rstrip())
             self._counted_at = time.monotonic()
-        if board.sample.at and time.monotonic() - self._counted_at > _PLAIN_SECONDS:
+        if progress.sample.at and time.monotonic() - self._counted_at > _PLAIN_SECONDS:
             self._counted_at = time.monotonic()
             self._say(
-                f"  published {board.sample.published:,}, refused {board.sample.refused:,}, "
-                f"ready {board.sample.ready:,}, drained {sum(board.drained.values()):,}"
+                f"  published {progress.sample.published:,}, refused {progress.sample.refused:,}, "
+                f"ready {progress.sample.ready:,}, drained {sum(progress.drained.values()):,}"
             )
 
     def _say(self, line: str) -> None:
@@ -102,26 +104,26 @@ class PlainView:
         )
 
 
-def render(board: Board, console: Console, spinner: RenderableType | str) -> RenderableType:
+def render(progress: Progress, console: Console, spinner: RenderableType | str) -> RenderableType:
     """The whole live view."""
     title = Text.assemble(("Sluicegate", f"bold {WATER}"), "  a year of flights through the gate")
-    if board.crash:
+    if progress.crash:
         title.append("  and a worker killed on the way", style=f"bold {BAD}")
-    parts: list[RenderableType] = [_steps(board, spinner)]
-    if board.sample.at:
+    parts: list[RenderableType] = [_steps(progress, spinner)]
+    if progress.sample.at:
         width = max(10, min(56, console.width - 42))
-        parts += [Text(""), _bars(board, width, ascii_only=console.options.ascii_only)]
-    parts += [Text(f"  {event}", style=LINE) for event in board.events]
+        parts += [Text(""), _bars(progress, width, ascii_only=console.options.ascii_only)]
+    parts += [Text(f"  {event}", style=LINE) for event in progress.events]
     return Panel(Group(*parts), title=title, title_align="left", border_style=DEEP, padding=(1, 2), expand=False)
 
 
-def _steps(board: Board, spinner: RenderableType | str) -> Table:
+def _steps(progress: Progress, spinner: RenderableType | str) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=1)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", width=7)
     table.add_column(style=DIM, overflow="ellipsis", no_wrap=True)
-    for step in board.steps.values():
+    for step in progress.steps.values():
         table.add_row(_mark(step, spinner), Text(step.title, style=_style(step)), _elapsed(step), step.detail)
     return table
 
@@ -139,8 +141,8 @@ def _elapsed(step: Step) -> Text:
     return Text(f"{step.seconds:.1f} s" if step.started else "", style="bold" if step.state == "running" else DIM)
 
 
-def _bars(board: Board, width: int, *, ascii_only: bool) -> Table:
-    sample, total = board.sample, max(board.total, 1)
+def _bars(progress: Progress, width: int, *, ascii_only: bool) -> Table:
+    sample, total = progress.sample, max(progress.total, 1)
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", width=12)
     table.add_column(width=width)
@@ -151,14 +153,14 @@ def _bars(board: Board, width: int, *, ascii_only: bool) -> Table:
         drawn = bar(count, of, width, style, mark=mark, ascii_only=ascii_only)
         table.add_row(label, drawn, f"{count:,}", note)
 
-    add("published", sample.published, total, DEEP, f"of {board.total:,}")
-    add("refused", sample.refused, total, REFUSED, f"of {board.again:,} duplicates" if board.again else "")
-    add("ready", sample.ready, total, WATER, f"gate at {board.min_ready:,}", mark=board.min_ready)
-    drained = sum(board.drained.values())
+    add("published", sample.published, total, DEEP, f"of {progress.total:,}")
+    add("refused", sample.refused, total, REFUSED, f"of {progress.again:,} duplicates" if progress.again else "")
+    add("ready", sample.ready, total, WATER, f"gate at {progress.min_ready:,}", mark=progress.min_ready)
+    drained = sum(progress.drained.values())
     add("drained", drained, total, "green3", f"{sample.leases} leases open" if sample.leases else "")
-    share = max(total / PARTITIONS, *(board.drained.values() or [0]))
+    share = max(total / PARTITIONS, *(progress.drained.values() or [0]))
     for partition in range(PARTITIONS):
-        add(f"part {partition}", board.drained.get(partition, 0), round(share), PARTITION_STYLES[partition])
+        add(f"part {partition}", progress.drained.get(partition, 0), round(share), PARTITION_STYLES[partition])
     return table
 
 

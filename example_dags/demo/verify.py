@@ -1,4 +1,4 @@
-"""Does the result equal the truth? Counts from Redis and from the Parquet files against the CSV file."""
+"""Compare the result with what pandas computes: counts from Redis and the Parquet files against the CSV file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from example_dags.demo.truth import GROUP, TOTALS, Truth, in_order, keys_of
+from example_dags.demo.expected import GROUP, TOTALS, Expected, in_order, keys_of
 
 __all__ = ["Findings", "read_parquet", "verify"]
 
@@ -47,12 +47,19 @@ class Findings:
 
 
 def verify(
-    truth: Truth, counters: dict[str, int], *, flights: Path, delays: Path, ready_left: int, again: int, crash: bool
+    expected: Expected,
+    counters: dict[str, int],
+    *,
+    flights: Path,
+    delays: Path,
+    ready_left: int,
+    again: int,
+    crash: bool,
 ) -> Findings:
     """Compare.
 
     Args:
-        truth: what must come out.
+        expected: what must come out.
         counters: Redis's own totals at the end.
         flights: folder of the leases' files.
         delays: folder of the averages.
@@ -65,15 +72,15 @@ def verify(
     keys = keys_of(drained)
     messages = drained["message_id"].nunique()
     acked = counters.get("acked", 0)
-    equal_flights = _same_flights(truth.flights, drained, keys)
-    equal_delays = _same_delays(truth.delays, computed)
+    equal_flights = _same_flights(expected.flights, drained, keys)
+    equal_delays = _same_delays(expected.delays, computed)
     findings = Findings(
         published=counters.get("published", 0),
         duplicates_refused=counters.get("duplicates", 0),
         drained=len(drained),
         acked=acked,
-        lost=len(truth.keys.difference(keys)),
-        unknown=len(set(keys) - truth.keys),
+        lost=len(expected.keys.difference(keys)),
+        unknown=len(set(keys) - expected.keys),
         written_twice=len(drained) - messages,
         acked_twice=_acked_twice(counters, messages, ready_left),
         taken_over=counters.get("taken_over", 0),
@@ -84,12 +91,12 @@ def verify(
         delays=computed,
         problems=(),
     )
-    problems = _problems(findings, truth, again=again, crash=crash, flights=equal_flights, delays=equal_delays)
+    problems = _problems(findings, expected, again=again, crash=crash, flights=equal_flights, delays=equal_delays)
     return replace(findings, problems=tuple(problems))
 
 
 def read_parquet(folder: Path) -> pd.DataFrame:
-    """Every file of every lease; whole numbers as Int64, as in the truth."""
+    """Every file of every lease; whole numbers are Int64, as in the expected result."""
     types = {pa.int64(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}
     table = pq.read_table(folder, partitioning=None)
     frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
@@ -123,8 +130,10 @@ def _same_delays(expected: pd.DataFrame, found: pd.DataFrame) -> bool:
     return expected.equals(right.astype(expected.dtypes.to_dict()))
 
 
-def _problems(found: Findings, truth: Truth, *, again: int, crash: bool, flights: bool, delays: bool) -> list[str]:
-    count = truth.count
+def _problems(
+    found: Findings, expected: Expected, *, again: int, crash: bool, flights: bool, delays: bool
+) -> list[str]:
+    count = expected.count
     checks = {
         f"published {found.published:,} messages instead of {count:,}": found.published == count,
         f"refused {found.duplicates_refused:,} duplicates instead of {again:,}": found.duplicates_refused == again,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import redis
 
-from example_dags.demo.layout import Layout
+from example_dags.demo.paths import Paths
 from sluicegate import embedded
 from sluicegate.errors import RedisMessageQueueError
 
@@ -97,14 +97,12 @@ class Watcher:
         failure: why it stopped looking, None while it looks.
     """
 
-    def __init__(
-        self, layout: Layout, *, interval_seconds: float = 0.1, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._layout = layout
+    def __init__(self, paths: Paths, *, interval_seconds: float = 0.1, clock: Callable[[], float] = time.time) -> None:
+        self._paths = paths
         self._interval_seconds = interval_seconds
         self._clock = clock
-        self._queue = layout.queue()
-        self._redis: redis.Redis = embedded.connect(layout.url, decode_responses=True)
+        self._queue = paths.queue()
+        self._redis: redis.Redis = embedded.connect(paths.url, decode_responses=True)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="demo-watcher", daemon=True)
         self._versions: dict[Path, int] = {}
@@ -177,7 +175,7 @@ class Watcher:
 
     def _look_at_files(self) -> None:
         # Names that begin with a dot are files still being written.
-        for path in self._layout.flights.glob("partition=*/[!.]*.parquet"):
+        for path in self._paths.flights.glob("partition=*/[!.]*.parquet"):
             written = path.stat().st_mtime_ns
             if self._versions.get(path) != written:
                 self.files[path] = read_lease_file(path)

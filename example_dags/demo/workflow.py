@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from example_dags.demo.layout import PROJECT, Layout
+from example_dags.demo.paths import PROJECT, Paths
 
 __all__ = ["TASKS", "TaskRun", "Workflow", "WorkflowError"]
 
@@ -40,12 +40,12 @@ class Workflow:
     """One run of the DAG by `dag.test()`.
 
     Args:
-        layout: where everything is.
-        environment: of the process, see `Layout.environment`.
+        paths: where everything is.
+        environment: of the process, see `Paths.environment`.
     """
 
-    def __init__(self, layout: Layout, environment: dict[str, str]) -> None:
-        self._layout = layout
+    def __init__(self, paths: Paths, environment: dict[str, str]) -> None:
+        self._paths = paths
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._earlier_runs = 0
@@ -62,11 +62,11 @@ class Workflow:
         Raises:
             WorkflowError: Airflow says no; its log holds the reason.
         """
-        made_by = self._layout.airflow_home / ".made-by"
+        made_by = self._paths.airflow_home / ".made-by"
         current = version("apache-airflow-core")
         if made_by.is_file() and made_by.read_text() == current:
             return
-        self._layout.airflow_home.mkdir(parents=True, exist_ok=True)
+        self._paths.airflow_home.mkdir(parents=True, exist_ok=True)
         done = self._run("-m", "airflow", "db", "migrate").wait()
         if done != 0:
             raise WorkflowError(f"`airflow db migrate` ended with code {done}")
@@ -105,7 +105,7 @@ class Workflow:
                 return
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
-        with self._layout.airflow_log.open("ab") as log:
+        with self._paths.airflow_log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=PROJECT,
@@ -122,7 +122,7 @@ class Workflow:
         return int(rows[0][0] or 0) if rows else 0
 
     def _select(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        database: Path = self._layout.airflow_database
+        database: Path = self._paths.airflow_database
         try:
             with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
                 return connection.execute(query, values).fetchall()

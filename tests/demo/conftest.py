@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from example_dags.demo.data import find_csv
-from example_dags.demo.layout import Layout
-from example_dags.demo.truth import Truth, read_truth
+from example_dags.demo.expected import Expected, compute_expected
+from example_dags.demo.paths import Paths
 from sluicegate.embedded import stop_server
 
 
 @pytest.fixture(scope="session")
-def truth() -> Truth:
+def expected() -> Expected:
     """The real file, read once."""
-    return read_truth(find_csv())
+    return compute_expected(find_csv())
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Iterator[Layout]:
+def paths(tmp_path: Path) -> Iterator[Paths]:
     """An empty home with its own embedded server, which starts at its first user."""
-    layout = Layout(tmp_path / "a home, with 100% spaces")
-    layout.clear()
-    yield layout
-    stop_server(layout.redis)
+    paths = Paths(tmp_path / "a home, with 100% spaces")
+    paths.clear()
+    yield paths
+    stop_server(paths.redis)

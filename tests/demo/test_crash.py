@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from example_dags.demo.crash import Crasher, ancestors
-from example_dags.demo.layout import PROJECT, QUEUE, Layout
+from example_dags.demo.paths import PROJECT, QUEUE, Paths
 from sluicegate import LeaseState, RedisMessageQueue
 
 MESSAGES, BATCH = 1000, 10
@@ -38,16 +38,16 @@ for chunk in range(10**6):
 
 
 @pytest.fixture
-def queue(layout: Layout) -> Iterator[RedisMessageQueue]:
-    queue = RedisMessageQueue(QUEUE, url=layout.url)
+def queue(paths: Paths) -> Iterator[RedisMessageQueue]:
+    queue = RedisMessageQueue(QUEUE, url=paths.url)
     queue.publish_many({"number": number} for number in range(MESSAGES))
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def worker(layout: Layout, queue: RedisMessageQueue) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-c", WORKER, layout.url, str(layout.flights), str(BATCH)]
+def worker(paths: Paths, queue: RedisMessageQueue) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WORKER, paths.url, str(paths.flights), str(BATCH)]
     process = subprocess.Popen(command, cwd=PROJECT, env=os.environ | {"PYTHONPATH": str(PROJECT)})
     yield process
     process.kill()
@@ -63,16 +63,16 @@ def until(what: Callable[[], Found | None], seconds: float = 60) -> Found | None
 
 
 def test_a_worker_dies_between_its_file_and_its_ack(
-    layout: Layout, queue: RedisMessageQueue, worker: subprocess.Popen[bytes]
+    paths: Paths, queue: RedisMessageQueue, worker: subprocess.Popen[bytes]
 ) -> None:
-    crasher = Crasher(layout, after=5 * BATCH, root_pid=os.getpid())
+    crasher = Crasher(paths, after=5 * BATCH, root_pid=os.getpid())
     crash = until(crasher.run_once)
 
     assert crash is not None
     assert worker.wait(10) == -signal.SIGKILL
     assert crash.pid == worker.pid
     assert crash.lease.rows == BATCH
-    files = len(list(layout.flights.glob("partition=0/[!.]*.parquet")))
+    files = len(list(paths.flights.glob("partition=0/[!.]*.parquet")))
     acked = queue.depth().published_total - queue.depth().ready - BATCH
     assert acked >= 5 * BATCH
     assert files * BATCH == acked + BATCH, "the file of the lease in hand is there, and nothing else is unacked"
@@ -87,9 +87,9 @@ def test_a_worker_dies_between_its_file_and_its_ack(
 
 
 def test_nothing_is_killed_before_its_time(
-    layout: Layout, queue: RedisMessageQueue, worker: subprocess.Popen[bytes]
+    paths: Paths, queue: RedisMessageQueue, worker: subprocess.Popen[bytes]
 ) -> None:
-    crasher = Crasher(layout, after=MESSAGES + 1, root_pid=os.getpid())
+    crasher = Crasher(paths, after=MESSAGES + 1, root_pid=os.getpid())
     while worker.poll() is None:
         assert crasher.run_once() is None
 
@@ -99,11 +99,11 @@ def test_nothing_is_killed_before_its_time(
 
 
 def test_a_process_of_somebody_else_is_left_alone(
-    layout: Layout, queue: RedisMessageQueue, worker: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    paths: Paths, queue: RedisMessageQueue, worker: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("example_dags.demo.crash._PAUSE_MS", 400)
     stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    crasher = Crasher(layout, after=BATCH, root_pid=stranger.pid)
+    crasher = Crasher(paths, after=BATCH, root_pid=stranger.pid)
     assert until(lambda: crasher.is_time() or None) is True
     for _ in range(3):
         assert crasher.run_once() is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from example_dags.demo.layout import PROJECT
+from example_dags.demo.paths import PROJECT
 from tests.demo.helpers import Row, some_rows, write_csv
 
 pytestmark = [pytest.mark.slow, pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(400)]

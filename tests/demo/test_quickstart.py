@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from example_dags.demo.layout import PROJECT
+from example_dags.demo.paths import PROJECT
 from sluicegate.embedded import stop_server
 
 QUICKSTART = PROJECT / "example_dags" / "quickstart.py"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from example_dags.demo.board import Board
 from example_dags.demo.logs import last_error, last_lines
+from example_dags.demo.progress import Progress
 from example_dags.demo.report import print_failure
 from example_dags.demo.run import StepFailedError
 
@@ -18,7 +18,9 @@ def test_a_failure_names_the_step_the_last_log_lines_and_what_to_do(tmp_path: Pa
     log.write_text(
         "".join(f"2026-11-28 [info     ] line {number}\n" for number in range(50)) + "MemoryError: too much\n"
     )
-    failure = StepFailedError(Board().steps["drain"], "Airflow's task drain failed", logs=(log, tmp_path / "none.log"))
+    failure = StepFailedError(
+        Progress().steps["drain"], "Airflow's task drain failed", logs=(log, tmp_path / "none.log")
+    )
     out = io.StringIO()
     print_failure(Console(file=out, width=100), failure)
     shown = out.getvalue()

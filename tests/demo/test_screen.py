@@ -8,23 +8,23 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from example_dags.demo.board import Board
+from example_dags.demo.progress import Progress
 from example_dags.demo.screen import LiveView, PlainView, bar, make_view, render
 from example_dags.demo.watch import Sample
 
 
 @pytest.fixture
-def board() -> Board:
+def progress() -> Progress:
     """Half-way through the drain."""
-    board = Board(total=1000, again=100, min_ready=900)
+    progress = Progress(total=1000, again=100, min_ready=900)
     for name in ("prepare", "start_airflow", "publish_year", "publish_month_again", "gate"):
-        board.steps[name].state, board.steps[name].started, board.steps[name].ended = "done", 10.0, 12.5
-    board.steps["drain"].state, board.steps["drain"].started = "running", 12.5
-    board.sample = Sample(
+        progress.steps[name].state, progress.steps[name].started, progress.steps[name].ended = "done", 10.0, 12.5
+    progress.steps["drain"].state, progress.steps["drain"].started = "running", 12.5
+    progress.sample = Sample(
         at=20.0, ready=500, in_flight=40, leases=4, published=1000, refused=100, claimed=500, acked=460
     )
-    board.drained = {0: 230, 1: 110, 2: 60, 3: 80}
-    return board
+    progress.drained = {0: 230, 1: 110, 2: 60, 3: 80}
+    return progress
 
 
 @pytest.mark.parametrize("width", [1, 10, 57])
@@ -43,30 +43,30 @@ def test_a_bar_fills_with_its_count_and_carries_its_mark() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
-def test_the_live_view_shows_every_step_and_every_count_at_any_width(board: Board, width: int) -> None:
+def test_the_live_view_shows_every_step_and_every_count_at_any_width(progress: Progress, width: int) -> None:
     console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(render(board, console, "*"))
+    console.print(render(progress, console, "*"))
     shown = console.export_text()
 
-    assert all(step.title[:20] in shown for step in board.steps.values())
+    assert all(step.title[:20] in shown for step in progress.steps.values())
     for count in ("1,000", "100", "500", "480", "230", "110", "60", "80"):
         assert count in shown
     assert max(cell_len(line) for line in shown.splitlines()) <= width
 
 
-def test_a_terminal_gets_the_live_view_and_a_file_plain_lines(board: Board) -> None:
-    assert isinstance(make_view(Console(file=io.StringIO(), force_terminal=True, width=80), board), LiveView)
-    assert isinstance(make_view(Console(file=io.StringIO()), board), PlainView)
+def test_a_terminal_gets_the_live_view_and_a_file_plain_lines(progress: Progress) -> None:
+    assert isinstance(make_view(Console(file=io.StringIO(), force_terminal=True, width=80), progress), LiveView)
+    assert isinstance(make_view(Console(file=io.StringIO()), progress), PlainView)
 
 
-def test_plain_lines_tell_each_change_once_and_without_control_characters(board: Board) -> None:
+def test_plain_lines_tell_each_change_once_and_without_control_characters(progress: Progress) -> None:
     out = io.StringIO()
-    with PlainView(Console(file=out, width=40), board) as view:
+    with PlainView(Console(file=out, width=40), progress) as view:
         view.update()
         view.update()
-        board.steps["drain"].state, board.steps["drain"].ended = "done", 20.0
-        board.steps["drain"].detail = "1,000 in Parquet files"
-        board.events.append("Worker 7 killed")
+        progress.steps["drain"].state, progress.steps["drain"].ended = "done", 20.0
+        progress.steps["drain"].detail = "1,000 in Parquet files"
+        progress.events.append("Worker 7 killed")
         view.update()
         view.update()
     lines = [line[10:] for line in out.getvalue().splitlines()]

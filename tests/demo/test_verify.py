@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from example_dags.demo.truth import Truth, read_truth
+from example_dags.demo.expected import Expected, compute_expected
 from example_dags.demo.verify import Findings, verify
 from tests.demo.helpers import Row, some_rows, write_csv, write_lease
 
@@ -21,13 +21,13 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture
-def small_truth(tmp_path: Path, rows: list[Row]) -> Truth:
-    return read_truth(write_csv(tmp_path / "few.csv.zip", rows))
+def small_expected(tmp_path: Path, rows: list[Row]) -> Expected:
+    return compute_expected(write_csv(tmp_path / "few.csv.zip", rows))
 
 
 @pytest.fixture
-def check(tmp_path: Path, small_truth: Truth) -> Callable[..., Findings]:
-    """Compares leases, delays and counters with the truth; those not given are as they must be."""
+def check(tmp_path: Path, small_expected: Expected) -> Callable[..., Findings]:
+    """Compares leases, delays and counters with the expected result; those not given are as they must be."""
 
     def run(
         *leases: list[Row], delays: pd.DataFrame | None = None, ready: int = 0, crash: bool = False, **counters: int
@@ -35,10 +35,10 @@ def check(tmp_path: Path, small_truth: Truth) -> Callable[..., Findings]:
         for number, lease in enumerate(leases):
             write_lease(tmp_path / "flights", lease, partition=number % 4, name=f"lease{number}")
         (tmp_path / "delays").mkdir()
-        (small_truth.delays if delays is None else delays).to_parquet(tmp_path / "delays" / "part.parquet")
+        (small_expected.delays if delays is None else delays).to_parquet(tmp_path / "delays" / "part.parquet")
         good = {"published": COUNT, "duplicates": COUNT, "claimed": COUNT, "acked": COUNT}
         return verify(
-            small_truth, good | counters, flights=tmp_path / "flights", delays=tmp_path / "delays", ready_left=ready,
+            small_expected, good | counters, flights=tmp_path / "flights", delays=tmp_path / "delays", ready_left=ready,
             again=COUNT, crash=crash,
         )  # fmt: skip
 
@@ -85,8 +85,10 @@ def test_a_cell_that_changed_on_the_way_is_found(check: Callable[..., Findings],
     assert found.problems == ("the flights in the Parquet files differ from those in the CSV file",)
 
 
-def test_a_sum_that_is_off_by_one_is_found(check: Callable[..., Findings], rows: list[Row], small_truth: Truth) -> None:
-    delays = small_truth.delays.copy()
+def test_a_sum_that_is_off_by_one_is_found(
+    check: Callable[..., Findings], rows: list[Row], small_expected: Expected
+) -> None:
+    delays = small_expected.delays.copy()
     delays["delay_minutes"] += [1] + [0] * (len(delays) - 1)
     found = check(rows, delays=delays)
 
@@ -95,9 +97,9 @@ def test_a_sum_that_is_off_by_one_is_found(check: Callable[..., Findings], rows:
 
 
 def test_the_order_in_which_spark_answers_does_not_matter(
-    check: Callable[..., Findings], rows: list[Row], small_truth: Truth
+    check: Callable[..., Findings], rows: list[Row], small_expected: Expected
 ) -> None:
-    delays = small_truth.delays.sample(frac=1, random_state=1).assign(average=1.5)
+    delays = small_expected.delays.sample(frac=1, random_state=1).assign(average=1.5)
 
     assert check(rows, delays=delays).problems == ()
 

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from example_dags.demo.data import KEY
-from example_dags.demo.layout import QUEUE, Layout
+from example_dags.demo.paths import QUEUE, Paths
 from example_dags.demo.watch import Watcher
 from sluicegate import RedisMessageQueue
 from tests.demo.helpers import some_rows, typed, write_lease
 
 
 @pytest.fixture
-def queue(layout: Layout) -> Iterator[RedisMessageQueue]:
-    queue = RedisMessageQueue(QUEUE, url=layout.url, get_deduplication_key=KEY)
+def queue(paths: Paths) -> Iterator[RedisMessageQueue]:
+    queue = RedisMessageQueue(QUEUE, url=paths.url, get_deduplication_key=KEY)
     yield queue
     queue.close()
 
 
 @pytest.fixture
-def watcher(layout: Layout) -> Iterator[Watcher]:
-    watcher = Watcher(layout, interval_seconds=0.01)
+def watcher(paths: Paths) -> Iterator[Watcher]:
+    watcher = Watcher(paths, interval_seconds=0.01)
     yield watcher
     watcher.stop()
 
@@ -43,21 +43,21 @@ def test_a_sample_holds_what_the_queue_holds(queue: RedisMessageQueue, watcher: 
     assert watcher.run_once().claimed == 6
 
 
-def test_files_are_seen_once_written_and_again_when_overwritten(layout: Layout, watcher: Watcher) -> None:
+def test_files_are_seen_once_written_and_again_when_overwritten(paths: Paths, watcher: Watcher) -> None:
     rows = some_rows(9)
-    write_lease(layout.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=77)
-    write_lease(layout.flights, rows[4:9], partition=2, name="second")
+    write_lease(paths.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=77)
+    write_lease(paths.flights, rows[4:9], partition=2, name="second")
     for name in (".third.parquet", ".fourth.parquet.99"):
-        (layout.flights / "partition=2" / name).write_bytes(b"half a file")
+        (paths.flights / "partition=2" / name).write_bytes(b"half a file")
 
     watcher.run_once()
 
     assert watcher.drained() == {1: 4, 2: 5}
-    first = watcher.files[layout.flights / "partition=1" / "first.parquet"]
+    first = watcher.files[paths.flights / "partition=1" / "first.parquet"]
     assert (first.partition, first.rows, first.lease_id, first.pid, first.deliveries) == (1, 4, "run/1/0", 77, 1)
     assert first.started <= first.finished
 
-    write_lease(layout.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=88)
+    write_lease(paths.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=88)
     watcher.run_once()
 
     assert watcher.drained() == {1: 4, 2: 5}
@@ -75,10 +75,10 @@ def test_the_last_sample_is_taken_when_it_stops(queue: RedisMessageQueue, watche
     assert watcher.failure is None
 
 
-def test_a_watcher_that_cannot_look_says_why(layout: Layout, watcher: Watcher) -> None:
+def test_a_watcher_that_cannot_look_says_why(paths: Paths, watcher: Watcher) -> None:
     watcher.start()
-    (layout.flights / "partition=0").mkdir(parents=True)
-    (layout.flights / "partition=0" / "torn.parquet").write_bytes(b"not parquet")
+    (paths.flights / "partition=0").mkdir(parents=True)
+    (paths.flights / "partition=0" / "torn.parquet").write_bytes(b"not parquet")
     watcher.stop()
 
     assert watcher.failure is not None

@@ -11,35 +11,35 @@ from pathlib import Path
 
 import pytest
 
-from example_dags.demo.layout import Layout
+from example_dags.demo.paths import Paths
 from example_dags.demo.workflow import Workflow, WorkflowError
 
 
 @pytest.fixture
-def database(layout: Layout) -> Path:
+def database(paths: Paths) -> Path:
     """A metadata database with an earlier run, as far as the demo looks at it."""
-    layout.airflow_home.mkdir(parents=True)
-    with closing(sqlite3.connect(layout.airflow_database)) as connection:
+    paths.airflow_home.mkdir(parents=True)
+    with closing(sqlite3.connect(paths.airflow_database)) as connection:
         connection.execute("CREATE TABLE dag_run (id INTEGER PRIMARY KEY, dag_id TEXT, run_id TEXT)")
         connection.execute("CREATE TABLE task_instance (dag_id, run_id, task_id, state, start_date, end_date)")
         connection.execute("INSERT INTO dag_run VALUES (1, 'flights', 'earlier')")
         connection.execute("INSERT INTO task_instance VALUES ('flights', 'earlier', 'gate', 'success', NULL, NULL)")
         connection.commit()
-    return layout.airflow_database
+    return paths.airflow_database
 
 
-def workflow(layout: Layout, monkeypatch: pytest.MonkeyPatch, script: str) -> Workflow:
+def workflow(paths: Paths, monkeypatch: pytest.MonkeyPatch, script: str) -> Workflow:
     """One whose process runs a script instead of Airflow."""
-    made = Workflow(layout, dict(os.environ))
-    monkeypatch.setattr(sys, "executable", str(layout.home / "python"))
-    program = layout.home / "python"
+    made = Workflow(paths, dict(os.environ))
+    monkeypatch.setattr(sys, "executable", str(paths.home / "python"))
+    program = paths.home / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return made
 
 
-def test_only_the_tasks_of_this_run_are_told(layout: Layout, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = workflow(layout, monkeypatch, "exit 0")
+def test_only_the_tasks_of_this_run_are_told(paths: Paths, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = workflow(paths, monkeypatch, "exit 0")
     watched.start()
     assert watched.tasks() == {}
 
@@ -58,9 +58,9 @@ def test_only_the_tasks_of_this_run_are_told(layout: Layout, database: Path, mon
 
 
 def test_a_database_that_is_busy_or_missing_is_no_error(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, database: Path
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, database: Path
 ) -> None:
-    watched = workflow(layout, monkeypatch, "exit 0")
+    watched = workflow(paths, monkeypatch, "exit 0")
     database.unlink()
     watched.start()
 
@@ -68,24 +68,24 @@ def test_a_database_that_is_busy_or_missing_is_no_error(
 
 
 def test_the_database_is_made_once_per_version_and_a_failure_is_told(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = workflow(layout, monkeypatch, "echo the reason; exit 3")
+    failing = workflow(paths, monkeypatch, "echo the reason; exit 3")
     with pytest.raises(WorkflowError, match=r"airflow db migrate.*code 3"):
         failing.migrate()
-    assert layout.airflow_log.read_text() == "the reason\n"
+    assert paths.airflow_log.read_text() == "the reason\n"
 
-    workflow(layout, monkeypatch, "echo migrated").migrate()
-    workflow(layout, monkeypatch, "echo migrated again").migrate()
-    assert layout.airflow_log.read_text() == "the reason\nmigrated\n"
+    workflow(paths, monkeypatch, "echo migrated").migrate()
+    workflow(paths, monkeypatch, "echo migrated again").migrate()
+    assert paths.airflow_log.read_text() == "the reason\nmigrated\n"
 
 
-def test_stopping_ends_what_the_process_started_too(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_ends_what_the_process_started_too(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "sleep 300 & echo $! > child; wait"
-    monkeypatch.setattr("example_dags.demo.workflow.PROJECT", layout.home)
-    running = workflow(layout, monkeypatch, script)
+    monkeypatch.setattr("example_dags.demo.workflow.PROJECT", paths.home)
+    running = workflow(paths, monkeypatch, script)
     running.start()
-    child = layout.home / "child"
+    child = paths.home / "child"
     until_written = subprocess.run(["timeout", "30", "sh", "-c", f"until test -s '{child}'; do :; done"], check=True)
     pid = int(child.read_text())
     running.stop()

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from example_dags.demo.data import EMPTY, KEY_FIELDS, TEXT_FIELDS
 
-__all__ = ["Truth", "average_delays", "in_order", "keys_of", "read_flights", "read_truth"]
+__all__ = ["Expected", "average_delays", "compute_expected", "in_order", "keys_of", "read_flights"]
 
 GROUP = ["carrier", "month"]
 TOTALS = ["delay_minutes", "flights"]
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Expected:
     """What must come out.
 
     Attributes:
@@ -41,7 +41,7 @@ class Truth:
         return len(self.flights)
 
 
-def read_truth(path: Path) -> Truth:
+def compute_expected(path: Path) -> Expected:
     """Read the file and compute the result.
 
     Raises:
@@ -53,7 +53,7 @@ def read_truth(path: Path) -> Truth:
     if len(unique) != len(flights):
         raise ValueError(f"{len(flights) - len(unique)} rows of {path} share their key with another row")
     months = {int(str(month)): int(rows) for month, rows in flights["month"].value_counts().items()}
-    return Truth(in_order(flights, keys), unique, average_delays(flights), months)
+    return Expected(in_order(flights, keys), unique, average_delays(flights), months)
 
 
 def read_flights(path: Path) -> pd.DataFrame:

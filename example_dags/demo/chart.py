@@ -1,4 +1,4 @@
-"""The picture: the gate over time, the leases that drained it, and the delays that came out."""
+"""The chart shows the gate over time, the leases that drained it, and the resulting delays."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import ConnectionPatch, Rectangle
 from matplotlib.ticker import FuncFormatter
 
-from example_dags.demo.board import Board
 from example_dags.demo.crash import Crash
+from example_dags.demo.progress import Progress
 from example_dags.demo.watch import LeaseFile, Sample
 
-__all__ = ["Scene", "draw", "scene"]
+__all__ = ["ChartData", "chart_data", "draw"]
 
 INK, FAINT, PAPER = "#16324f", "#8aa0b4", "#fbfcfe"
 WATER, FLIGHT, GATE, BAD = "#4aa3df", "#1c5d99", "#e8a317", "#d7263d"
@@ -30,8 +30,8 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What the picture shows; times are seconds since the epoch.
+class ChartData:
+    """The data of the chart; times are seconds since the epoch.
 
     Attributes:
         samples: the queue over time.
@@ -63,13 +63,17 @@ _LABELS = {
 }
 
 
-def scene(
-    board: Board, samples: Sequence[Sample], leases: Sequence[LeaseFile], delays: pd.DataFrame, crash: Crash | None
-) -> Scene:
+def chart_data(
+    progress: Progress,
+    samples: Sequence[Sample],
+    leases: Sequence[LeaseFile],
+    delays: pd.DataFrame,
+    crash: Crash | None,
+) -> ChartData:
     """What is worth showing of a run that has ended."""
     spans = {}
     for name, label in _LABELS.items():
-        step = board.steps[name]
+        step = progress.steps[name]
         assert step.started is not None
         assert step.ended is not None
         spans[label] = (step.started, step.ended)
@@ -81,11 +85,11 @@ def scene(
     )
     if crash:
         headline += f"; one worker killed with {crash.lease.rows:,} messages in its hands"
-    return Scene(
+    return ChartData(
         samples=[sample for sample in samples if begin <= sample.at <= end],
         leases=leases,
         spans=spans,
-        min_ready=board.min_ready,
+        min_ready=progress.min_ready,
         gate_opened=spans["gate"][1],
         delays=delays,
         crash=crash,
@@ -93,46 +97,46 @@ def scene(
     )
 
 
-def draw(scene: Scene, path: Path) -> None:
-    """Draw the scene into a PNG file."""
+def draw(data: ChartData, path: Path) -> None:
+    """Draw the chart into a PNG file."""
     figure = Figure(figsize=(17, 9.4), facecolor=PAPER)
     FigureCanvasAgg(figure)
     figure.text(0.012, 0.962, "Sluicegate: a year of flights through the gate", color=INK, fontsize=20, weight="bold")
-    figure.text(0.012, 0.931, scene.headline, color=INK, fontsize=12.5)
+    figure.text(0.012, 0.931, data.headline, color=INK, fontsize=12.5)
     depth = figure.add_axes((0.088, 0.445, 0.475, 0.435))
     leases = figure.add_axes((0.088, 0.062, 0.475, 0.315))
     delays = figure.add_axes((0.648, 0.062, 0.283, 0.80))
     scale = figure.add_axes((0.943, 0.17, 0.010, 0.58))
-    begin = min(start for start, _ in scene.spans.values())
-    _draw_depth(depth, scene, begin)
-    _draw_leases(leases, scene, begin)
+    begin = min(start for start, _ in data.spans.values())
+    _draw_depth(depth, data, begin)
+    _draw_leases(leases, data, begin)
     _connect(depth, leases)
-    _draw_delays(delays, scale, scene.delays)
+    _draw_delays(delays, scale, data.delays)
     figure.savefig(path, dpi=110)
 
 
-def _draw_depth(axes: Axes, scene: Scene, begin: float) -> None:
-    times = [sample.at - begin for sample in scene.samples]
-    ready = [sample.ready for sample in scene.samples]
-    held = [sample.ready + sample.in_flight for sample in scene.samples]
-    end = max(stop for _, stop in scene.spans.values()) - begin
-    top = max([*held, scene.min_ready]) * 1.34
-    opened = scene.gate_opened - begin
+def _draw_depth(axes: Axes, data: ChartData, begin: float) -> None:
+    times = [sample.at - begin for sample in data.samples]
+    ready = [sample.ready for sample in data.samples]
+    held = [sample.ready + sample.in_flight for sample in data.samples]
+    end = max(stop for _, stop in data.spans.values()) - begin
+    top = max([*held, data.min_ready]) * 1.34
+    opened = data.gate_opened - begin
     axes.fill_between(times, ready, color=WATER, alpha=0.55, linewidth=0, label="ready")
     axes.fill_between(times, ready, held, color=FLIGHT, alpha=0.9, linewidth=0, label="in flight, in leases")
     axes.plot(times, held, color=FLIGHT, linewidth=1.4)
-    line = f"the sensor's line: {scene.min_ready:,} ready"
-    axes.axhline(scene.min_ready, color=GATE, linewidth=1.8, linestyle=(0, (6, 3)), label=line)
+    line = f"the sensor's line: {data.min_ready:,} ready"
+    axes.axhline(data.min_ready, color=GATE, linewidth=1.8, linestyle=(0, (6, 3)), label=line)
     axes.axvline(opened, ymax=0.83, color=GATE, linewidth=2.2)
-    axes.plot([opened], [scene.min_ready], marker="o", markersize=9, color=GATE, markeredgecolor="white", zorder=5)
+    axes.plot([opened], [data.min_ready], marker="o", markersize=9, color=GATE, markeredgecolor="white", zorder=5)
     _label(axes, "the gate opens", opened, top * 0.83, DARK_GATE)
-    if scene.crash:
-        at = scene.crash.at - begin
+    if data.crash:
+        at = data.crash.at - begin
         axes.axvline(at, ymax=0.75, color=BAD, linewidth=1.6, linestyle=":")
         _label(axes, "a worker is killed", at, top * 0.75, BAD)
     axes.set_xlim(-0.01 * end, 1.01 * end)
     axes.set_ylim(0, top)
-    _draw_spans(axes, scene.spans, begin, end)
+    _draw_spans(axes, data.spans, begin, end)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:,.0f}k" if value else "0"))
     axes.set_ylabel("messages in the queue", color=INK)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.99), ncols=3, frameon=False, labelcolor=INK, fontsize=10.5)
@@ -155,15 +159,15 @@ def _draw_spans(axes: Axes, spans: dict[str, tuple[float, float]], begin: float,
             axes.text((left + right) / 2, top * 0.97, label, color=INK, ha="center", va="center", fontsize=9.5)
 
 
-def _draw_leases(axes: Axes, scene: Scene, begin: float) -> None:
-    rows = sorted({lease.partition for lease in scene.leases})
-    first = min(lease.started for lease in scene.leases) - begin
-    last = max(lease.finished for lease in scene.leases) - begin
+def _draw_leases(axes: Axes, data: ChartData, begin: float) -> None:
+    rows = sorted({lease.partition for lease in data.leases})
+    first = min(lease.started for lease in data.leases) - begin
+    last = max(lease.finished for lease in data.leases) - begin
     pad = 0.03 * (last - first)
     axes.set_xlim(first - pad, last + pad)
     axes.set_ylim(max(rows) + 0.6, -0.6)
-    _draw_water(axes, scene, begin)
-    for lease in scene.leases:
+    _draw_water(axes, data, begin)
+    for lease in data.leases:
         again = lease.deliveries > 1
         axes.add_patch(
             Rectangle(
@@ -172,10 +176,10 @@ def _draw_leases(axes: Axes, scene: Scene, begin: float) -> None:
                 linewidth=2.2 if again else 0.8, zorder=4 if again else 3,
             )
         )  # fmt: skip
-    if scene.crash:
-        _draw_killed(axes, scene, scene.crash, begin)
-    messages = {row: sum(lease.rows for lease in scene.leases if lease.partition == row) for row in rows}
-    count = {row: sum(lease.partition == row for lease in scene.leases) for row in rows}
+    if data.crash:
+        _draw_killed(axes, data, data.crash, begin)
+    messages = {row: sum(lease.rows for lease in data.leases if lease.partition == row) for row in rows}
+    count = {row: sum(lease.partition == row for lease in data.leases) for row in rows}
     axes.set_yticks(rows, [f"partition {row}\n{messages[row]:,}\nin {count[row]} leases" for row in rows])
     axes.set_xlabel(
         "seconds since the first task began; each block is a lease: one batch, one file, one ack", color=INK
@@ -183,16 +187,16 @@ def _draw_leases(axes: Axes, scene: Scene, begin: float) -> None:
     _tidy(axes)
 
 
-def _draw_water(axes: Axes, scene: Scene, begin: float) -> None:
+def _draw_water(axes: Axes, data: ChartData, begin: float) -> None:
     """What is left in the queue, behind the leases, from the bottom of the panel to its top."""
     bottom, top = axes.get_ylim()
-    most = max(sample.ready for sample in scene.samples) or 1
-    times = [sample.at - begin for sample in scene.samples]
-    surface = [bottom + (top - bottom) * sample.ready / most for sample in scene.samples]
+    most = max(sample.ready for sample in data.samples) or 1
+    times = [sample.at - begin for sample in data.samples]
+    surface = [bottom + (top - bottom) * sample.ready / most for sample in data.samples]
     axes.fill_between(times, bottom, surface, color=WATER, alpha=0.16, linewidth=0, zorder=1)
 
 
-def _draw_killed(axes: Axes, scene: Scene, crash: Crash, begin: float) -> None:
+def _draw_killed(axes: Axes, data: ChartData, crash: Crash, begin: float) -> None:
     """The lease as its dead holder had it, and the way to whoever took it over."""
     dead, row, at = crash.lease, crash.lease.partition, crash.at - begin
     axes.add_patch(
@@ -202,7 +206,7 @@ def _draw_killed(axes: Axes, scene: Scene, crash: Crash, begin: float) -> None:
         )
     )  # fmt: skip
     axes.plot([at], [row], marker="X", markersize=13, color=BAD, markeredgecolor="white", zorder=6)
-    for heir in scene.leases:
+    for heir in data.leases:
         if heir.lease_id != dead.lease_id or heir.started < crash.at:
             continue
         taken = heir.started - begin

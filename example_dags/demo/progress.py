@@ -8,7 +8,7 @@ from typing import Literal
 
 from example_dags.demo.watch import Sample
 
-__all__ = ["Board", "Step", "StepState"]
+__all__ = ["Progress", "Step", "StepState"]
 
 StepState = Literal["waiting", "running", "done", "failed"]
 
@@ -48,7 +48,7 @@ def _steps() -> dict[str, Step]:
 
 
 @dataclass(slots=True)
-class Board:
+class Progress:
     """The state of a run.
 
     Attributes:

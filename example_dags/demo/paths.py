@@ -12,7 +12,7 @@ from pathlib import Path
 from sluicegate import RedisMessageQueue
 from sluicegate.embedded import stop_server
 
-__all__ = ["PARTITIONS", "PROJECT", "QUEUE", "Layout"]
+__all__ = ["PARTITIONS", "PROJECT", "QUEUE", "Paths"]
 
 PROJECT = Path(__file__).resolve().parents[2]
 QUEUE = "flights"
@@ -44,7 +44,7 @@ appender.file.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Paths:
     """Folders and files under one home folder, `build/demo` unless told otherwise."""
 
     home: Path
@@ -96,8 +96,8 @@ class Layout:
         return self.home / "delays"
 
     @property
-    def picture(self) -> Path:
-        """The picture of the gate."""
+    def chart(self) -> Path:
+        """The chart of the gate."""
         return self.home / "gate.png"
 
     @property
@@ -115,7 +115,7 @@ class Layout:
             stop_server(self.redis)
         for folder in (self.redis, self.logs, self.flights, self.delays, self.home / "spark"):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.picture, self.report):
+        for file in (self.chart, self.report):
             file.unlink(missing_ok=True)
         self.logs.mkdir(parents=True)
 
