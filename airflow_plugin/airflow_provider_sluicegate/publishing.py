@@ -1,7 +1,8 @@
-"""Publishing a stream of messages with counts, progress and errors that say how far it got."""
+"""Publish a stream of messages with counts, progress, and errors that say where it stopped."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,9 +12,7 @@ from typing import Any, Protocol
 import redis
 
 from sluicegate import PublishReport, RedisMessageQueue
-from sluicegate.core.deduplication import KeySource, compile_key_function
-from sluicegate.core.publishing import encode_payload
-from sluicegate.errors import PayloadTooLargeError, PublishUnknownError, RedisMessageQueueError
+from sluicegate.errors import PublishUnknownError, RedisMessageQueueError
 
 __all__ = ["Log", "PublishStoppedError", "Publisher", "Reader"]
 
@@ -43,32 +42,49 @@ class PublishStoppedError(RedisMessageQueueError):
 @dataclass(slots=True)
 class Reader:
     """
-    Reads numbered messages, transforms them, and remembers where those of the current batch stand, so that an error can
-    say where it is.
+    Reads numbered messages, transforms them, and remembers the numbers of the current batch, so that an error can name
+    the message that caused it.
 
     :param source: numbers and messages.
-    :param place: from a number to words such as ``orders.csv, line 7``.
-    :param transform: from a message to what is published, None to drop it.
-    :param remembered: how many messages back an error may be, that is the batch size.
+    :param describe: turns a number into a location such as ``orders.csv, line 7``.
+    :param transform: turns a message into what is published; None drops it.
+    :param batch_size: messages per call; only the numbers of one batch are remembered.
     """
 
     source: Iterable[tuple[int, Any]]
-    place: Callable[[int], str]
+    describe: Callable[[int], str]
     transform: Callable[[Any], Any] | None
-    remembered: int
+    batch_size: int
     dropped: int = 0
     failure: str | None = None
-    passed_on: int = 0
-    last: Any = None
+    _yielded: int = 0
+    _key_error: Exception | None = None
     _numbers: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._numbers = deque(maxlen=self.remembered + 1)  # a batch that its bytes end is one message behind
+        # One more than a batch: a batch that its bytes end is sent after the first message of the next one was read.
+        self._numbers = deque(maxlen=self.batch_size + 1)
 
-    def place_of(self, position: int) -> str | None:
-        """Where the message stands that was passed on as number ``position``, from 0; None when it is too long ago."""
-        back = self.passed_on - position
-        return self.place(self._numbers[-back]) if 0 < back <= len(self._numbers) else None
+    def watch(self, key_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the user's key function; the reader remembers what it raises, because that may quote a payload."""
+
+        @functools.wraps(key_function)
+        def call(message: Any) -> Any:
+            try:
+                return key_function(message)
+            except Exception as error:
+                self._key_error = error
+                raise
+
+        return call
+
+    def explain(self, error: Exception) -> str:
+        """Say which message stopped the publish, where that is known, and why."""
+        if self.failure is not None:
+            return self.failure
+        reason = type(error).__name__ if error is self._key_error else _reason(error)
+        location = self._location(getattr(error, "position", None))
+        return reason if location is None else f"{location}: {reason}"
 
     def __iter__(self) -> Iterator[Any]:
         number = 0
@@ -79,43 +95,52 @@ class Reader:
                     self.dropped += 1
                     continue
                 self._numbers.append(number)
-                self.passed_on += 1
-                self.last = payload
+                self._yielded += 1
                 yield payload
         except Exception as error:
             if self.failure is None:
-                # What a function of the user raises may quote a payload, so only its type is repeated.
-                told = str(error) if isinstance(error, (RedisMessageQueueError, OSError)) else type(error).__name__
-                after = f" after {self.place(number)}" if number else ""
-                self.failure = told if isinstance(error, RedisMessageQueueError) else f"reading stopped{after}: {told}"
+                after = f" after {self.describe(number)}" if number else ""
+                self.failure = self._reading_failure(error, after)
             raise
+
+    @staticmethod
+    def _reading_failure(error: Exception, after: str) -> str:
+        if isinstance(error, RedisMessageQueueError):
+            return str(error)
+        # An error of the user's code may quote a payload, so only its type is repeated.
+        return f"reading stopped{after}: {error if isinstance(error, OSError) else type(error).__name__}"
+
+    def _location(self, position: object) -> str | None:
+        """The location of the message that was yielded at ``position``, from 0; None when it is not remembered."""
+        if not isinstance(position, int):
+            return None
+        back = self._yielded - position
+        return self.describe(self._numbers[-back]) if 0 < back <= len(self._numbers) else None
 
     def _transformed(self, number: int, message: Any) -> Any:
         assert self.transform is not None
         try:
             return self.transform(message)
         except Exception as error:
-            self.failure = f"{self.place(number)}: transform raised {type(error).__name__}"
+            self.failure = f"{self.describe(number)}: transform raised {type(error).__name__}"
             raise
 
 
 @dataclass(slots=True)
 class Publisher:
     """
-    Publishes what a reader yields and counts it. One batch is in memory at a time.
+    Publishes the messages of a reader and counts them. One batch is in memory at a time.
 
-    :param queue: where to.
-    :param reader: what.
-    :param deduplication_key: the queue's, or None.
-    :param window_seconds: how long the queue refuses duplicates.
-    :param log: for progress: counts only.
-    :param progress_interval_seconds: between two lines of progress.
+    :param queue: the queue to publish to.
+    :param reader: the messages.
+    :param window_seconds: how long the queue refuses duplicates; None for a queue without deduplication.
+    :param log: receives the progress, as counts only.
+    :param progress_interval_seconds: time between two lines of progress.
     """
 
     queue: RedisMessageQueue
     reader: Reader
-    deduplication_key: KeySource | None
-    window_seconds: float
+    window_seconds: float | None
     log: Log
     progress_interval_seconds: float
     published: int = 0
@@ -131,16 +156,16 @@ class Publisher:
 
         :raises PublishStoppedError: reading or publishing failed; says where, why, and what was published before.
         """
-        told = self._started
+        logged = self._started
         try:
             for batch in self.queue.publish_chunks(self.reader, batch_size=batch_size, headers=headers):
                 self._count(batch)
-                if time.monotonic() - told >= self.progress_interval_seconds:
-                    told = time.monotonic()
-                    self._tell("so far")
+                if time.monotonic() - logged >= self.progress_interval_seconds:
+                    logged = time.monotonic()
+                    self._log_progress("so far")
         except Exception as error:
             raise self._stopped(error) from error
-        self._tell("done")
+        self._log_progress("done")
         return self._report()
 
     def _count(self, batch: PublishReport) -> None:
@@ -152,7 +177,7 @@ class Publisher:
             self.first_id = self.first_id or batch.ids[accepted[0]]
             self.last_id = batch.ids[accepted[-1]]
 
-    def _tell(self, when: str) -> None:
+    def _log_progress(self, when: str) -> None:
         seconds = time.monotonic() - self._started
         self.log.info(
             "queue %r, %s: %d published, %d duplicates refused, %d dropped, in %d batches and %.1f s",
@@ -172,7 +197,7 @@ class Publisher:
         }
 
     def _stopped(self, error: Exception) -> PublishStoppedError:
-        parts = [self.reader.failure or self._culprit(error) or _told(error)]
+        parts = [self.reader.explain(error)]
         if self.batches:
             parts.append(
                 f"the {self.batches} batches before it stay published: {self.published} messages, and "
@@ -181,44 +206,22 @@ class Publisher:
         else:
             parts.append("no batch was published before it")
         if isinstance(error, PublishUnknownError):
-            parts.append("whether the batch in hand was published is not known")
-        if self.deduplication_key is None:
-            parts.append("without a deduplication_key, trying again publishes again what was published")
+            parts.append("it is not known whether the current batch was published")
+        if self.window_seconds is None:
+            parts.append("without a deduplication_key, a retry publishes those messages again")
         else:
             parts.append(
-                "trying again is safe: what was published is refused as a duplicate for "
-                f"{self.window_seconds:g} s after its publish"
+                "a retry is safe: messages that were published are refused as duplicates for "
+                f"{self.window_seconds:g} s after their publish"
             )
         return PublishStoppedError(
             "; ".join(parts), published=self.published, duplicates=self.duplicates, batches=self.batches
         )
 
-    def _culprit(self, error: Exception) -> str | None:
-        """The message that cannot be published, and why; None when it is not about one."""
-        reader, last = self.reader, self.reader.passed_on - 1  # each is checked before the next is read
-        if isinstance(error, PayloadTooLargeError) and error.position is not None:
-            place = reader.place_of(error.position)
-            return f"{place}: {error}" if place else None
-        place = reader.place_of(last)
-        if place is None:
-            return None
-        try:
-            encode_payload(reader.last)
-        except (TypeError, ValueError) as refusal:
-            return f"{place}: {refusal}"
-        source = self.deduplication_key
-        if source is None:
-            return None
-        try:
-            compile_key_function(source)(reader.last)
-        except Exception as refusal:  # noqa: BLE001, a function of the user raises what it likes
-            return f"{place}: {type(refusal).__name__ if callable(source) else refusal}"
-        return None
 
-
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     if isinstance(error, PublishUnknownError) and error.__cause__ is not None:
-        return _told(error.__cause__)  # its own text speaks of repeating calls by hand, which a retry does better
+        return _reason(error.__cause__)  # its own text explains how to repeat calls by hand; a retry of the task is better
     if isinstance(error, (RedisMessageQueueError, redis.RedisError, TypeError, ValueError)):
         return str(error)
     return type(error).__name__

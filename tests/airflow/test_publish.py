@@ -154,7 +154,7 @@ def test_queue_options_reach_the_queue_and_the_advice(queue: RedisMessageQueue, 
     window = {"deduplication_window_seconds": 60}
     error = stopped(queue, messages=produce, batch_size=1, deduplication_key="id", queue_options=window)
 
-    assert "refused as a duplicate for 60 s after its publish" in str(error)
+    assert "refused as duplicates for 60 s after their publish" in str(error)
 
 
 def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> None:
@@ -216,7 +216,7 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
     text = str(error)
     assert text.startswith(f"{path}, line 1501: not JSON")
     assert "the 1 batches before it stay published: 1000 messages, and 0 refused as duplicates" in text
-    assert "trying again is safe: what was published is refused as a duplicate for 3600 s" in text
+    assert "a retry is safe: messages that were published are refused as duplicates for 3600 s" in text
     assert (error.published, error.duplicates, error.batches) == (1000, 0, 1)
     assert queue.depth().pending == 1000
 
@@ -228,7 +228,7 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
 def test_without_a_key_the_error_warns_of_a_retry(queue: RedisMessageQueue, orders: Orders) -> None:
     text = str(stopped(queue, path=orders(10, broken=6), batch_size=5))
 
-    assert "without a deduplication_key, trying again publishes again what was published" in text
+    assert "without a deduplication_key, a retry publishes those messages again" in text
     assert queue.depth().pending == 5
 
 
@@ -240,14 +240,23 @@ def test_a_malformed_first_line_publishes_nothing(queue: RedisMessageQueue, orde
     assert queue.depth().published_total == 0
 
 
+def _quoting(order: dict[str, Any]) -> str:
+    if "note" in order:
+        raise ValueError(f"no key in {order}")
+    return str(order["order_id"])
+
+
 @pytest.mark.parametrize(
     ("key", "change", "reason"),
     [
         ("order_id", {"order_id": None}, "deduplication field 'order_id' is null in the payload"),
         ("{tenant}:{order_id}", {"order_id": 1.5}, "deduplication field 'order_id' must be a str or an int, not float"),
         (["tenant", "address.city"], {"address": "CANARY"}, "needs a dict at address, found str"),
-        (lambda order: order["key"], {"key": ""}, "ConfigurationError"),
+        (lambda order: order["key"], {"key": ""}, "get_deduplication_key returned ''; a deduplication key must be"),
+        (lambda order: order["key"], {"key": {"CANARY": 1}}, "get_deduplication_key returned a dict"),
         (lambda order: order["key"], {"missing": "CANARY"}, "KeyError"),
+        (_quoting, {"note": "CANARY"}, "ValueError"),
+        (lambda order: order["key"], {"when": datetime.date(2013, 1, 1)}, "payload has a date at $.when"),
         (None, {"when": datetime.date(2013, 1, 1)}, "payload has a date at $.when"),
         (None, {"price": float("nan")}, "payload has nan at $.price"),
     ],
@@ -336,6 +345,36 @@ def test_arguments_that_cannot_work_are_refused_at_execution(
     assert reason in str(refused.value)
 
 
+def test_a_message_too_large_for_the_server_is_named_by_its_place(
+    queue: RedisMessageQueue, embedded_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "orders.jsonl"
+    rows = [{"id": number, "note": "x" * (1_500_000 if number == 16 else 1)} for number in range(1, 21)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with connect_embedded(embedded_url) as client:
+        before = client.config_get("proto-max-bulk-len")
+        client.config_set("proto-max-bulk-len", 1024 * 1024)
+        try:
+            error = stopped(queue, path=path, batch_size=10)
+        finally:
+            client.config_set("proto-max-bulk-len", int(before["proto-max-bulk-len"]))
+
+    assert str(error).startswith(f"{path}, line 16: the message at position 15 has 15")
+    assert (error.published, error.batches) == (10, 1)
+
+
+def test_an_async_key_function_is_refused_before_anything_is_read(queue: RedisMessageQueue) -> None:
+    async def key(order: dict[str, Any]) -> str:
+        return str(order["id"])
+
+    operator = RedisQueuePublishOperator(
+        task_id="publish", queue_name=queue.name, messages=numbers(3), deduplication_key=key
+    )
+    with pytest.raises(ConfigurationError, match=r"async"):
+        operator.execute({})
+    assert queue.depth().published_total == 0
+
+
 @pytest.mark.parametrize("batch_size", [0, 1001])
 def test_a_batch_size_that_cannot_work_publishes_nothing(queue: RedisMessageQueue, batch_size: int) -> None:
     error = stopped(queue, messages=numbers(3), batch_size=batch_size)
@@ -376,8 +415,8 @@ def test_redis_going_away_midway_leaves_the_batch_in_hand_unknown(connect: Conne
 
     assert (error.published, error.batches) == (10, 1)
     assert str(error).startswith(f"Redis at localhost:{server.port} cannot be reached")
-    assert "whether the batch in hand was published is not known" in str(error)
-    assert "trying again is safe" in str(error)
+    assert "it is not known whether the current batch was published" in str(error)
+    assert "a retry is safe" in str(error)
     assert PASSWORD not in str(error)
     assert isinstance(error.__cause__, PublishUnknownError)
 
@@ -395,7 +434,7 @@ class Lines:
 
 def publisher(queue: RedisMessageQueue, log: Lines, progress_interval_seconds: float) -> Publisher:
     reader = Reader(enumerate([{"note": "CANARY"}] * 25, start=1), str, None, 10)
-    return Publisher(queue, reader, None, 3600, log, progress_interval_seconds)
+    return Publisher(queue, reader, None, log, progress_interval_seconds)
 
 
 def test_progress_is_told_in_counts(queue: RedisMessageQueue) -> None:

@@ -128,6 +128,7 @@ def test_an_error_of_an_awaited_key_stops_its_call_and_leaves_the_connection_usa
         queue.publish_many({"id": number} for number in range(2000))
     before = 1000 if flavour.asyncio else 0
     assert f"{before} messages before these were handled" in caught.value.__notes__[0]
+    assert caught.value.position == (1500 if flavour.asyncio else 0)  # type: ignore[attr-defined]
     assert client.llen(queue.key.pending) == queue.depth().pending == before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -61,6 +61,81 @@ def test_a_message_that_is_refused_before_it_is_sent(
     with pytest.raises(kind) as caught:
         queue.publish_many([*others, payload])
     assert context(caught.value) == ("orders", "publish", None, 3)
+
+
+class ParseError(Exception):
+    """An error of the user's own that knows another position."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__("unexpected character")
+        self.position = position
+
+
+def shop_of(payload: Any) -> str:
+    if payload["shop"] == "broken":
+        raise ParseError(41)
+    return str(payload["shop"])
+
+
+@pytest.mark.parametrize(
+    ("options", "payload", "kind"),
+    [
+        ({}, {"when": {1, 2}}, TypeError),
+        ({}, 7, TypeError),
+        ({}, {"price": float("nan")}, ValueError),
+        ({}, {"id": 2**70}, ValueError),
+        ({}, "\ud800", ValueError),
+        ({"strict_payload_types": True}, {"pair": (1, 2)}, TypeError),
+        ({"max_payload_bytes": 90}, "x" * 91, PayloadTooLargeError),
+        ({"max_payload_depth": 1}, {"a": {}}, PayloadTooDeepError),
+        ({"max_payload_depth": 1}, '{"a": {}}', PayloadTooDeepError),
+        ({"get_deduplication_key": "shop"}, {"other": 1}, ConfigurationError),
+        ({"get_deduplication_key": "{shop}:{n}"}, {"shop": "a", "n": None}, ConfigurationError),
+        ({"get_deduplication_key": ["shop", "n"]}, {"shop": "a", "n": 1.5}, TypeError),
+        ({"get_deduplication_key": "{shop}:{n}"}, "text", ConfigurationError),
+        ({"get_deduplication_key": "shop"}, {"shop": "x" * 70_000}, PayloadTooLargeError),
+        ({"get_deduplication_key": shop_of}, {"shop": ""}, ConfigurationError),
+        ({"get_deduplication_key": shop_of}, {}, KeyError),
+    ],
+    ids=[
+        "a set", "no payload", "NaN", "a huge int", "a lone surrogate", "a tuple", "too large", "too deep",
+        "too deep JSON", "no field", "a null field", "a float field", "no dict", "a long key", "an empty key",
+        "a key function that raises",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("before", [0, 1003])
+def test_every_error_about_a_message_has_its_position(
+    make_queue: MakeQueue, options: dict[str, Any], payload: Any, kind: type[Exception], before: int
+) -> None:
+    def given() -> Iterator[Any]:
+        for number in range(before):
+            yield {"shop": str(number), "n": number}
+        yield payload
+
+    queue = make_queue(**options)
+    with pytest.raises(kind) as many:
+        queue.publish_many(given())
+    with pytest.raises(kind) as chunked:
+        for _ in queue.publish_chunks(given(), batch_size=500):
+            pass
+    assert [error.value.position for error in (many, chunked)] == [before, before]  # type: ignore[attr-defined]
+    with pytest.raises(kind) as one:
+        queue.publish(payload)
+    assert one.value.position == 0  # type: ignore[attr-defined]
+
+
+def test_a_position_of_the_users_own_stays_and_an_input_that_fails_has_none(make_queue: MakeQueue) -> None:
+    def reading() -> Iterator[Any]:
+        yield {"shop": "a"}
+        raise ValueError("cannot read on")
+
+    queue = make_queue(get_deduplication_key=shop_of)
+    with pytest.raises(ParseError) as own:
+        queue.publish_many([{"shop": "a"}, {"shop": "broken"}])
+    assert own.value.position == 41
+    with pytest.raises(ValueError, match="cannot read on") as failed:
+        queue.publish_many(reading())
+    assert not hasattr(failed.value, "position")
 
 
 def test_a_publish_that_redis_refuses(make_queue: MakeQueue, client: redis.Redis) -> None:

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator, XComArg
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.publishing import Publisher, Reader
 from airflow_provider_sluicegate.sources import MessageFile
+from sluicegate.checks import is_async
 from sluicegate.config import QueueConfig
 from sluicegate.core.deduplication import KeySource
 from sluicegate.errors import ConfigurationError
@@ -123,14 +124,13 @@ class RedisQueuePublishOperator(BaseOperator):
         :raises FileNotFoundError: the file is not there.
         :raises PublishStoppedError: reading or publishing failed midway.
         """
-        options = self._queue_options()
         reader = self._reader(context)
+        options = self._queue_options(reader)
         with RedisQueueHook(self.redis_conn_id) as hook:
             publisher = Publisher(
                 hook.get_queue(self.queue_name, **options),
                 reader,
-                self._key_source,
-                options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds),
+                self._window_seconds(options),
                 self.log,
                 self.progress_interval_seconds,
             )
@@ -141,13 +141,23 @@ class RedisQueuePublishOperator(BaseOperator):
         key = self.deduplication_key
         return key.value if isinstance(key, _Veiled) else key
 
-    def _queue_options(self) -> dict[str, Any]:
+    def _queue_options(self, reader: Reader) -> dict[str, Any]:
         options = dict(self.queue_options or {})
         if "get_deduplication_key" in options:
             raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
-        if self.deduplication_key is not None:
-            options["get_deduplication_key"] = self._key_source
+        key = self._key_source
+        if key is not None:
+            # An async function stays as it is, so that the queue refuses it at once.
+            watched = callable(key) and not is_async(key)
+            options["get_deduplication_key"] = reader.watch(key) if watched else key
         return options
+
+    def _window_seconds(self, options: Mapping[str, Any]) -> float | None:
+        """How long the queue refuses duplicates; None without deduplication."""
+        if self.deduplication_key is None:
+            return None
+        window: float = options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds)
+        return window
 
     def _reader(self, context: Context) -> Reader:
         if (self.messages is None) == (self.path is None):

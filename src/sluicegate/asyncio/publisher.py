@@ -37,6 +37,15 @@ async def _key_of(pending: PendingKey) -> Any:  # asyncio only
     return await pending.awaitable  # asyncio only
 
 
+async def _next_with_key(ahead: Batches, pending: PendingKey) -> Batch | PendingKey:  # asyncio only
+    """Await a key and go on; an error goes through the generator, which adds its position."""  # asyncio only
+    try:  # asyncio only
+        key = await _key_of(pending)  # asyncio only
+    except Exception as error:  # noqa: BLE001  (the generator raises it again)  # asyncio only
+        return ahead.throw(error)  # asyncio only
+    return ahead.send(key)  # asyncio only
+
+
 class Publisher:
     """Sends payloads in batches; the publish methods of `RedisMessageQueue` document what it promises.
 
@@ -177,7 +186,7 @@ class Publisher:
         self._refuse_closed()
         made = next(ahead, None)
         while isinstance(made, PendingKey):  # asyncio only
-            made = ahead.send(await _key_of(made))  # asyncio only
+            made = await _next_with_key(ahead, made)  # asyncio only
         assert not isinstance(made, PendingKey)
         return made
 

@@ -134,7 +134,8 @@ class Publishing:
             partial: when the cap leaves room for some only, take the first that fit instead of refusing all.
 
         Raises:
-            TypeError, ValueError: a payload, key or header that cannot be stored.
+            TypeError, ValueError: a payload, key or header that cannot be stored. An error about one message, whoever
+                raised it, has that message's index in `payloads` as its `position`.
             ConfigurationError: an argument that cannot work.
         """
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
@@ -161,8 +162,8 @@ class Publishing:
                         key = key.checked((yield key))
                     name = encode_deduplication_key(key)
                     part, marker = SEPARATOR + name + middle + data, dedup(name)
-            except RedisMessageQueueError as error:
-                error.locate(position=first + len(parts))
+            except Exception as error:
+                _locate(error, first + len(parts))
                 raise
             size = len(part)
             if held + size > max_bytes and parts:
@@ -236,3 +237,11 @@ class Publishing:
         data = encode_payload(payload, sort_keys=self.sort_keys)
         self.limits.check_stored(payload, data)
         return data
+
+
+def _locate(error: Exception, position: int) -> None:
+    """Set `position` on the error of one message, also on an error of Python or of the user's key function."""
+    if isinstance(error, RedisMessageQueueError):
+        error.locate(position=position)
+    else:
+        error.__dict__.setdefault("position", position)
