@@ -28,19 +28,19 @@ class Message:
     double the memory of a batch and cost more time than it saves. `json()` and `text()` decode at each call.
     """
 
-    __slots__ = ("_begun", "entry", "slot")
+    __slots__ = ("deliveries_begun", "entry", "slot")
 
-    def __init__(self, entry: bytes, slot: int = 0, begun: int = 0) -> None:
+    def __init__(self, entry: bytes, slot: int = 0, deliveries_begun: int = 0) -> None:
         """Wrap an entry. The library alone creates messages.
 
         Args:
             entry: the stored entry.
             slot: its slot in a lease.
-            begun: deliveries of it that have begun and not ended.
+            deliveries_begun: deliveries of it that have begun and not ended.
         """
         self.slot = slot
         self.entry = entry
-        self._begun = begun
+        self.deliveries_begun = deliveries_begun
 
     @property
     def id(self) -> str:
@@ -86,7 +86,7 @@ class Message:
     @property
     def delivery_count(self) -> int:
         """Return the number of deliveries, including the current one; of a peeked message, the finished ones."""
-        return read_prefix(self.entry).deliveries + self._begun
+        return read_prefix(self.entry).deliveries + self.deliveries_begun
 
     @property
     def sequence(self) -> int:

@@ -25,7 +25,7 @@ CONTEXT = DrainContext(lease_key="k", lease_id="run/0/0", opening="1-1", partiti
 
 
 def message(text: str = "payload") -> Message:
-    return Message(b"1" + b"0" * 28 + b"id\x1f\x1f\x1f" + text.encode(), slot=1, begun=1)
+    return Message(b"1" + b"0" * 28 + b"id\x1f\x1f\x1f" + text.encode(), slot=1, deliveries_begun=1)
 
 
 def batch_only(batch: list[Message]) -> None: ...

@@ -22,7 +22,7 @@ from tests.support.servers import RedisServer
 
 
 def message(number: int) -> Message:
-    return Message(b"1" + b"0" * 28 + f"id-{number}\x1f\x1f\x1fp".encode(), slot=number + 1, begun=1)
+    return Message(b"1" + b"0" * 28 + f"id-{number}\x1f\x1f\x1fp".encode(), slot=number + 1, deliveries_begun=1)
 
 
 BATCH = [message(number) for number in range(4)]

@@ -37,7 +37,7 @@ def test_round_trip(message_id: bytes, key: str, headers: dict[str, str], payloa
     entry = PREFIX + client_part(message_id, encode_deduplication_key(key), encode_headers(headers), payload)
     assert is_entry(entry)
     assert split_entry(entry)[3] == payload
-    message = Message(entry, begun=1)
+    message = Message(entry, deliveries_begun=1)
     assert (message.id, message.payload) == (message_id.decode(), payload)
     assert message.deduplication_key == (key or None)
     assert message.headers == headers

@@ -66,7 +66,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         # Read with the digit behind it, so that all of the prefix is looked at.
         "delivery_count": lambda: pc.add(
             pc.shift_right(_numbers(entries, 25, 29), 4).cast(pa.int32()),
-            pa.array([message._begun for message in messages], pa.int32()),
+            pa.array([message.deliveries_begun for message in messages], pa.int32()),
         ),
         "sequence": lambda: _numbers(entries, 1, 13),
         "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), 1000).cast(_types()["enqueued_at"]),
