@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sluicegate.spark import _options, drain, lease_batch
+from sluicegate.spark._option_rules import declared_options
 from tests.support.project import ROOT
 
 TEXT = (ROOT / "docs" / "spark.md").read_text()
@@ -38,28 +39,29 @@ def test_the_table_lists_every_parameter_with_its_default(function: Callable[...
 
 
 @pytest.mark.parametrize(
-    ("title", "names", "parse", "needed"),
+    ("title", "kind"),
     [
-        ("Structured Streaming", _options._STREAM, _options.StreamOptions, {"consumer": "me"}),
-        ("Inspecting a queue", _options._BROWSE, _options.BrowseOptions, {}),
-        ("Publishing rows", _options._WRITE, _options.WriteOptions, {}),
+        ("Structured Streaming", _options.StreamOptions),
+        ("Inspecting a queue", _options.BrowseOptions),
+        ("Publishing rows", _options.WriteOptions),
     ],
 )
-def test_the_table_lists_every_option_with_its_default(
-    title: str, names: tuple[str, ...], parse: Any, needed: dict[str, str]
-) -> None:
+def test_the_table_lists_every_option_with_its_default(title: str, kind: Any) -> None:
     table = rows(title)
-    assert table.keys() == set(names) - _options._INTERNAL
+    declared = {name: one for name, one in declared_options(kind).items() if not one.internal}
+    assert table.keys() == {one.name for one in declared.values()}
 
-    name_only = {"url": "redis://nowhere:1/0", "queue": "orders", **needed}
-    by_default = parse.parse(name_only)
-    told = {name: default.strip("`") for name, default in table.items() if default not in WORDS | {"required"}}
-    assert told
-    assert parse.parse(name_only | told) == by_default
-    left_out = [field.name for field in dataclasses.fields(by_default) if getattr(by_default, field.name) is None]
-    assert len(left_out) >= len([name for name, default in table.items() if default in WORDS])
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    for field_name, option in declared.items():
+        shown = table[option.name]
+        if option.required:
+            assert shown == "required"
+        elif defaults[field_name] is None:
+            assert shown in WORDS
+        else:
+            assert option.rule(option.name, shown.strip("`")) == defaults[field_name]
 
 
-def test_the_options_that_name_a_queue_are_told() -> None:
-    for name in _options._QUEUE:
+def test_the_options_that_name_a_queue_are_listed() -> None:
+    for name in _options.QUEUE_OPTIONS:
         assert f"`{name}`" in TEXT

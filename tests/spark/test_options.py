@@ -21,7 +21,7 @@ def test_defaults() -> None:
         SPEC, "etl", 100_000, None, 600, 1, None, True
     )
     assert WriteOptions.parse(PLACE) == WriteOptions(SPEC)
-    assert (WriteOptions(SPEC).mode, WriteOptions(SPEC).batch_size) == ("direct", 1000)
+    assert (WriteOptions(SPEC).write_mode, WriteOptions(SPEC).batch_size) == ("direct", 1000)
 
 
 def test_names_and_words_in_any_case() -> None:
@@ -36,7 +36,7 @@ def test_as_spark_hands_them_over() -> None:
     for name, text in {**STREAM, "leaseSeconds": " 90.5 ", "pollWaitSeconds": "0", "numPartitions": "3"}.items():
         given[name] = text
     found = StreamOptions.parse(given)
-    assert (found.lease_seconds, found.poll_seconds, found.partitions) == (90.5, 0, 3)
+    assert (found.lease_seconds, found.poll_wait_seconds, found.num_partitions) == (90.5, 0, 3)
 
 
 def test_the_options_of_a_queue_bring_its_own_options_along() -> None:

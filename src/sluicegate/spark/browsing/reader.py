@@ -94,7 +94,7 @@ class BrowseReader(DataSourceReader):
                 count = min(_size(queue, self._options.state), self._options.limit)
         finally:
             queue.close()
-        tasks = self._options.partitions or min(_MAX_TASKS, math.ceil(count / _ROWS_PER_TASK))
+        tasks = self._options.num_partitions or min(_MAX_TASKS, math.ceil(count / _ROWS_PER_TASK))
         size = max(1, math.ceil(count / max(1, tasks)))
         starts = range(0, max(1, count), size)
         ends = [*starts[1:], self._options.limit]

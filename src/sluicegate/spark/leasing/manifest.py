@@ -161,7 +161,7 @@ class ManifestReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The slices; planned from the manifest alone, without Redis."""
-        return cut(load(self._options.manifest or ""), self._options.partitions)
+        return cut(load(self._options.manifest or ""), self._options.num_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one slice."""

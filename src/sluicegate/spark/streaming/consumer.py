@@ -126,7 +126,7 @@ class Consumer:
             for lease in leases
             if lease is not None
         ]
-        return cut(parts, self._options.partitions) if parts else []
+        return cut(parts, self._options.num_partitions) if parts else []
 
     def settle(self, done: Offset) -> None:
         """Ack the leases up to an offset; what fails is logged, for Spark would end the query."""
@@ -221,7 +221,7 @@ class Consumer:
             if not more or not room.asked:
                 break
             name = lease_id(self._options.consumer, epoch, number)
-            lease = self._open(name, room.asked, base, self._options.poll_seconds if wait and end == base else 0)
+            lease = self._open(name, room.asked, base, self._options.poll_wait_seconds if wait and end == base else 0)
             if lease.state is LeaseState.ACKED:
                 self._lost(f"the checkpoint is behind: lease {name!r} was acked; it was restored from an older state")
                 continue

@@ -72,7 +72,7 @@ class WritePlan:
     @property
     def staged(self) -> bool:
         """Whether the driver publishes, at the end."""
-        return self.options.mode == "staged"
+        return self.options.write_mode == "staged"
 
     def sender(self) -> Sender:
         """A connection of its own, in whichever process."""
@@ -155,17 +155,17 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
     spec = QueueSpec.from_json(options.spec)
     changed = dict(spec.options)
     source = changed.get("get_deduplication_key")
-    chosen = options.key_template is not None or options.key_column is not None
+    chosen = options.deduplication_key is not None or options.deduplication_key_column is not None
     if not changed.pop("publishes", True) and not chosen:
         raise ConfigurationError(
             f"the deduplication key of queue {spec.name!r} is a function, which cannot travel in its spec; give the "
             "option deduplicationKey (a template over the row) or deduplicationKeyColumn"
         )
     changed |= _overload(options, changed)
-    if options.window_seconds is not None:
-        changed["deduplication_window_seconds"] = options.window_seconds
+    if options.deduplication_window_seconds is not None:
+        changed["deduplication_window_seconds"] = options.deduplication_window_seconds
     keyed = chosen or source is not None
-    if keyed and changed.get("deduplication_policy") == "until_acked" and options.mode == "direct":
+    if keyed and changed.get("deduplication_policy") == "until_acked" and options.write_mode == "direct":
         raise ConfigurationError(
             f"queue {spec.name!r} frees deduplication keys on ack, so that a retried task would publish again what was "
             "acked meanwhile; write with writeMode=staged"
@@ -179,8 +179,8 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
         schema,
         payload=options.payload_column,
         headers=options.headers_column,
-        key_column=options.key_column,
-        key_source=options.key_template if chosen else source,
+        key_column=options.deduplication_key_column,
+        key_source=options.deduplication_key if chosen else source,
         sort_keys=changed.get("sort_keys", False),
     )
     adapted = replace(spec, options=changed)
@@ -206,13 +206,13 @@ def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]
             "overload=block needs max_pending_length, by the queue or as the option maxPendingLength: without it a "
             "queue is never full"
         )
-    if options.block_seconds is not None and not blocks:
+    if options.block_timeout_seconds is not None and not blocks:
         raise ConfigurationError(
             "blockTimeoutSeconds is how long a write waits for room, and this one does not wait; give overload=block, "
             "or leave it out"
         )
-    if options.block_seconds is not None or options.overload == "block":
-        seconds = _BLOCK_SECONDS if options.block_seconds is None else options.block_seconds
+    if options.block_timeout_seconds is not None or options.overload == "block":
+        seconds = _BLOCK_SECONDS if options.block_timeout_seconds is None else options.block_timeout_seconds
         changed["pending_overload_block_timeout_seconds"] = seconds
     return changed
 
