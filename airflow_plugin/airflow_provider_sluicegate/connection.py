@@ -1,4 +1,4 @@
-"""From an Airflow connection to the URL of its Redis. No I/O, no lookup."""
+"""Turn an Airflow connection into the URL of its Redis, without I/O and without a lookup."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def connection_url(connection: Connection) -> str:
 
 
 def _extra(connection: Connection, where: str) -> dict[str, Any]:
-    """The keys of the extra that are set and known; forms store empty fields as null or an empty text."""
+    """Return the keys of the extra that are set and known; forms store an empty field as null or as an empty text."""
     found = connection.extra_dejson
     if not isinstance(found, Mapping):
         raise ConfigurationError(f"the extra of {where} must be a JSON object")
@@ -56,7 +56,8 @@ def _extra(connection: Connection, where: str) -> dict[str, Any]:
     for name in [name for name in extra if name not in _KNOWN]:
         if connection.conn_type == "sluicegate" or (name in _ELSEWHERE and extra[name]):
             raise ConfigurationError(
-                f"the extra of {where} has the key {name!r}, which does not work here; there are {', '.join(_KNOWN)}"
+                f"the extra of {where} has the key {name!r}, which Sluicegate does not support; the keys are "
+                f"{', '.join(_KNOWN)}"
             )
         _log.warning("the extra of %s has the key %r, which Sluicegate does not use", where, name)
         del extra[name]
@@ -68,7 +69,7 @@ def _given_url(connection: Connection, extra: Mapping[str, Any], where: str) -> 
     too_many += [name for name in ("scheme", "db", "ssl") if extra.get(name) not in (None, 0, "0", False, "false")]
     if too_many:
         raise ConfigurationError(
-            f"{where} has a url in its extra and {', '.join(too_many)} as well; say where Redis is once"
+            f"{where} has a url in its extra and {', '.join(too_many)} as well; keep one of the two"
         )
     return str(extra["url"])
 
@@ -91,7 +92,7 @@ def _composed_url(connection: Connection, extra: Mapping[str, Any], where: str) 
 
 
 def _database(connection: Connection, extra: Mapping[str, Any], where: str) -> int | None:
-    """The number of the database, from the extra or from the path of a URI such as ``sluicegate://host/1``."""
+    """Return the number of the database, from the extra or from the path of a URI such as ``sluicegate://host/1``."""
     given = {str(value) for value in (extra.get("db"), connection.schema) if value not in (None, "")}
     if len(given) > 1:
         raise ConfigurationError(f"{where} names the database twice and differently, as db and as schema")
@@ -110,7 +111,7 @@ def _with_credentials(
         parts = urlsplit(base)
     except ValueError:
         raise ConfigurationError(f"the url in the extra of {where} cannot be parsed") from None
-    # The Redis provider of Airflow stores "no password" as these words.
+    # Airflow's Redis provider stores "no password" as one of these words.
     password = None if str(connection.password).lower() in ("none", "false", "") else connection.password
     ways = [
         name
@@ -122,22 +123,22 @@ def _with_credentials(
         if given
     ]
     if len(ways) > 1:
-        raise ConfigurationError(f"{where} has its password in {' and in '.join(ways)}; leave one of them")
+        raise ConfigurationError(f"{where} has its password in {' and in '.join(ways)}; keep one of them")
     if connection.login and parts.username:
-        raise ConfigurationError(f"{where} has its user in the login field and in the url; leave one of them")
+        raise ConfigurationError(f"{where} has its user in the login field and in the url; keep one of them")
     if password:
         query["password"] = password
     elif "password_env" in extra:
         query["password_env"] = str(extra["password_env"])
     netloc = f"{quote(connection.login, safe='')}@{parts.netloc}" if connection.login else parts.netloc
     joined = "&".join(text for text in (parts.query, urlencode(query)) if text)
-    # An empty authority keeps its slashes, which urlunsplit drops for schemes it does not know.
+    # urlunsplit drops the slashes of an empty authority for schemes that it does not know.
     rest = urlunsplit(("", "", parts.path, joined, parts.fragment))
     return f"{parts.scheme}://{netloc}{rest}"
 
 
 def _flag(value: object, what: str) -> bool:
-    """A yes or no; a connection given as a URI carries it as text."""
+    """Read a yes or no, which a connection that is given as a URI carries as text."""
     text = str(value).lower()
     if text not in _YES + _NO:
         raise ConfigurationError(f"{what} must be true or false")

@@ -1,4 +1,4 @@
-"""What Airflow reads to know this provider."""
+"""Describe this provider to Airflow."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _field(label: str, kind: str, description: str, **schema: Any) -> dict[str, 
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
-# No defaults: a form would store them, and next to a url they would say twice where Redis is.
+# The fields have no defaults: a form would store them, and beside a url they would contradict it.
 _CONNECTION_FIELDS = {
     "url": _field(
         "URL", "string", "Instead of host, port, database and TLS: embedded:///absolute/folder, unix:///path, redis://…"

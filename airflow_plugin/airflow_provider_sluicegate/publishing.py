@@ -18,7 +18,7 @@ __all__ = ["Log", "PublishStoppedError", "Publisher", "Reader"]
 
 
 class Log(Protocol):
-    """The part of an operator's logger that is needed here."""
+    """Declares the part of an operator's logger that a publisher uses."""
 
     def info(self, event: str, *args: Any) -> Any: ...
 
@@ -111,7 +111,7 @@ class Reader:
         return f"reading stopped{after}: {error if isinstance(error, OSError) else type(error).__name__}"
 
     def _location(self, position: object) -> str | None:
-        """The location of the message that was yielded at ``position``, from 0; None when it is not remembered."""
+        """Return the location of the message that was yielded at ``position``, from 0; None when it is forgotten."""
         if not isinstance(position, int):
             return None
         back = self._yielded - position
@@ -221,7 +221,7 @@ class Publisher:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, PublishUnknownError) and error.__cause__ is not None:
-        return _reason(error.__cause__)  # its own text explains how to repeat calls by hand; a retry of the task is better
+        return _reason(error.__cause__)  # whose own text is about repeating calls by hand; here the task is retried
     if isinstance(error, (RedisMessageQueueError, redis.RedisError, TypeError, ValueError)):
         return str(error)
     return type(error).__name__

@@ -1,4 +1,4 @@
-"""Message files: JSON lines and CSV, plain or compressed, read one message at a time."""
+"""Read message files, JSON lines or CSV, plain or compressed, one message at a time."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 class MalformedMessageFileError(RedisMessageQueueError, ValueError):
     """
-    A message file cannot be read on: what it holds at a line is no message, or the file itself is damaged.
+    A message file cannot be read further: a line holds no message, or the file itself is damaged.
 
-    :ivar path: of the file.
-    :ivar line: number of the line, counted from 1; None when the file as a whole is the matter.
+    :ivar path: the path of the file.
+    :ivar line: the number of the line, counted from 1; None when the error is about the file as a whole.
     """
 
     def __init__(self, path: Path, line: int | None, reason: str) -> None:
@@ -43,13 +43,13 @@ class MalformedMessageFileError(RedisMessageQueueError, ValueError):
 @dataclass(frozen=True, slots=True)
 class MessageFile:
     """
-    A file of messages; iterating it yields line numbers and messages, holding one line at a time.
+    Iterates over a file of messages; yields line numbers and messages and holds one line at a time.
 
-    The name says the format: ``.jsonl``, ``.ndjson`` and ``.json`` hold one JSON object or array per line, ``.csv`` a
-    header and rows, whose cells stay text. Either may be compressed with ``.gz`` or be the only member of a ``.zip``.
-    Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no messages.
+    The name determines the format: ``.jsonl``, ``.ndjson`` and ``.json`` hold one JSON object or array per line,
+    ``.csv`` holds a header and rows, whose cells stay text. Either may be compressed with ``.gz`` or be the only member
+    of a ``.zip``. Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no messages.
 
-    :param path: of the file.
+    :param path: the path of the file.
     :param empty_as_null: read an empty CSV cell as null instead of as an empty text.
     """
 
@@ -58,10 +58,10 @@ class MessageFile:
 
     def check(self) -> None:
         """
-        Say early what reading would say late.
+        Fail before the first message where reading would fail later.
 
         :raises FileNotFoundError: there is no such file on this machine.
-        :raises ConfigurationError: it is a folder, or its name does not say a known format.
+        :raises ConfigurationError: it is a folder, or its name does not have a known suffix.
         """
         if not self.path.exists():
             raise FileNotFoundError(
@@ -95,11 +95,11 @@ class MessageFile:
             return ".csv"
         if suffix in _JSON_LINES:
             return suffix
-        raise ConfigurationError(f"the name of {self.path} does not say its format; there are {_KNOWN}")
+        raise ConfigurationError(f"the name of {self.path} does not say its format; the known suffixes are {_KNOWN}")
 
     @contextmanager
     def _open(self) -> Iterator[tuple[str, IO[bytes]]]:
-        """The name that says the format, and the decompressed bytes."""
+        """Open the file; give the name that determines the format, and the decompressed bytes."""
         try:
             if self._suffix == ".gz":
                 with gzip.open(self.path, "rb") as stream:

@@ -93,8 +93,8 @@ def test_reads_a_connection_that_is_given_as_a_uri() -> None:
     ("conn_type", "fields", "reason"),
     [
         ("postgres", {}, "of type 'postgres'; make one of type 'sluicegate'"),
-        (SLUICEGATE, {"extra": {"databse": 3}}, "the key 'databse', which does not work here"),
-        ("redis", {"extra": {"cluster": True}}, "the key 'cluster', which does not work here"),
+        (SLUICEGATE, {"extra": {"databse": 3}}, "the key 'databse', which Sluicegate does not support"),
+        ("redis", {"extra": {"cluster": True}}, "the key 'cluster', which Sluicegate does not support"),
         ("redis", {"extra": "[1]"}, "must be a JSON object"),
         (SLUICEGATE, {"host": "cache", "extra": {"url": "redis://other"}}, "a url in its extra and host as well"),
         (SLUICEGATE, {"port": 1, "extra": {"url": "redis://other", "db": 3}}, "url in its extra and port, db as well"),

@@ -174,7 +174,7 @@ def test_of_messages_only_their_number_is_shown() -> None:
     for messages, shown in [
         ([{"note": "CANARY"}] * 3, "list of 3"),
         (key_of, "key_of"),
-        (iter(["CANARY"]), "OnlyOnce"),
+        (iter(["CANARY"]), "iterator"),
         ("{{ CANARY }}", "str of 12"),
     ]:
         operator = RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=messages)

@@ -188,7 +188,7 @@ def test_a_missing_file_says_on_which_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a", "a.txt", "a.parquet", "a.gz", "a.txt.gz", "a.txt.zip", "a.tsv"])
 def test_a_name_that_does_not_say_a_format_is_refused_early(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"does not say its format; there are \.jsonl, \.ndjson, \.json, \.csv"
+        ConfigurationError, match=r"does not say its format; the known suffixes are \.jsonl, \.ndjson, \.json, \.csv"
     ):
         MessageFile(written(tmp_path / name, TABLE)).check()
 

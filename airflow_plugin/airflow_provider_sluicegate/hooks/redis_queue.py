@@ -1,4 +1,4 @@
-"""The hook: queues and clients for an Airflow connection."""
+"""Make queues and clients for an Airflow connection."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ _PLACE = ("client", "url", "gateway")
 
 class RedisQueueHook(BaseHook):
     """
-    Sluicegate queues on the Redis of an Airflow connection.
+    Makes Sluicegate queues on the Redis of an Airflow connection.
 
-    Neither making a hook nor making a queue with it contacts anything: the connection is looked up at the first use
-    and Redis is contacted at the first command. What was made is kept; :meth:`close`, or leaving a ``with`` block,
-    lets go of it.
+    Making a hook, or a queue with it, contacts nothing: the hook looks the connection up at its first use and contacts
+    Redis at the first command. The hook keeps what it made; :meth:`close`, or leaving a ``with`` block, closes it.
 
-    **Delivery semantics.** Those of the queue: at least once. A publish refuses duplicates of a deduplication key
-    within its window; a claim leases messages, and they come back when nobody acks them.
+    **Delivery semantics.** Delivery is at least once, as for every queue. A publish refuses duplicates of a
+    deduplication key within its window; a claim leases messages, and messages that nobody acks are delivered again.
 
-    **Where the password is.** Either in the connection's password field, or outside Airflow: ``password_env`` in the
-    extra names an environment variable that holds it. A queue made from the first kind works wherever Airflow resolves
-    connections and stays there: its ``spec()``, which is what travels to Spark executors and triggers, is
-    refused, because it would carry the password. A queue made from the second kind can travel: set the variable for the
-    Airflow workers and for the executors, for instance with ``spark.executorEnv.NAME``. Neither kind shows the password
-    in a log, a repr, an XCom or a rendered template.
+    **Passwords.** The password is either in the connection's password field, or outside Airflow: ``password_env`` in
+    the extra names an environment variable that holds it. A queue with a password from the field works only where
+    Airflow resolves connections: its ``spec()``, which is serialized for Spark executors and triggers, is refused,
+    because it would contain the password. A queue with a password from the environment can be serialized: set the
+    variable for the Airflow workers and for the executors, for instance with ``spark.executorEnv.NAME``. Neither kind
+    shows the password in a log, a repr, an XCom or a rendered template.
 
     :param redis_conn_id: a connection of type ``sluicegate`` or ``redis``. The fields are host, port, login and
         password; the extra takes ``db``, ``ssl``, ``ssl_cert_reqs``, ``ssl_ca_certs``, ``ssl_certfile``,
@@ -53,7 +52,7 @@ class RedisQueueHook(BaseHook):
     def __init__(self, redis_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.redis_conn_id = redis_conn_id
-        # Held, not only known: a lease may outlive its caller's reference to the queue, and is released with it.
+        # A strong reference: closing the queue releases its leases, also after the caller has dropped the queue.
         self._queues: list[RedisMessageQueue] = []
 
     def get_conn(self) -> redis.Redis | redis.RedisCluster:
@@ -64,9 +63,9 @@ class RedisQueueHook(BaseHook):
         """
         Return a queue on this connection; it connects at its first command.
 
-        :param name: of the queue.
-        :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, but not ``client``, ``url`` and
-            ``gateway``, which are the connection's.
+        :param name: the name of the queue.
+        :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, except ``client``, ``url`` and
+            ``gateway``, which the connection determines.
         :raises ConfigurationError: the connection or an option cannot work as given.
         :raises AirflowNotFoundException: there is no such connection.
         """
@@ -81,8 +80,10 @@ class RedisQueueHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Read the depth of a queue that does not exist, which needs what every queue needs: the server, the credentials,
-        and the right to run scripts. Nothing is written.
+        Check the connection by reading the depth of a queue that does not exist.
+
+        That needs what every queue needs: the server, the credentials, and the right to run scripts. Nothing is
+        written.
 
         :return: whether it works, and a sentence about it without secrets.
         """
@@ -100,7 +101,7 @@ class RedisQueueHook(BaseHook):
         return True, f"Redis at {self._gateway.server} answers and runs the queue's scripts"
 
     def close(self) -> None:
-        """Close the queues and the client made here; queues release the leases that they still hold."""
+        """Close the queues and the client that this hook made; the queues release the leases that they still hold."""
         for queue in self._queues:
             queue.close()
         self._queues.clear()
@@ -123,7 +124,7 @@ class RedisQueueHook(BaseHook):
     @cached_property
     def _url(self) -> str:
         url = connection_url(self.get_connection(self.redis_conn_id))
-        # Airflow masks the password field by itself, but not a password within a url of the extra.
+        # Airflow masks the password field by itself, but not a password in a url of the extra.
         parts = urlsplit(url)
         for secret in (unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
             if secret:

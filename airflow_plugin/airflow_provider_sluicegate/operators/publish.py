@@ -1,4 +1,4 @@
-"""The operator that publishes."""
+"""Publish messages from a task."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ __all__ = ["RedisQueuePublishOperator"]
 
 class RedisQueuePublishOperator(BaseOperator):
     """
-    Publish messages into a Sluicegate queue, in batches, refusing duplicates.
+    Publish messages into a Sluicegate queue, in batches, and refuse duplicates.
 
-    The input is streamed: one batch is in memory, however long the file or the generator is. The report that goes to
+    The operator streams its input: one batch is in memory, however long the file or the generator is. The report in
     XCom holds ``queue``, ``published``, ``duplicates``, ``dropped``, ``batches``, ``seconds``,
     ``first_message_id`` and ``last_message_id``, and never a payload.
 
-    **Delivery semantics.** Each batch takes effect whole or not at all, and repeating it after a lost reply repeats
-    nothing. When the task fails midway, the batches before stay published, and the error says how many. With a
-    ``deduplication_key`` a retry, or clearing the task, publishes only what is missing: the rest is refused and counted
-    in ``duplicates``, for ``deduplication_window_seconds`` after it was published (one hour by default; make it longer
-    than your retries take). Without one a retry publishes everything again. Consumers see each message at least once.
+    **Delivery semantics.** Each batch takes effect whole or not at all, and sending it again after a lost reply
+    publishes nothing twice. When the task fails midway, the batches before stay published, and the error says how many.
+    With a ``deduplication_key``, a retry or a cleared task publishes only the missing messages: the queue refuses the
+    others and counts them in ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by
+    default; make it longer than your retries take). Without a key, a retry publishes everything again. Consumers
+    receive each message at least once.
 
     **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers`` and ``redis_conn_id`` are
-    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields (which show how
-    many there are) nor in XCom nor in the log. For values of the run use a function, which gets the context.
+    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields (which show
+    their number) nor in XCom nor in the log. For values of the run, use a function: it receives the context.
 
     .. code-block:: python
 
@@ -52,26 +53,26 @@ class RedisQueuePublishOperator(BaseOperator):
             deduplication_key="{tenant}:{order_id}",
         )
 
-    :param queue_name: name of the queue; ``queue`` is Airflow's own argument, the queue of the executor. (templated)
+    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
     :param messages: a list or another iterable; the output of a task; or a function that returns an iterable or is a
         generator, called with the entries of the context that its parameters name. A message is a dict or a list
         (stored as JSON), a str, or bytes. Give either this or ``path``.
     :param path: a file to read where the task runs: ``.jsonl``, ``.ndjson`` or ``.json`` with one object per line,
         or ``.csv`` with a header; each also with ``.gz`` or ``.zip``. (templated)
-    :param deduplication_key: what makes two messages the same: a field name, a list of field names, a template such as
+    :param deduplication_key: identifies a message: a field name, a list of field names, a template such as
         ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), or a function. (templated)
     :param batch_size: messages per call, from 1 to 1,000.
-    :param headers: names and texts to send with every message. (templated)
-    :param transform: from a message as it was read to what is published; None drops it. The place for types: cells of
-        a CSV are text.
+    :param headers: names and texts that every message carries. (templated)
+    :param transform: a function from a message as it was read to the payload to publish; None drops the message. Use
+        it to convert types: the cells of a CSV are text.
     :param empty_as_null: publish an empty CSV cell as null instead of as an empty text.
     :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
         ``deduplication_window_seconds``.
-    :param progress_interval_seconds: between two lines of progress in the log.
+    :param progress_interval_seconds: the time between two lines of progress in the log.
     :param redis_conn_id: the connection. (templated)
     """
 
-    # `messages` so that the output of a task makes that task an upstream one, also in `partial`; see the property.
+    # `messages` is a template field so that a task whose output it is becomes an upstream task, also in `partial`.
     template_fields: Sequence[str] = ("queue_name", "messages", "path", "deduplication_key", "headers", "redis_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
     ui_color = "#dcecf7"
@@ -96,7 +97,7 @@ class RedisQueuePublishOperator(BaseOperator):
         self.queue_name = queue_name
         self.messages = messages
         self.path = path
-        self.deduplication_key = _Veiled(deduplication_key) if callable(deduplication_key) else deduplication_key
+        self.deduplication_key = _Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
         self.batch_size = batch_size
         self.headers = headers
         self.transform = transform
@@ -107,13 +108,13 @@ class RedisQueuePublishOperator(BaseOperator):
 
     @property
     def messages(self) -> Any:
-        """What to publish, veiled from Airflow, which renders a template field, calls it and stores it."""
+        """Return what to publish, hidden from Airflow, which renders, calls and stores a template field."""
         return self._messages
 
     @messages.setter
     def messages(self, value: Any) -> None:
-        # Airflow comes back with the output of a task when it has resolved it.
-        self._messages = value if value is None or isinstance(value, (XComArg, _Veiled)) else _Veiled(value)
+        # Airflow sets this again once it has resolved the output of a task.
+        self._messages = value if value is None or isinstance(value, (XComArg, _Hidden)) else _Hidden(value)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -139,7 +140,7 @@ class RedisQueuePublishOperator(BaseOperator):
     @property
     def _key_source(self) -> KeySource | None:
         key = self.deduplication_key
-        return key.value if isinstance(key, _Veiled) else key
+        return key.value if isinstance(key, _Hidden) else key
 
     def _queue_options(self, reader: Reader) -> dict[str, Any]:
         options = dict(self.queue_options or {})
@@ -153,7 +154,7 @@ class RedisQueuePublishOperator(BaseOperator):
         return options
 
     def _window_seconds(self, options: Mapping[str, Any]) -> float | None:
-        """How long the queue refuses duplicates; None without deduplication."""
+        """Return how long the queue refuses duplicates; None without deduplication."""
         if self.deduplication_key is None:
             return None
         window: float = options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds)
@@ -184,22 +185,24 @@ class RedisQueuePublishOperator(BaseOperator):
         return messages
 
 
-class _Veiled:
-    """The value of a template field that is neither rendered nor called nor stored."""
+class _Hidden:
+    """Hides the value of a template field, so that Airflow does not render, call or store it."""
 
     def __init__(self, value: Any) -> None:
-        self.value: Any = _OnlyOnce(value) if isinstance(value, Iterator) else value
+        self.value: Any = _ReadOnce(value) if isinstance(value, Iterator) else value
 
     def __repr__(self) -> str:
-        # This is what is stored and shown, so it must be the same each time the file is read.
+        # Airflow stores and shows this text, so it must be the same each time the file is parsed.
         if callable(self.value):
             return getattr(self.value, "__qualname__", type(self.value).__qualname__)
-        kind = type(self.value).__name__.strip("_")
+        if isinstance(self.value, _ReadOnce):
+            return "iterator"
+        kind = type(self.value).__name__
         return f"{kind} of {len(self.value)}" if isinstance(self.value, Sized) else kind
 
 
-class _OnlyOnce:
-    """An iterator that was given directly, read once: a retry that reads its rest would lose messages silently."""
+class _ReadOnce:
+    """Lets an iterator be read once: a retry that continued a half-read iterator would silently lose messages."""
 
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
@@ -209,12 +212,12 @@ class _OnlyOnce:
         if self._read:
             raise ConfigurationError(
                 "messages is an iterator, and an earlier try of this task has read from it; "
-                "give the function that makes it, so that every try gets its own"
+                "give the function that makes it, so that every try gets a new one"
             )
         self._read = True
         return self._iterator
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _OnlyOnce:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _ReadOnce:
         return self
 
 

@@ -1,4 +1,4 @@
-"""The sensor that opens the gate on depth or age."""
+"""Wait until a queue is deep or old enough."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ class RedisQueueSensor(BaseSensorOperator):
     Wait until a Sluicegate queue holds enough messages, or until one of them has waited long enough.
 
     The gate opens when ``min_ready`` messages are ready, **or** when the oldest ready one is ``max_age_seconds`` old.
-    Ready is what a claim would get: pending, returned and due messages, and those of leases that ran out, so that what
-    a crashed consumer left behind opens the gate too. A paused queue opens no gate, since nothing could be claimed. Use
+    A message is ready when a claim would get it: it is pending, returned or due, or its lease has expired, so that the
+    messages of a crashed consumer open the gate too. A paused queue opens no gate, since nothing could be claimed. Use
     ``mode="reschedule"`` for long waits.
 
-    **Delivery semantics.** The sensor only reads: it claims nothing and changes nothing, in Redis or elsewhere, so that
-    any number of sensors may watch a queue, and a failed or repeated sensor loses nothing. That the gate opened is no
-    claim on the messages: another consumer may take them before the next task does, so that task must cope with an
-    empty queue.
+    **Delivery semantics.** The sensor only reads: it claims nothing and changes nothing, in Redis or elsewhere. Any
+    number of sensors may watch a queue, and a failed or repeated sensor loses nothing. An open gate reserves no
+    messages: another consumer may take them before the next task does, so that task must expect an empty queue.
 
     When Redis cannot be reached, a poke fails with an error that names the server, and Airflow's own ``retries``,
-    ``silent_fail`` and ``soft_fail`` decide; a sensor that has reached Redis before first rides out an outage of up to
+    ``silent_fail`` and ``soft_fail`` decide. A sensor that has reached Redis before first retries for up to
     ``retry_budget_seconds`` (a queue option, 120 by default).
 
     The value that goes to XCom holds ``queue``, ``ready``, ``pending``, ``oldest_ready_age_seconds`` and ``fired_by``
@@ -48,14 +47,15 @@ class RedisQueueSensor(BaseSensorOperator):
 
         RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=10_000, max_age_seconds=600)
 
-    :param queue_name: name of the queue; ``queue`` is Airflow's own argument, the queue of the executor. (templated)
-    :param min_ready: open at so many ready messages; None to look at the age only. Left out, it is 1 when
-        ``max_age_seconds`` is left out too, and None otherwise. (templated)
-    :param max_age_seconds: open when the oldest ready message is so old; None to look at the depth only. (templated)
+    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
+    :param min_ready: the number of ready messages that opens the gate; None to check the age only. Its default is 1
+        without ``max_age_seconds``, and None with it. (templated)
+    :param max_age_seconds: the age of the oldest ready message that opens the gate; None to check the depth only.
+        (templated)
     :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, such as ``retry_budget_seconds``.
     :param redis_conn_id: the connection. (templated)
-    :raises ConfigurationError: values that cannot work: at once when nothing is templated, otherwise before the first
-        poke.
+    :raises ConfigurationError: a value cannot work; raised at once when nothing is templated, otherwise before the
+        first poke.
     """
 
     template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "redis_conn_id")
@@ -129,11 +129,11 @@ class RedisQueueSensor(BaseSensorOperator):
 
     @cached_property
     def _queue(self) -> RedisMessageQueue:
-        # Kept between pokes, so that they share a connection and ride out an outage.
+        # Pokes share the queue, and with it a connection and the retries of an outage.
         return self._hook.get_queue(self.queue_name, **(self.queue_options or {}))
 
     def _thresholds(self) -> tuple[int | None, float | None]:
-        """The numbers, which are text when they were templates."""
+        """Return the thresholds as numbers; a rendered template is text."""
         min_ready = _number("min_ready", self.min_ready, int)
         max_age_seconds = _number("max_age_seconds", self.max_age_seconds, float)
         if min_ready is None and max_age_seconds is None:
