@@ -47,7 +47,8 @@ class MessageFile:
 
     The name determines the format: ``.jsonl``, ``.ndjson`` and ``.json`` hold one JSON object or array per line,
     ``.csv`` holds a header and rows, whose cells stay text. Either may be compressed with ``.gz`` or be the only member
-    of a ``.zip``. Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no messages.
+    of a ``.zip``. Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no
+    messages.
 
     :param path: the path of the file.
     :param empty_as_null: read an empty CSV cell as null instead of as an empty text.

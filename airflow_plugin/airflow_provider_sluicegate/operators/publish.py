@@ -149,8 +149,7 @@ class RedisQueuePublishOperator(BaseOperator):
         key = self._key_source
         if key is not None:
             # An async function stays as it is, so that the queue refuses it at once.
-            watched = callable(key) and not is_async(key)
-            options["get_deduplication_key"] = reader.watch(key) if watched else key
+            options["get_deduplication_key"] = reader.watch(key) if callable(key) and not is_async(key) else key
         return options
 
     def _window_seconds(self, options: Mapping[str, Any]) -> float | None:
