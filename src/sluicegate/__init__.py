@@ -1,8 +1,7 @@
-"""Sluicegate: a dependable gate on Redis between an orchestrator and Spark.
+"""Sluicegate is a dependable message queue on Redis for data pipelines.
 
-DAGs publish dedup-keyed batches, sensors open the gate on depth or age, and a Spark task drains leased messages and
-acks them per
-partition.
+DAGs publish deduplicated batches, sensors open the gate on depth or age, and a Spark task drains leased messages and
+acks them per partition.
 """
 
 from sluicegate._lease_values import LeaseState, Verdict

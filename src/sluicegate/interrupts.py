@@ -1,4 +1,4 @@
-"""How a process tells its queues to stop: by a signal, or by an event that somebody else sets."""
+"""These handlers stop the queues of a process: on a signal, or on an event that other code sets."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class BaseGracefulInterruptHandler(ABC):
-    """Tells queues whether to stop. Subclass it to listen to a source of your own."""
+    """This base class answers whether queues must stop. Subclass it to use another source."""
 
     @abstractmethod
     def is_interrupted(self) -> bool:
-        """Whether to stop. Asked between claims and several times a second while waiting: cheap, and never blocking."""
+        """Return whether to stop.
+
+        Queues call this between claims and several times a second while they wait, so it must be cheap and not block.
+        """
 
 
 class GracefulInterruptHandler(BaseGracefulInterruptHandler):
-    """Stops at the first signal, so that the work in hand can be finished; the second signal has its default effect.
+    """This handler stops queues at the first signal, so that claimed messages can be finished.
 
-    The signals are this object's until `reset`, for the whole process. All it does when one arrives is to set a flag
-    and to say so. As a context manager it resets itself at the end.
+    The second signal has its default effect. The object handles the signals of the whole process until `reset`. When
+    a signal arrives it only sets a flag and writes a line to stderr. As a context manager it resets itself at the end.
 
     Args:
-        verbose: write "Received signal: ..." to stderr at the first one, so that whoever pressed Ctrl+C sees that it
-            was noticed.
-        signals: which; default SIGINT, SIGTERM and SIGHUP.
+        verbose: write "Received signal: ..." to stderr at the first signal.
+        signals: the signals to handle; default SIGINT, SIGTERM and SIGHUP.
 
     Raises:
-        TypeError: `verbose` is no bool.
-        ValueError: a signal has an owner (another library or another of these handlers), it is ignored, as `nohup`
-            does, it cannot be caught, or this is not the main thread. Then nothing is changed. For SIGINT, SIG_DFL
-            and the handlers that Python and `asyncio.run` install are no owners.
+        TypeError: `verbose` is not a bool.
+        ValueError: a signal already has another handler, is ignored (as under `nohup`) or cannot be caught, or this is
+            not the main thread. Then nothing is changed. For SIGINT, SIG_DFL and the handlers of Python and
+            `asyncio.run` do not count as another handler.
     """
 
     def __init__(self, verbose: bool = True, signals: Iterable[int] = _DEFAULT_SIGNALS) -> None:
@@ -57,7 +59,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
         if threading.current_thread() is not threading.main_thread():
             raise ValueError(
                 "a GracefulInterruptHandler can be made in the main thread only, where Python delivers signals; "
-                "make it there and hand it to the threads, or use an EventDrivenInterruptHandler"
+                "make it there and pass it to the threads, or use an EventDrivenInterruptHandler"
             )
         found = {number: _default_of(number) for number in chosen}
         for number, disposition in found.items():
@@ -69,14 +71,14 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
             self._before[number] = disposition
 
     def is_interrupted(self) -> bool:
-        """Whether a signal has arrived, also after `reset`."""
+        """Return whether a signal has arrived, also after `reset`."""
         return self._interrupted
 
     def reset(self) -> None:
-        """Give the signals back to who had them before. Harmless when repeated.
+        """Restore the previous signal handlers; further calls have no effect.
 
-        A process that was forked from one with a handler calls it before it makes a handler of its own. A signal that
-        somebody else has taken over since stays theirs.
+        A forked child calls this before it makes a handler of its own. A signal for which other code has installed a
+        handler since keeps that handler.
         """
         for number, disposition in list(self._before.items()):
             if signal.getsignal(number) == self._receive:
@@ -87,7 +89,7 @@ class GracefulInterruptHandler(BaseGracefulInterruptHandler):
         if not self._interrupted:
             self._interrupted = True
             if self._verbose:
-                with suppress(Exception):  # stderr may be gone, or just being written to by what was interrupted
+                with suppress(Exception):  # stderr may be closed, or the interrupted code may be writing to it
                     sys.stderr.write(f"Received signal: {signal.strsignal(number)}\n")
                     sys.stderr.flush()
             return
@@ -112,13 +114,13 @@ class _Settable(Protocol):
 
 
 class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
-    """Stops when an event is set; whoever owns the signals of the process sets it.
+    """This handler stops queues when an event is set, by the code that owns the signals of the process.
 
     Args:
-        stop_event: a `threading.Event`, an `asyncio.Event`, or anything else with `is_set()`.
+        stop_event: a `threading.Event`, an `asyncio.Event`, or another object with `is_set()`.
 
     Raises:
-        TypeError: it has no `is_set()`.
+        TypeError: `stop_event` has no `is_set()`.
     """
 
     def __init__(self, stop_event: _Settable) -> None:
@@ -130,12 +132,12 @@ class EventDrivenInterruptHandler(BaseGracefulInterruptHandler):
         self._stop_event = stop_event
 
     def is_interrupted(self) -> bool:
-        """Whether the event is set."""
+        """Return whether the event is set."""
         return bool(self._stop_event.is_set())
 
 
 def _default_of(number: int) -> Any:
-    """The present disposition of a signal, which has to be the system's default or Python's."""
+    """Return the current disposition of a signal, which must be the default of the system or of Python."""
     try:
         found = signal.getsignal(number)
     except (ValueError, TypeError):
@@ -157,7 +159,7 @@ def _default_of(number: int) -> Any:
 
 
 def _is_runners(found: object) -> bool:
-    """Whether it is what `asyncio.run` installs for SIGINT: its second effect is the one users of asyncio expect."""
+    """Return whether a handler is the one of `asyncio.run` for SIGINT, whose effect asyncio users expect."""
     runners = getattr(asyncio.Runner, "_on_sigint", None)
     return (
         runners is not None

@@ -92,7 +92,7 @@ def test_a_named_program_is_never_passed_over(
         find_server(plain)
     with pytest.raises(EmbeddedServerError, match=rf"{tmp_path} is not an executable file"):
         find_server(tmp_path)
-    with pytest.raises(EmbeddedServerError, match="is no Redis server"):
+    with pytest.raises(EmbeddedServerError, match="is not a Redis server"):
         find_server(sys.executable)
     with pytest.raises(EmbeddedServerError, match=r"6\.0\.16 .* is too old: Redis 6\.2 or newer"):
         find_server(old)

@@ -62,7 +62,7 @@ def test_a_failure_shows_ids_and_where_the_nearest_differ(make_queue: MakeQueue)
         )
     first, *lines = str(caught.value).splitlines()
     assert first.startswith("queue 'orders': expected at least 1 with payload={'id': 1, ")
-    assert first.endswith(" and key='1' and headers={'source': 'web'}, found 0 of 2 that wait")
+    assert first.endswith(" and key='1' and headers={'source': 'web'}, found 0 of 2 waiting")
     assert lines == [
         f'  ≠ {ids[0]} pending {{"id":1,"lines":[{{"sku":"tea","count":2}}]}}',
         "      its header 'source' is 'shop', payload.lines[0].count is 2, not 3",
@@ -95,9 +95,9 @@ def test_a_failure_is_short_whatever_waits(queue: RedisMessageQueue) -> None:
     with pytest.raises(AssertionError) as caught:
         assert_published(queue, payload="y" * 5000, count=26)
     text = str(caught.value)
-    assert "found 0 of 25 that wait" in text
+    assert "found 0 of 25 waiting" in text
     assert "  and 15 more" in text
-    assert text.endswith("  5 in flight, which are not looked at")
+    assert text.endswith("  5 in flight, which are not checked")
     assert "x" * 200 + "… (4800 more characters)" in text
     assert max(len(line) for line in text.splitlines()) < 350
     assert len(text.splitlines()) == 23
@@ -182,7 +182,7 @@ def test_the_asyncio_functions_do_the_same(own_server: RedisServer) -> None:
     async def main() -> None:
         queue = AsyncQueue("orders", url=own_server.url, retry_backoff=wait_none(), max_delivery_count=2)
         await queue.publish_many(["a", "b"])
-        with pytest.raises(AssertionError, match="found 1 of 2 that wait"):
+        with pytest.raises(AssertionError, match="found 1 of 2 waiting"):
             await testing_asyncio.assert_published(queue, payload="a", count=2)
 
         async def handler(payload: bytes) -> None:

@@ -1,7 +1,7 @@
-"""The same queue for asyncio: every name of `sluicegate`, with coroutines where those block.
+"""This is the queue for asyncio: it has every name of `sluicegate`, with coroutines instead of blocking calls.
 
-`RedisMessageQueue`, `Lease` and `RedisGateway` are asyncio's own; all other names are those of `sluicegate`, so that a
-program needs one of the two modules only.
+`RedisMessageQueue`, `Lease` and `RedisGateway` are specific to asyncio. All other names are those of `sluicegate`, so a
+program needs only one of the two modules.
 """
 
 from sluicegate._lease_values import LeaseState, Verdict

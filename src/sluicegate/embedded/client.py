@@ -1,4 +1,4 @@
-"""A Redis client for `embedded:///folder` that starts or joins the folder's server when it connects."""
+"""This Redis client for `embedded:///folder` starts or joins the folder's server when it connects."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["EmbeddedConnection", "EmbeddedOptions", "ServerLocator", "connect", 
 
 SCHEME = "embedded"
 _HOW_TO_WRITE = "write it with three slashes and an absolute path, such as embedded:///path/to/orders"
-# They name another server, or connect in the constructor.
+# These options name another server, or connect in the constructor.
 _REFUSED_OPTIONS = ("connection_pool", "host", "port", "single_connection_client", "ssl", "unix_socket_path")
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
-    """Where the data is and how the server is started, see `ensure_server`."""
+    """These options give the data folder and how the server is started, see `ensure_server`."""
 
     folder: Path
     fsync: Fsync = "everysec"
@@ -32,13 +32,13 @@ class EmbeddedOptions:
 
 
 def parse_url(url: str) -> EmbeddedOptions:
-    """Read `embedded:///absolute/folder?fsync=always&idle_seconds=30`; reads no file.
+    """Parse `embedded:///absolute/folder?fsync=always&idle_seconds=30` without reading a file.
 
-    The folder is percent-decoded, so that `?`, `#` and `%` in its name are written %3F, %23 and %25; spaces and
-    letters of any script may stand as they are.
+    The folder is percent-decoded, so write `?`, `#` and `%` in its name as %3F, %23 and %25. Spaces and letters of any
+    script need no encoding.
 
     Raises:
-        ConfigurationError: another scheme, no absolute path, or an option that is unknown or cannot work.
+        ConfigurationError: the scheme is another one, the path is not absolute, or an option is unknown or invalid.
     """
     parts = urlsplit(url)
     if parts.scheme != SCHEME:
@@ -57,7 +57,7 @@ def parse_url(url: str) -> EmbeddedOptions:
 
 
 def _shown(url: str) -> str:
-    """A URL in errors: without what may be a secret, since people write passwords everywhere."""
+    """Return a URL for an error text, without any part that may contain a password."""
     scheme, slashes, rest = url.partition("?")[0].partition("//")
     place, slash, path = rest.partition("/")
     return repr(f"{scheme}{slashes}{place.rpartition('@')[2]}{slash}{path}")
@@ -85,11 +85,10 @@ def _normal(folder: str) -> Path:
 
 
 class ServerLocator:
-    """Tells a client's connections where the server is. Two plain calls, so that an async client can use them in
-    a thread.
+    """A locator gives the connections of a client the path of the server's socket.
 
-    Every server has a socket path of its own, so a path that this locator has joined once stands for a server
-    that runs with this locator's options.
+    It has two plain methods, so an async client can call them in a thread. Every server has its own socket path, so a
+    path that this locator has joined once identifies a server that runs with this locator's options.
     """
 
     def __init__(self, options: EmbeddedOptions) -> None:
@@ -99,7 +98,7 @@ class ServerLocator:
     def socket_path(self) -> str:
         """Return the socket of the server joined last, or join one; blocks until it answers."""
         joined = self._joined
-        # Once the server is gone, its directory may be anybody's.
+        # After the server has ended, another user may own its directory.
         if joined is not None and safety.is_private(Path(joined).parent):
             return joined
         return self.rejoin()
@@ -113,7 +112,7 @@ class ServerLocator:
 
 
 class EmbeddedConnection(redis.UnixDomainSocketConnection):
-    """A connection that starts or joins the server when there is none at the other end."""
+    """This connection starts or joins the server if none answers on its socket."""
 
     def __init__(self, *, locator: ServerLocator, **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]
@@ -131,15 +130,15 @@ class EmbeddedConnection(redis.UnixDomainSocketConnection):
 def connect(url_or_folder: str | Path, **redis_options: Any) -> redis.Redis:
     """Return a client of the folder's server; nothing is read, made or started before its first command.
 
-    A command that finds no server, because it went away idle or was killed, starts one. A command that was under
-    way when the server was killed raises or is repeated as redis-py's retry option says.
+    A command that finds no server, because it stopped when idle or was killed, starts one. A command in progress while
+    the server is killed raises or is repeated, depending on redis-py's retry option.
 
     Args:
         url_or_folder: `embedded:///folder?…` (see `parse_url`), or the folder.
         **redis_options: options of `redis.Redis`, such as `db`, `decode_responses`, `retry`.
 
     Raises:
-        ConfigurationError: a URL that cannot work, or an option that names another server.
+        ConfigurationError: the URL is invalid, or an option names another server.
     """
     for name in _REFUSED_OPTIONS:
         if name in redis_options:
@@ -150,7 +149,7 @@ def connect(url_or_folder: str | Path, **redis_options: Any) -> redis.Redis:
         options = EmbeddedOptions(_normal(os.fspath(url_or_folder)))
     else:
         raise ConfigurationError(f"the folder is empty; name one, or {_HOW_TO_WRITE}.")
-    # redis-py fills in its own defaults for a socket; the folder stands in its reprs until the locator knows the path.
+    # redis-py needs a socket path; its reprs show the folder until the locator knows the path.
     client = redis.Redis(unix_socket_path=str(options.folder), **redis_options)
     pool = client.connection_pool
     pool.connection_class = EmbeddedConnection

@@ -1,4 +1,4 @@
-"""What an embedded server leaves in its data folder and in its private directory: locks, record, socket, log."""
+"""This module handles the files of an embedded server: locks, record, socket and log."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SOCKET_PATH_BYTES = 103
 _LOG_LINES = 8
 # Redis keeps its append-only file in this folder since 7.0; an older server does not look there.
 _NEW_LAYOUT = "appendonlydir"
-# What the server opens by name in its folder, beside what it keeps in the folder of the new layout.
+# The server opens these files by name in its folder, besides those in the folder of the new layout.
 _OPENED_BY_SERVER = re.compile(r"appendonly|temp-|dump")
 
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """An open data folder. Its files are opened relative to what was judged, not by the path that led there."""
+    """This is an open data folder. Its files are opened relative to the checked descriptor, not by path."""
 
     path: Path
     descriptor: int
@@ -53,13 +53,13 @@ class DataFolder:
         os.close(self.descriptor)
 
     def open(self, name: str, flags: int) -> int:
-        """Open a file of this user's in it, see `keeper.open_own`."""
+        """Open a file of this user in the folder, see `keeper.open_own`."""
         return keeper.open_own(name, flags, self.descriptor)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What the process that holds server.lock wrote into it."""
+    """This record was written to server.lock by the process that holds it."""
 
     pid: int
     version: str
@@ -67,12 +67,12 @@ class ServerRecord:
 
 
 def open_data_folder(path: Path, *, make: bool = True) -> DataFolder:
-    """Open the data folder, made when missing, after checking that it is this user's alone and can be written.
+    """Open the data folder, and create it if missing, after checking that only this user can write to it.
 
     Raises:
-        UnsafeFolderError: another user owns it, can write to it, or can replace it.
-        FileNotFoundError: it is not there, and `make` is False.
-        EmbeddedServerError: it cannot be opened, made or written.
+        UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
+        FileNotFoundError: the folder does not exist, and `make` is False.
+        EmbeddedServerError: the folder cannot be opened, made or written.
     """
     try:
         where, descriptor = safety.open_folder(path, make=make)
@@ -92,7 +92,7 @@ def open_data_folder(path: Path, *, make: bool = True) -> DataFolder:
 
 @contextmanager
 def exclusive(folder: DataFolder, deadline: float) -> Iterator[None]:
-    """Hold start.lock: only its holder starts, stops or repairs the folder's server."""
+    """Hold start.lock, whose holder alone starts, stops or repairs the folder's server."""
     path = folder.path / keeper.START_LOCK
     try:
         lock = keeper.open_lock(keeper.START_LOCK, folder.descriptor)
@@ -107,7 +107,7 @@ def exclusive(folder: DataFolder, deadline: float) -> Iterator[None]:
         try:
             yield
         finally:
-            # Not left to close(): a process forked meanwhile by another thread shares the open file and its lock.
+            # Closing is not enough: a process forked meanwhile by another thread shares the open file and its lock.
             fcntl.flock(lock, fcntl.LOCK_UN)
     finally:
         os.close(lock)
@@ -134,10 +134,12 @@ def _foreign(path: Path, error: PermissionError) -> UnsafeFolderError:
 
 
 def is_locked(path: str | Path, folder: DataFolder | None = None) -> bool:
-    """Whether another process holds the lock file. Only for holders of start.lock: asking takes it for a moment.
+    """Return whether another process holds the lock file.
+
+    Only the holder of start.lock may call this, because the check takes the lock for a moment.
 
     Raises:
-        UnsafeFolderError: it is no file of this user's.
+        UnsafeFolderError: the lock file does not belong to this user.
     """
     try:
         lock = keeper.open_own(path, os.O_RDWR, None if folder is None else folder.descriptor)
@@ -155,7 +157,7 @@ def is_locked(path: str | Path, folder: DataFolder | None = None) -> bool:
 
 
 def read_record(folder: DataFolder) -> ServerRecord | None:
-    """Read where the server of a folder is; None when there is no readable record."""
+    """Read the record of a folder's server; return None if there is no readable one."""
     try:
         with os.fdopen(folder.open(keeper.SERVER_LOCK, os.O_RDONLY), "rb") as file:
             pid, version, socket_path = os.fsdecode(file.read()).splitlines()
@@ -165,17 +167,17 @@ def read_record(folder: DataFolder) -> ServerRecord | None:
 
 
 def check_files(folder: DataFolder) -> None:
-    """Check the files that the server will open, since it follows links; take other users' rights to its data away.
+    """Check the files that the server will open, since it follows links, and revoke other users' permissions.
 
     Raises:
-        UnsafeFolderError: one of them is a link, a FIFO, or another user's.
+        UnsafeFolderError: a file is a link, a FIFO, or belongs to another user.
     """
     try:
         os.close(folder.open(keeper.LOG, os.O_WRONLY | os.O_APPEND))
     except PermissionError as error:
         raise _foreign(folder.path / keeper.LOG, error) from error
     except OSError:
-        pass  # missing, or the server says what is wrong with it
+        pass  # the file is missing, or the server reports the problem
     for name in filter(_OPENED_BY_SERVER.match, os.listdir(folder.descriptor)):
         _check_file(folder.path, name, folder.descriptor)
     try:
@@ -202,7 +204,7 @@ def _check_file(where: Path, name: str, folder: int) -> None:
 
 
 def is_new_layout(folder: DataFolder) -> bool:
-    """Whether Redis 7 or newer wrote the data."""
+    """Return whether Redis 7 or newer wrote the data."""
     try:
         return stat.S_ISDIR(os.stat(_NEW_LAYOUT, dir_fd=folder.descriptor, follow_symlinks=False).st_mode)
     except FileNotFoundError:
@@ -212,16 +214,16 @@ def is_new_layout(folder: DataFolder) -> bool:
 def make_socket_path() -> Path:
     """Make a fresh private directory for one server and return the path for its socket, short enough to bind.
 
-    A fresh directory per start cannot be made beforehand by another user, and no two servers can share a socket,
-    whatever happens to the data folder meanwhile. It is made in the directory for temporary files, or in /tmp where
-    that is too long a path or others can replace what is in it.
+    Another user cannot create a fresh directory beforehand, and no two servers can share a socket, whatever happens to
+    the data folder meanwhile. The directory is made in the directory for temporary files, or in /tmp if that path is
+    too long or others can replace its content.
 
     Raises:
-        UnsafeFolderError: others can replace what is in both directories.
-        EmbeddedServerError: they cannot be used.
+        UnsafeFolderError: others can replace the content of both directories.
+        EmbeddedServerError: neither directory can be used.
     """
     problem: Exception | None = None
-    for parent in ("", "/tmp"):  # noqa: S108 - judged before use
+    for parent in ("", "/tmp"):  # noqa: S108 - checked before use
         try:
             directory = safety.trusted_way(Path(parent or tempfile.gettempdir()))
             path = Path(tempfile.mkdtemp(prefix="sluicegate-", dir=directory)) / keeper.SOCKET
@@ -236,7 +238,7 @@ def make_socket_path() -> Path:
 
 
 def log_tail(folder: DataFolder, since: int = 0) -> str:
-    """Return the last lines of the server's log, of those written after byte `since`."""
+    """Return the last lines of the server's log that were written after byte `since`."""
     try:
         with os.fdopen(folder.open(keeper.LOG, os.O_RDONLY), "rb") as log:
             log.seek(since)

@@ -1,13 +1,13 @@
-"""The watcher of one embedded server: starts it, counts its users, and stops it after an idle time.
+"""This program watches one embedded server: it starts it, counts its users, and stops it after an idle time.
 
-Run as a program of its own (`python -I -S keeper.py FOLDER SOCKET IDLE_SECONDS [PROGRAM VERSION FSYNC]`, where FOLDER
-is the number of an inherited descriptor), so it imports nothing but a few modules of the standard library. With
-PROGRAM it starts the server first and stays its parent; without, it watches a server whose watcher was killed. It says
-what went wrong on stderr, which it closes once the server process exists.
+It runs as a separate program (`python -I -S keeper.py FOLDER SOCKET IDLE_SECONDS [PROGRAM VERSION FSYNC]`, where FOLDER
+is the number of an inherited descriptor), so it imports only a few modules of the standard library. With PROGRAM it
+starts the server first and stays its parent. Without PROGRAM it watches a server whose watcher was killed. It reports
+errors on stderr, which it closes once the server process exists.
 
-What it leaves to be found:
-- FOLDER/server.lock is locked by the server process itself for as long as it lives, however it ends, so a lock
-  that is free proves that no server writes to the folder. Its lines: process id, version, socket.
+It uses these files:
+- FOLDER/server.lock is locked by the server process itself for as long as it lives, so a free lock proves that no
+  server writes to the folder. Its lines: process id, version, socket.
 - keeper.lock beside the socket is locked by this process and holds its process id.
 - FOLDER/start.lock is held by whoever starts or stops a server.
 """
@@ -47,7 +47,7 @@ START_LOCK = "start.lock"
 SERVER_LOCK = "server.lock"
 LOG = "redis.log"
 SOCKET = "redis.sock"
-# Where the socket goes while the server is being stopped, so that no new user gets in.
+# The socket is moved here while the server is being stopped, so that no new user connects.
 SHUT_SOCKET = "redis.shut"
 KEEPER_LOCK = "keeper.lock"
 
@@ -62,7 +62,7 @@ _STOP_POLL_SECONDS = 0.01
 
 
 def try_lock(descriptor: int, seconds: float = 0.0) -> bool:
-    """Take an exclusive lock on an open file, waiting up to `seconds`; False when another holds it."""
+    """Take an exclusive lock on an open file within `seconds`; return False if another process holds it."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -76,10 +76,10 @@ def try_lock(descriptor: int, seconds: float = 0.0) -> bool:
 
 
 def open_own(path: str | os.PathLike[str], flags: int, folder: int | None = None) -> int:
-    """Open a regular file of this user that has no other name; it is made, for this user alone, if `flags` say so.
+    """Open a regular file of this user that has no other name; create it for this user alone if `flags` ask for it.
 
     Raises:
-        OSError: it is a link, a FIFO, or another user's; or it cannot be opened.
+        OSError: the file is a link, a FIFO, or another user's, or cannot be opened.
     """
     refused = f"it is not a regular file of user {os.geteuid()} with a single name"
     try:
@@ -97,12 +97,12 @@ def open_own(path: str | os.PathLike[str], flags: int, folder: int | None = None
 
 
 def open_lock(path: str | os.PathLike[str], folder: int | None = None) -> int:
-    """Open a lock file, made when missing."""
+    """Open a lock file, and create it if missing."""
     return open_own(path, os.O_RDWR | os.O_CREAT, folder)
 
 
 class Link:
-    """One connection to the server that speaks just enough of its protocol for inline commands."""
+    """A link is a connection to the server that supports inline commands only."""
 
     def __init__(self, path: str, timeout_seconds: float = _REPLY_SECONDS) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -115,7 +115,7 @@ class Link:
         self._replies = self._socket.makefile("rb")
 
     def ask(self, command: str) -> bytes:
-        """Send one command; return its reply, an error reply too, without the frame of a bulk string.
+        """Send one command and return its reply, even an error reply, without the frame of a bulk string.
 
         Raises:
             OSError: the server closed the connection or did not answer in time.
@@ -142,15 +142,15 @@ class Link:
 
 
 class Keeper:
-    """Watches one server; the current folder must be the server's data folder.
+    """A keeper watches one server; the current folder must be the server's data folder.
 
-    Users are open connections, so one that was killed stops counting by itself.
+    Users are open connections, so a killed process stops counting by itself.
 
     Args:
         socket_path: the server's socket, in a private directory that the keeper removes at the end.
         idle_seconds: how long the server may be without users before it is stopped.
-        child: the server's process id when the keeper is its parent.
-        clock: seconds, monotonic.
+        child: the server's process id, if the keeper is its parent.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Keeper:
         self._remove_directory()
 
     def run_once(self) -> str:
-        """Look once: STARTING, BUSY (used since the last look), QUIET (not used), or GONE (the server has ended)."""
+        """Check once; return STARTING, BUSY (used since the last check), QUIET (unused), or GONE (the server ended)."""
         try:
             if self._link is None and (state := self._open_link()) is not None:
                 return state
@@ -197,7 +197,7 @@ class Keeper:
                 return QUIET
             return self._stop_unless_joined()
         except OSError:
-            # The server ended, or has no time for us: the next look tells which.
+            # The server has ended or is too busy to answer; the next check shows which.
             self._close_link()
             return BUSY
 
@@ -214,7 +214,7 @@ class Keeper:
         return None
 
     def _give_up_start(self) -> None:
-        """End a child that opened no socket, or whose socket was deleted at once: nobody can ever reach it."""
+        """End a child that opened no socket, or whose socket was deleted at once, because nobody can reach it."""
         assert self._child is not None
         os.kill(self._child, signal.SIGTERM)
         self._idle_since = self._clock()
@@ -229,7 +229,7 @@ class Keeper:
         return self._link.ask(command)
 
     def _was_used(self) -> bool:
-        """Whether anybody else is connected, or has been since the last look."""
+        """Return whether another client is connected, or was since the last check."""
         facts = dict(
             line.split(b":", 1)
             for section in ("clients", "stats")
@@ -240,7 +240,7 @@ class Keeper:
         return facts.get(b"connected_clients") != b"1" or self._connections != before
 
     def _is_out_of_reach(self) -> bool:
-        """Whether the data folder or the socket was deleted: nobody new can get in, and nothing is kept."""
+        """Return whether the data folder or the socket was deleted, so that nobody can connect and no data is kept."""
         try:
             return not (
                 os.path.samestat(os.stat(SERVER_LOCK), os.fstat(self._server_lock))
@@ -250,13 +250,13 @@ class Keeper:
             return True
 
     def _stop_unless_joined(self) -> str:
-        """Stop the idle server, unless somebody is just joining."""
+        """Stop the idle server, unless a process is joining it."""
         start_lock = open_lock(START_LOCK)
         try:
             if not try_lock(start_lock):
                 return BUSY
             os.rename(self._socket_path, self._shut_path)
-            # Whoever connected before the rename is counted at the latest when the second question is answered.
+            # A client that connected before the rename is counted by the second check at the latest.
             if not (self._was_used() or self._was_used()) and self._stop_server():
                 return GONE
             return BUSY
@@ -267,7 +267,7 @@ class Keeper:
             os.close(start_lock)
 
     def _stop_server(self) -> bool:
-        """Tell the server to save and end, and wait until it has; False when it refuses."""
+        """Make the server save and end, and wait for it; return False if it refuses."""
         try:
             self._ask("SHUTDOWN")
         except ConnectionError:
@@ -282,7 +282,7 @@ class Keeper:
         return True
 
     def _child_runs(self) -> bool:
-        """Whether the server is a living child of this process; an ended one is reaped."""
+        """Return whether the server is a living child of this process; reap an ended one."""
         if self._child is not None and os.waitpid(self._child, os.WNOHANG) != (0, 0):
             self._child = None
         return self._child is not None
@@ -349,7 +349,7 @@ def _server_arguments(fsync: str, socket_path: str) -> list[str]:
 
 
 def _redirect_output() -> None:
-    """Let go of the starter's terminal or pipes; whatever is still printed goes to the folder's log."""
+    """Detach from the starter's terminal or pipes, and send further output to the folder's log."""
     sys.stderr.flush()
     log = open_own(LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -361,17 +361,17 @@ def _redirect_output() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Detach from the starter, start the server when told to, and watch it to its end."""
+    """Detach from the starter, start the server if asked to, and watch it to its end."""
     folder, socket_path, idle_seconds, *start = arguments
     if os.fork():
         os._exit(0)
-    # The server makes its files readable by all, but for this.
+    # Without this, the server makes its files readable by all users.
     os.umask(0o077)
     # A starter may have ignored or blocked these; Redis needs them for its own children and for a clean stop.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     try:
-        # Not by name: the starter has judged what it opened, and the folder may be moved meanwhile.
+        # Use the descriptor: the starter has checked it, and the folder may be moved meanwhile.
         os.fchdir(int(folder))
         os.close(int(folder))
         keeper_lock = open_lock(os.path.join(os.path.dirname(socket_path), KEEPER_LOCK))

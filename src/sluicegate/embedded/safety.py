@@ -1,10 +1,10 @@
-"""Opens folders that no other user owns, can write to, or can put something else in the place of.
+"""This module opens folders that no other user owns, can write to, or can replace.
 
-On a machine with several users a folder such as `/tmp/orders` may have been made by another of them, who would then
-read the payloads, replace them, and have us write through symbolic links. So a folder is opened step by step from `/`,
-each step relative to the one before and without following links, and judged by what was opened, not by its name.
-A directory on the way is trusted when it belongs to this user or to root and others can replace nothing in it: they
-cannot write to it, or it has the sticky bit, which keeps others from removing and renaming what is not theirs.
+On a machine with several users, another user may have made a folder such as `/tmp/orders`. That user could read and
+replace the payloads, and make us write through symbolic links. So a folder is opened step by step from `/`, each step
+relative to the previous one and without following links, and the checks use the opened directory, not its name.
+A parent directory is trusted if it belongs to this user or to root and others can replace nothing in it: they cannot
+write to it, or it has the sticky bit, which prevents them from removing and renaming the files of others.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def open_folder(path: Path, *, make: bool = False) -> tuple[Path, int]:
-    """Open a folder that is this user's alone.
+    """Open a folder that belongs to this user alone.
 
-    Where others may only read an existing folder, that right is taken from them. A folder that others may write to is
-    refused, because what is in it may be theirs.
+    If others may only read an existing folder, that permission is revoked. A folder that others may write to is
+    refused, because its content may be theirs.
 
     Args:
-        path: may lead through links that belong to this user or to root.
-        make: whether to make it, and what is missing on the way.
+        path: path of the folder; it may contain links that belong to this user or to root.
+        make: whether to create the folder and missing parents.
 
     Returns:
         The path without links, and a descriptor that the caller closes.
 
     Raises:
-        UnsafeFolderError: another user owns it, can write to it, or can replace it.
-        OSError: it cannot be opened or made.
+        UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
+        OSError: the folder cannot be opened or made.
     """
     where, way = _walk(path, make=make)
     try:
@@ -60,11 +60,11 @@ def open_folder(path: Path, *, make: bool = False) -> tuple[Path, int]:
 
 
 def trusted_way(path: Path) -> Path:
-    """Return the path without links of a directory, such as /tmp, in which others cannot replace what is ours.
+    """Return the path without links of a directory, such as /tmp, in which others cannot replace our files.
 
     Raises:
-        UnsafeFolderError: others can.
-        OSError: it cannot be opened.
+        UnsafeFolderError: others can replace files in it.
+        OSError: the directory cannot be opened.
     """
     where, way = _walk(path)
     try:
@@ -75,7 +75,7 @@ def trusted_way(path: Path) -> Path:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a directory is this user's alone, so that nobody else can have put a socket there."""
+    """Return whether a directory belongs to this user alone, so that nobody else can have put a socket there."""
     try:
         where, way = _walk(path)
     except (OSError, UnsafeFolderError):
@@ -128,10 +128,10 @@ def _others_may_write(facts: os.stat_result, user: int) -> bool:
 
 
 def group_is_own(group: int, user: int) -> bool:
-    """Whether a group has no member but the user whose name it bears: then its right to write is the user's own.
+    """Return whether a group is the private group of a user, with the user's name and no other member.
 
-    Where every user has such a group, new directories are writable by it (umask 002). Group 0 is no such group:
-    containers give it to users of any number.
+    Where every user has a private group, new directories are writable by it (umask 002). Group 0 does not count,
+    because containers give it to any user.
     """
     try:
         me, ours = pwd.getpwuid(user), grp.getgrgid(group)
@@ -143,7 +143,7 @@ def group_is_own(group: int, user: int) -> bool:
 
 
 def _walk(path: Path, *, make: bool = False) -> tuple[Path, int]:
-    """Go to a directory by steps that others cannot replace; the directory itself is not judged."""
+    """Open a directory by steps that others cannot replace; the directory itself is not checked."""
     ahead, names, links = [*reversed(path.absolute().parts)], list[str](), 0
     at = os.open(os.sep, _STEP)
     try:
@@ -159,7 +159,7 @@ def _walk(path: Path, *, make: bool = False) -> tuple[Path, int]:
                 ahead.append(name)
                 continue
             if stat.S_ISLNK(facts.st_mode):
-                # The directory was judged, so nobody but its owner can replace the link before it is read.
+                # The directory was checked, so only its owner can replace the link before it is read.
                 _refuse(path, link_problem(facts, where / name, os.geteuid()))
                 ahead.extend(reversed(Path(os.readlink(name, dir_fd=at)).parts))
                 links += 1
@@ -190,7 +190,7 @@ def _make_directory(name: str, at: int, mode: int) -> None:
     try:
         os.mkdir(name, mode, dir_fd=at)
     except FileExistsError:
-        return  # by another process; what it made is judged as any other
+        return  # another process made it; it is checked like any other directory
 
 
 def _refuse(path: Path, problem: str | None) -> None:

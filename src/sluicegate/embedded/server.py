@@ -1,4 +1,4 @@
-"""Starts or joins the one embedded server of a data folder."""
+"""This module starts or joins the embedded server of a data folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedServer:
-    """A running server; it may be gone at any later moment, after an idle time or a crash."""
+    """This is a running server. It may end at any later moment, after an idle time or a crash."""
 
     socket_path: Path
     folder: Path
@@ -36,10 +36,10 @@ class EmbeddedServer:
 
 
 def check_options(fsync: str, idle_seconds: float) -> None:
-    """Refuse options that no server can be started with.
+    """Refuse invalid options.
 
     Raises:
-        ConfigurationError: names the option and what it takes.
+        ConfigurationError: an option is invalid; the text names it and its valid values.
     """
     if fsync not in get_args(Fsync):
         raise ConfigurationError(f"fsync={fsync!r}: use 'everysec' or 'always'.")
@@ -57,23 +57,23 @@ def ensure_server(
 ) -> EmbeddedServer:
     """Join the running server of a data folder, or start one; return once it answers.
 
-    Any number of processes and threads may call this at once: there is never more than one server on a folder.
-    The server belongs to none of them. It lives on when its starter ends, and is stopped by its watcher once
-    nobody has been connected for `idle_seconds`; a call also replaces a watcher that was killed.
+    Any number of processes and threads may call this at once: there is never more than one server on a folder. The
+    server belongs to none of them. It continues to run when its starter ends, and its watcher stops it once nobody has
+    been connected for `idle_seconds`. A call also replaces a watcher that was killed.
 
     Args:
-        folder: where the data is kept, made when missing, and closed to other users; of any length and spelling.
-        fsync: "everysec" may lose the last second or two when the machine fails, "always" nothing that was
+        folder: the data folder, created if missing and closed to other users; of any length and spelling.
+        fsync: "everysec" may lose the last second or two when the machine fails, "always" loses nothing that was
             acknowledged. A joiner's "always" makes the running server stricter; "everysec" never relaxes it.
-        idle_seconds: counts when this call starts the server or its watcher.
-        server: the program, see `find_server`; counts when this call starts the server.
+        idle_seconds: used if this call starts the server or its watcher.
+        server: the program, see `find_server`; used if this call starts the server.
         start_timeout_seconds: how long to wait for an answer.
 
     Raises:
         UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
         EmbeddedServerNotFoundError: no server program was found.
-        EmbeddedServerError: the folder cannot be used, or the server did not start; carries its last log lines.
-        ConfigurationError: an option that cannot work.
+        EmbeddedServerError: the folder cannot be used, or the server did not start; the text has its last log lines.
+        ConfigurationError: an option is invalid.
     """
     check_options(fsync, idle_seconds)
     deadline = time.monotonic() + start_timeout_seconds
@@ -89,13 +89,13 @@ def ensure_server(
 
 
 def stop_server(folder: Path, *, timeout_seconds: float = 10.0) -> bool:
-    """Save and stop the server of a folder now, whoever uses it; False when none was running.
+    """Save and stop the server of a folder now, even if it is in use; return False if none was running.
 
-    Users that are connected lose their connections; their next command starts the server again.
+    Connected users lose their connections; their next command starts the server again.
 
     Raises:
         UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
-        EmbeddedServerError: it did not end in time.
+        EmbeddedServerError: the server did not end in time.
     """
     deadline = time.monotonic() + timeout_seconds
     try:
@@ -125,7 +125,7 @@ def _stop(folder: on_disk.DataFolder, deadline: float) -> bool:
 def _join_or_start(
     folder: on_disk.DataFolder, fsync: Fsync, idle_seconds: float, server: Path | None, deadline: float
 ) -> on_disk.ServerRecord:
-    """Return the record of a server that answers; the caller holds start.lock."""
+    """Join or start a server and return its record once it answers; the caller holds start.lock."""
     started: ServerBinary | None = None
     log_start = on_disk.log_size(folder)
     reply: bytes | None = None
@@ -144,7 +144,7 @@ def _join_or_start(
         if time.monotonic() >= deadline:
             raise _no_answer(record, reply, folder)
         time.sleep(pause)
-        # A long append-only file takes its time to load.
+        # A long append-only file takes a while to load.
         pause = min(2 * pause, _MAX_POLL_SECONDS)
 
 
@@ -199,7 +199,7 @@ def _run_keeper(folder: on_disk.DataFolder, socket_path: Path, idle_seconds: flo
 
 
 def _ask(record: on_disk.ServerRecord, command: str, deadline: float) -> bytes | None:
-    """Return the server's reply; None when it cannot be reached."""
+    """Return the server's reply; None if it cannot be reached."""
     try:
         link = keeper.Link(record.socket_path, max(0.05, deadline - time.monotonic()))
     except OSError:
@@ -218,7 +218,7 @@ def _set_always(record: on_disk.ServerRecord, folder: on_disk.DataFolder) -> Non
 
 
 def _reachable_record(folder: on_disk.DataFolder) -> on_disk.ServerRecord | None:
-    """Read where the server is, check that the place is safe, and repair it when a watcher was killed half-way."""
+    """Read the server's record, check that its directory is safe, and move back a socket that a dead watcher moved."""
     record = on_disk.read_record(folder)
     if record is None:
         return None
@@ -228,7 +228,7 @@ def _reachable_record(folder: on_disk.DataFolder) -> on_disk.ServerRecord | None
             f"{directory}, where the socket of {folder.path} is said to be, is not private to user {os.geteuid()} "
             "(owner and mode 0700); the folder is served for another user, or was tampered with."
         )
-    # A watcher takes the socket away before it stops an idle server.
+    # A watcher moves the socket before it stops an idle server.
     shut = directory / keeper.SHUT_SOCKET
     if shut.exists():
         shut.rename(record.socket_path)

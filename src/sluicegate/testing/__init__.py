@@ -1,6 +1,6 @@
-"""What users need in their own tests: a real server, a fresh queue per test, and two ways to look at what happened.
+"""This package helps users test their code: with a real server, a fresh queue per test, and two functions.
 
-Put `pytest_plugins = ["sluicegate.testing"]` into a `conftest.py` for the fixtures; nothing is loaded unasked.
+Put `pytest_plugins = ["sluicegate.testing"]` into a `conftest.py` to load the fixtures.
 `sluicegate.testing.asyncio` has the same functions for asyncio queues.
 """
 

@@ -1,4 +1,4 @@
-"""The functions of `sluicegate.testing` for asyncio queues."""
+"""This module has the functions of `sluicegate.testing` for asyncio queues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def assert_published(
     headers: Mapping[str, str] | None = None,
     count: int | None = None,
 ) -> list[Message]:
-    """As `sluicegate.testing.assert_published`."""
+    """Do the same as `sluicegate.testing.assert_published`."""
     depth = await queue.depth()
     waiting = max(1, depth.pending, depth.returned, depth.delayed)
     found = [Found(state, message) for state in STATES for message in await queue.peek(waiting, state=state)]
@@ -36,10 +36,10 @@ async def drain_inline(
     limit: int | None = None,
     raise_errors: bool = True,
 ) -> DrainCounts:
-    """As `sluicegate.testing.drain_inline`; the handler may be async."""
+    """Do the same as `sluicegate.testing.drain_inline`; the handler may be async."""
     counts = DrainCounts()
 
-    async def noting(payload: Any) -> Any:
+    async def record(payload: Any) -> Any:
         try:
             result = handler(payload)
             return await result if inspect.isawaitable(result) else result
@@ -49,10 +49,10 @@ async def drain_inline(
 
     while (limit is None or counts.deliveries < limit) and (await queue.depth()).ready:
         try:
-            if not await queue.process_message_callback(noting):
+            if not await queue.process_message_callback(record):
                 break
         except Exception as error:
-            if raise_errors or not any(error is noted for noted in counts.errors):
+            if raise_errors or not any(error is recorded for recorded in counts.errors):
                 raise
             counts.failed += 1
         else:

@@ -1,4 +1,4 @@
-"""The fixtures: one real server per session, emptied for each test that asks for it."""
+"""These fixtures run one real server per session, and empty it for each test that uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["TestServer", "make_async_queue", "make_queue", "queue", "redis_serve
 
 @dataclass(frozen=True, slots=True)
 class TestServer:
-    """A server of this test session; no other session uses it, and nothing on it is kept."""
+    """This server belongs to one test session, and none of its data is kept."""
 
     __test__ = False
 
@@ -30,22 +30,22 @@ class TestServer:
 
     @property
     def url(self) -> str:
-        """Its URL, for sluicegate and redis-py alike."""
+        """Return the server's URL, for sluicegate and redis-py alike."""
         return f"unix://{self.socket}"
 
     def client(self, **options: Any) -> redis.Redis:
-        """A client of it; `options` are those of `redis.Redis`."""
+        """Make a client of the server; `options` are those of `redis.Redis`."""
         return redis.Redis(unix_socket_path=str(self.socket), **options)
 
     def empty(self) -> None:
-        """Delete everything on it."""
+        """Delete everything on the server."""
         with self.client() as client:
             client.flushall()
 
 
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServer]:
-    """A real Redis or Valkey server for the whole session: the program that `sluicegate.embedded.find_server` finds."""
+    """Run a real Redis or Valkey server for the session, with the program of `sluicegate.embedded.find_server`."""
     folder = tmp_path_factory.mktemp("sluicegate-redis")
     try:
         running = ensure_server(folder)
@@ -54,7 +54,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServe
     server = TestServer(running.socket_path)
     try:
         with server.client() as client:
-            client.ping()  # the server lives as long as this connection: also after a session that was killed
+            client.ping()  # the server lives as long as this connection, so it also ends if the session is killed
             yield server
     finally:
         stop_server(folder)
@@ -62,18 +62,18 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestServe
 
 @pytest.fixture
 def redis_url(redis_server: TestServer) -> str:
-    """The URL of a server that is empty when the test begins: for code that makes its own queues."""
+    """Return the URL of an empty server, for code that makes its own queues."""
     redis_server.empty()
     return redis_server.url
 
 
 @pytest.fixture
 def make_queue(redis_url: str) -> Iterator[Callable[..., RedisMessageQueue]]:
-    """Makes queues, empty when the test begins: `make_queue("orders", max_delivery_count=3)`; closes them after it."""
+    """Make empty queues, as in `make_queue("orders", max_delivery_count=3)`, and close them after the test."""
     made: list[RedisMessageQueue] = []
 
     def make(name: str = "queue", **options: Any) -> RedisMessageQueue:
-        made.append(RedisMessageQueue(name, **_on_the_spot(redis_url, options)))
+        made.append(RedisMessageQueue(name, **_without_waiting(redis_url, options)))
         return made[-1]
 
     yield make
@@ -83,22 +83,22 @@ def make_queue(redis_url: str) -> Iterator[Callable[..., RedisMessageQueue]]:
 
 @pytest.fixture
 def queue(make_queue: Callable[..., RedisMessageQueue]) -> RedisMessageQueue:
-    """A queue with the default options, empty when the test begins."""
+    """Make an empty queue with the default options."""
     return make_queue()
 
 
 @pytest.fixture
 def make_async_queue(redis_url: str) -> Callable[..., asyncio_queue.RedisMessageQueue]:
-    """As `make_queue`, for asyncio. A test closes what it makes, with `await queue.aclose()`, in its own loop."""
+    """Make asyncio queues, which the test closes in its own loop with `await queue.aclose()`."""
     from sluicegate.asyncio.queue import RedisMessageQueue as AsyncQueue
 
     def make(name: str = "queue", **options: Any) -> AsyncQueue:
-        return AsyncQueue(name, **_on_the_spot(redis_url, options))
+        return AsyncQueue(name, **_without_waiting(redis_url, options))
 
     return make
 
 
-def _on_the_spot(url: str, options: dict[str, Any]) -> dict[str, Any]:
-    """A test that waits for a message waits in vain: it is there, or never comes."""
+def _without_waiting(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Set options so that a claim does not wait: a test's message is there already, or never comes."""
     place = {} if {"client", "gateway"} & options.keys() else {"url": url}
     return {**place, "message_wait_interval_seconds": 0, **options}

@@ -1,10 +1,10 @@
-"""A test kit for those who write a gateway of their own: it holds one against the contract of `Gateway`.
+"""This test kit checks whether your own gateway fulfils the contract of `Gateway`.
 
     def test_my_gateway():
         check_gateway(lambda: MyGateway("redis.example", 6379), redis.Redis("redis.example", 6379))
 
-Each function here checks one promise; `check_gateway` and `check_async_gateway` run all of them. The server must be one
-that nothing else uses: its writes are paused for moments, and connections to it are cut.
+Each function checks one promise; `check_gateway` and `check_async_gateway` run all of them. No other program may use
+the server, because the checks pause its writes for moments and cut connections to it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ __all__ = ["check_async_gateway", "check_gateway"]
 T = TypeVar("T")
 MakeGateway = Callable[[], Gateway]
 _HEADER = Header((), (), True, True, MappingProxyType({}))
-_PATIENCE_SECONDS = 30.0  # for what is done at once; only a machine that does nothing else is slower
+_PATIENCE_SECONDS = 30.0  # for actions that take effect at once, even on a busy machine
 _LONG_SECONDS = 90.0
-_ASKED_WITHIN_SECONDS = 1.0  # promised are 0.2; the shortest of many is measured, which a busy machine delays least
+_ASKED_WITHIN_SECONDS = (
+    1.0  # the promise is 0.2; the shortest of many gaps is measured, which a busy machine delays least
+)
 
 
 def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
-    """Check every promise of `sluicegate.gateway.Gateway`; takes several seconds.
+    """Check every promise of `sluicegate.gateway.Gateway`, which takes several seconds.
 
     Args:
-        make_gateway: makes a gateway that leads to the server.
-        redis_client: another way to that server, with the rights to pause it and to cut connections.
+        make_gateway: makes a gateway that connects to the server.
+        redis_client: a client of that server, with the permission to pause it and to cut connections.
 
     Raises:
-        AssertionError: a promise is broken; the message says which.
+        AssertionError: a promise is broken; the text names it.
     """
     for check in (
         check_replies_are_read_raw,
@@ -59,7 +61,7 @@ def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
         check_a_lost_connection_is_survived,
         check_a_refusal_is_not_repeated,
         check_one_attempt_is_short,
-        check_the_bell_wakes,
+        check_a_wake_up_ends_a_wait,
         check_a_wait_ends,
         check_a_stop_ends_a_wait,
         check_many_at_once,
@@ -73,14 +75,14 @@ def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
 
 
 def check_async_gateway(make_gateway: Callable[[], AsyncGateway], redis_client: redis.Redis) -> None:
-    """Check every promise of `sluicegate.asyncio.gateway.Gateway`; called from synchronous code.
+    """Check every promise of `sluicegate.asyncio.gateway.Gateway`, from synchronous code.
 
     Args:
-        make_gateway: makes a gateway that leads to the server; called in the event loop in which it is used.
-        redis_client: another, synchronous way to that server.
+        make_gateway: makes a gateway that connects to the server; called in the event loop in which it is used.
+        redis_client: a synchronous client of that server.
 
     Raises:
-        AssertionError: a promise is broken; the message says which.
+        AssertionError: a promise is broken; the text names it.
     """
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="check-gateway")
@@ -94,7 +96,7 @@ def check_async_gateway(make_gateway: Callable[[], AsyncGateway], redis_client: 
 
 
 def check_replies_are_read_raw(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """Replies reach `decode` as bytes, ints, None and lists, whatever the client or the protocol makes of them."""
+    """Check that `decode` receives bytes, ints, None and lists, whatever client and protocol are used."""
     call = _call("return {KEYS[1], ARGV[1], 7, false, {'\\255'}}", args=(b"caf\xc3\xa9",))
     _expect(gateway.execute(call), [call.keys[0], b"caf\xc3\xa9", 7, None, [b"\xff"]], "raw replies")
     counted = _call("return 3", decode=lambda reply: reply + 1)
@@ -102,17 +104,17 @@ def check_replies_are_read_raw(gateway: Gateway, redis_client: redis.Redis) -> N
 
 
 def check_an_unknown_script_is_sent_whole(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A script that the server does not know runs once, and is known afterwards."""
+    """Check that a script that the server does not know runs once, and is known afterwards."""
     call = _call("return redis.call('INCR', KEYS[1])")
-    _expect(redis_client.script_exists(call.script.sha.decode()), [False], "a script that nobody has sent yet")
+    _expect(redis_client.script_exists(call.script.sha.decode()), [False], "a script that was not sent yet")
     _expect([gateway.execute(call), gateway.execute(call)], [1, 2], "one effect per call")
     _expect(redis_client.script_exists(call.script.sha.decode()), [True], "the script, known by its hash")
 
 
 def check_what_stands_behind_a_script(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """`then` is sent on the script's own connection; its reply, or its refusal, is the second half of the result."""
+    """Check that `then` is sent on the script's own connection, and that its reply or error is the second result."""
     body = "return redis.call('INCR', KEYS[1])"
-    for _ in range(2):  # the second time with a script that the server knows
+    for _ in range(2):  # the server knows the script the second time
         decoded, behind = gateway.execute(_call(body, then=(b"WAIT", 0, 50)))
         _expect((decoded, isinstance(behind, int)), (1, True), "the decoded reply and that of WAIT")
     decoded, behind = gateway.execute(_call(body, then=(b"WAIT", b"many", 50)))
@@ -120,25 +122,25 @@ def check_what_stands_behind_a_script(gateway: Gateway, redis_client: redis.Redi
 
 
 def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A call whose connection breaks is sent again, older by the time that has passed; `on_retry` is told."""
-    gateway.execute(_call("return 1"))  # from here on it has reached its server
+    """Check that a call whose connection breaks is sent again with its new age, and that `on_retry` is called."""
+    gateway.execute(_call("return 1"))  # the gateway has reached its server
     call = _call("return {redis.call('INCR', KEYS[1]), ARGV[1]}", args=(0,), elapsed_arg=0)
     notes: list[RetryNote] = []
     with _paused(redis_client), ThreadPoolExecutor(1) as pool:
         running = pool.submit(gateway.execute, call, on_retry=notes.append)
         stuck = _until(lambda: _held_back(redis_client), "a script that a paused server holds back")
-        time.sleep(0.05)  # the time that passes, by which the second attempt is older
+        time.sleep(0.05)  # makes the second attempt older
         for client in stuck:
             redis_client.client_kill_filter(_id=client["id"])
         redis_client.client_unpause()
         count, age = running.result(_PATIENCE_SECONDS)
     _expect(count, 1, "one effect")
-    assert int(age) >= 25, f"the second attempt told an age of {int(age)} ms, which is that of the first"
-    _expect([(note.attempt, note.script) for note in notes], [(1, call.script.name)], "what on_retry was told")
+    assert int(age) >= 25, f"the second attempt sent an age of {int(age)} ms, which is that of the first"
+    _expect([(note.attempt, note.script) for note in notes], [(1, call.script.name)], "what on_retry received")
 
 
 def check_a_refusal_is_not_repeated(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """What no repetition can help is raised at once."""
+    """Check that an error that no repetition can cure is raised at once."""
     call = _call("redis.call('INCR', KEYS[1]) return redis.error_reply('ERR no such luck')")
     raised: Exception | None = None
     try:
@@ -146,11 +148,11 @@ def check_a_refusal_is_not_repeated(gateway: Gateway, redis_client: redis.Redis)
     except RedisError as error:
         raised = error
     assert "no such luck" in str(raised), f"a script's error was raised as {raised!r}"
-    _expect(_number(redis_client, call), 1, "the number of attempts at what the server refuses")
+    _expect(_number(redis_client, call), 1, "the number of attempts at a call that the server refuses")
 
 
 def check_one_attempt_is_short(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """Without retries a call fails within a few seconds of silence, and holds nothing up."""
+    """Check that a call without retries fails within a few seconds of silence."""
     gateway.execute(_call("return 1"))
     with _paused(redis_client):
         begun = time.monotonic()
@@ -161,45 +163,45 @@ def check_one_attempt_is_short(gateway: Gateway, redis_client: redis.Redis) -> N
         else:
             raise AssertionError("a server that is silent answered")
         took = time.monotonic() - begun
-    assert took < MAX_HEARTBEAT_SECONDS, f"one attempt took {took:.1f} s; a heartbeat would hold up all others"
+    assert took < MAX_HEARTBEAT_SECONDS, f"one attempt took {took:.1f} s; a heartbeat would delay all others"
     _expect(gateway.execute(_call("return 2")), 2, "a reply to the next call and not to the last")
 
 
-def check_the_bell_wakes(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A wait ends as soon as the bell rings, and takes the token; other calls are not held up by it."""
+def check_a_wake_up_ends_a_wait(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """Check that a wake-up ends a wait at once and takes the token, and that other calls are not blocked meanwhile."""
     bell = _key()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(gateway.wait, Wait(bell, _LONG_SECONDS))
         _until(lambda: redis_client.info("clients")["blocked_clients"], "a wait that blocks on the server")
         _expect(gateway.execute(_call("return 1")), 1, "a call beside a wait")
         redis_client.lpush(bell.decode(), "1")
-        _expect(waiting.result(_PATIENCE_SECONDS), True, "what a wait answers when the bell rings")
+        _expect(waiting.result(_PATIENCE_SECONDS), True, "the result of a wait after a wake-up")
     _expect(redis_client.exists(bell.decode()), 0, "the number of tokens left")
 
 
 def check_a_wait_ends(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A wait ends when its time is up."""
+    """Check that a wait ends when its time is over."""
     begun = time.monotonic()
-    _expect(gateway.wait(Wait(_key(), 0.3), lambda: False), False, "what a wait answers without a bell")
+    _expect(gateway.wait(Wait(_key(), 0.3), lambda: False), False, "the result of a wait without a wake-up")
     took = time.monotonic() - begun
     assert 0.25 <= took < _PATIENCE_SECONDS, f"a wait of 0.3 s took {took:.2f} s"
 
 
 def check_a_stop_ends_a_wait(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A wait asks `stopped()` again and again, ends once it is true, and its connection does not stay blocked."""
+    """Check that a wait polls `stopped()`, ends once it is true, and does not leave its connection blocked."""
     stop = _Stop()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(gateway.wait, Wait(_key(), _LONG_SECONDS), stop)
         _until(lambda: waiting.done() or redis_client.info("clients")["blocked_clients"], "a wait that blocks")
-        _until(lambda: waiting.done() or stop.is_asked_often(), "a wait that asks often enough whether it is to stop")
-        assert not waiting.done(), "a wait ended before its time, without a bell or a stop"
+        _until(lambda: waiting.done() or stop.is_asked_often(), "a wait that polls often enough whether it must stop")
+        assert not waiting.done(), "a wait ended before its time, without a wake-up or a stop"
         stop.now.set()
-        _expect(waiting.result(_PATIENCE_SECONDS), False, "what a stopped wait answers")
-    _until(lambda: not redis_client.info("clients")["blocked_clients"], "a server on which nobody waits any more")
+        _expect(waiting.result(_PATIENCE_SECONDS), False, "the result of a stopped wait")
+    _until(lambda: not redis_client.info("clients")["blocked_clients"], "a server without blocked clients")
 
 
 class _Stop:
-    """What a wait asks whether it is to stop."""
+    """A wait polls this object to learn whether it must stop."""
 
     def __init__(self) -> None:
         self.now = threading.Event()
@@ -210,14 +212,13 @@ class _Stop:
         return self.now.is_set()
 
     def is_asked_often(self) -> bool:
-        """Whether it was asked twice within the time in which a stop is to be heard; questions asked at once count as
-        one."""
+        """Return whether two polls were close enough for a prompt stop; polls at the same moment count as one."""
         gaps = [later - earlier for earlier, later in pairwise([*self._asked])]
         return any(0.01 < gap < _ASKED_WITHIN_SECONDS for gap in gaps)
 
 
 def check_many_at_once(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """Calls of many threads or tasks at once get the replies to their own."""
+    """Check that concurrent calls of many threads or tasks get the replies to their own calls."""
     key = _key()
     calls = [_call("redis.call('INCR', KEYS[1]) return ARGV[1]", key=key, args=(str(n).encode(),)) for n in range(200)]
     with ThreadPoolExecutor(8) as pool:
@@ -227,18 +228,18 @@ def check_many_at_once(gateway: Gateway, redis_client: redis.Redis) -> None:
 
 
 def check_closing(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """It can be closed before its first call, twice, and used again afterwards."""
+    """Check that a gateway can be closed before its first call and twice, and used again afterwards."""
     gateway.close()
     gateway.close()
     _expect(gateway.execute(_call("return 1")), 1, "a call after closing")
     gateway.close()
     _expect(gateway.execute(_call("return 2"), retry=False), 2, "a call after closing again")
-    assert gateway.server, "it does not say where it connects to"
+    assert gateway.server, "its `server` does not name where it connects to"
     assert gateway.retry_budget_seconds >= 0, "its retry budget is negative"
 
 
 class _Blocking:
-    """An asyncio gateway with the interface of a synchronous one."""
+    """This class gives an asyncio gateway the interface of a synchronous one."""
 
     def __init__(self, make_gateway: Callable[[], AsyncGateway], loop: asyncio.AbstractEventLoop) -> None:
         async def make() -> AsyncGateway:
@@ -272,7 +273,7 @@ def _key() -> bytes:
 def _call(
     body: str, *, key: bytes | None = None, decode: Callable[[Any], T] | None = None, **options: Any
 ) -> Call[Any]:
-    """A call of a script that no server has seen, on a key that nobody has used, unless one is given."""
+    """Make a call of a script that no server has seen, on an unused key unless one is given."""
     key = key or _key()
     text = f"local check = '{key.decode()}'\n{body}".encode()
     script = Script("check", text, hashlib.sha1(text).hexdigest().encode(), _HEADER)  # noqa: S324  (Redis' own name)
@@ -292,14 +293,14 @@ def _expect(found: object, expected: object, what: str) -> None:
 def _until(condition: Callable[[], T], what: str) -> T:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:g} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:g} s without result for {what}"
         time.sleep(0.01)
     return found
 
 
 @contextmanager
 def _paused(redis_client: redis.Redis) -> Iterator[None]:
-    """The server takes scripts in, but answers none."""
+    """Make the server accept scripts without answering them."""
     redis_client.client_pause(int(_LONG_SECONDS * 1000), all=False)
     try:
         yield

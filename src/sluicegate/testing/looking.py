@@ -1,4 +1,4 @@
-"""Look at what a queue holds."""
+"""This module checks which messages a queue holds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ def assert_published(
     headers: Mapping[str, str] | None = None,
     count: int | None = None,
 ) -> list[Message]:
-    """Assert that messages wait in a queue: pending, returned or delayed. Claims nothing and changes nothing.
+    """Assert that messages wait in a queue (pending, returned or delayed), without changing it.
 
     Args:
-        queue: where to look.
-        payload: what was published, compared as JSON unless it is a str or bytes; left out: any.
-        key: its deduplication key, None for a message without one; left out: any.
-        headers: headers that it has, among others.
-        count: how many such messages, 0 for none; None: at least one.
+        queue: the queue to check.
+        payload: the published payload, compared as JSON unless it is a str or bytes; any payload if omitted.
+        key: the deduplication key, None for a message without one; any key if omitted.
+        headers: headers that the message must have, among others.
+        count: number of such messages, 0 for none; None for at least one.
 
     Returns:
-        These messages, in the order in which they would be claimed.
+        The matching messages, in the order in which they would be claimed.
 
     Raises:
-        AssertionError: there are others. Shows ids, differences, and at most 200 characters of each payload.
+        AssertionError: another number of messages matches. The text shows ids, differences, and at most 200
+            characters of each payload.
     """
     depth = queue.depth()
     waiting = max(1, depth.pending, depth.returned, depth.delayed)

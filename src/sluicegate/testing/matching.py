@@ -1,4 +1,4 @@
-"""What an expectation about published messages means, and how it is told that it failed; no I/O."""
+"""These classes compare published messages with an expectation and describe the differences, without I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sluicegate.message import Message
 
 __all__ = ["ANYTHING", "STATES", "DrainCounts", "Expectation", "Found"]
 
-# In the order of claims.
+# A claim takes messages in this order.
 STATES: tuple[Literal["returned", "pending", "delayed"], ...] = ("returned", "pending", "delayed")
 _MAX_SHOWN = 10
 _MAX_CHARACTERS = 200
@@ -28,12 +28,12 @@ ANYTHING: Any = _Anything()
 
 @dataclass(slots=True)
 class DrainCounts:
-    """What `drain_inline` did.
+    """These counts describe a call of `drain_inline`.
 
     Attributes:
-        handled: deliveries whose handler returned.
-        failed: deliveries whose handler raised.
-        errors: what they raised, in order.
+        handled: number of deliveries whose handler returned.
+        failed: number of deliveries whose handler raised.
+        errors: the errors of the handlers, in order.
     """
 
     handled: int = 0
@@ -42,13 +42,13 @@ class DrainCounts:
 
     @property
     def deliveries(self) -> int:
-        """All of them."""
+        """Return the number of all deliveries."""
         return self.handled + self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message that waits in a queue."""
+    """This is a message that waits in a queue, with its state."""
 
     state: str
     message: Message
@@ -56,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Which messages are meant, and how many there should be; None for at least one."""
+    """An expectation says which messages to find, and how many; None means at least one."""
 
     payload: Any = ANYTHING
     key: Any = ANYTHING
@@ -64,24 +64,24 @@ class Expectation:
     count: int | None = None
 
     def check(self, queue: str, found: Sequence[Found], in_flight: int) -> list[Message]:
-        """The messages that are meant.
+        """Return the messages that match.
 
         Raises:
-            AssertionError: they are not as many as they should be; shows what waits instead.
+            AssertionError: another number of messages matches; the text lists the waiting messages.
         """
         misses = [self._miss(each.message) for each in found]
         meant = [each.message for each, miss in zip(found, misses, strict=True) if miss is None]
         if (len(meant) > 0) if self.count is None else (len(meant) == self.count):
             return meant
         wanted = "at least 1" if self.count is None else str(self.count)
-        lines = [f"queue {queue!r}: expected {wanted} with {self}, found {len(meant)} of {len(found)} that wait"]
-        # Near misses first: they tell what is wrong with an expectation.
+        lines = [f"queue {queue!r}: expected {wanted} with {self}, found {len(meant)} of {len(found)} waiting"]
+        # Near misses come first, because they show what is wrong with an expectation.
         order = sorted(range(len(found)), key=lambda at: len(misses[at] or ()))
         lines += [_line(found[at], misses[at]) for at in order[:_MAX_SHOWN]]
         if len(found) > _MAX_SHOWN:
             lines.append(f"  and {len(found) - _MAX_SHOWN} more")
         if in_flight:
-            lines.append(f"  {in_flight} in flight, which are not looked at")
+            lines.append(f"  {in_flight} in flight, which are not checked")
         raise AssertionError("\n".join(lines))
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Expectation:
         return " and ".join(parts) or "any payload"
 
     def _miss(self, message: Message) -> list[str] | None:
-        """In what a message is not what is meant; None when it is."""
+        """Return how a message differs from the expectation; None if it matches."""
         misses = []
         if self.key is not ANYTHING and message.deduplication_key != self.key:
             misses.append(f"its key is {_short(repr(message.deduplication_key))}")
@@ -117,7 +117,7 @@ def _line(found: Found, miss: list[str] | None) -> str:
 
 
 def _difference(expected: Any, message: Message) -> str | None:
-    """Where a payload first differs from the expected one; None when it does not."""
+    """Return where a payload first differs from the expected one; None if it is equal."""
     stored = encode_payload(expected)
     if stored == message.payload:
         return None

@@ -1,4 +1,4 @@
-"""Work on what a queue holds, in the thread of the test."""
+"""This module handles the messages of a queue in the thread of the test."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ def drain_inline(
     limit: int | None = None,
     raise_errors: bool = True,
 ) -> DrainCounts:
-    """Handle messages in this thread, as `process_message_callback` does, until none is ready. Never waits.
+    """Handle messages in this thread, as `process_message_callback` does, until none is ready, without waiting.
 
-    What a handler error makes of its message is the queue's `on_error` and `retry_backoff`: a retry that is to come
-    later is not waited for.
+    If the handler raises, the queue's `on_error` and `retry_backoff` decide what happens to the message. A delayed
+    retry is not waited for.
 
     Args:
-        queue: what to drain.
-        handler: is called with each payload.
-        limit: most deliveries; None: until nothing is ready.
-        raise_errors: let the first error of a handler through, once its message is settled; False: count it and go on.
+        queue: the queue to drain.
+        handler: called with each payload.
+        limit: maximum number of deliveries; None continues until no message is ready.
+        raise_errors: raise the first error of a handler after its message is settled; False counts it and continues.
 
     Returns:
-        How many were handled and how many failed, with the errors.
+        The numbers of handled and failed deliveries, with the errors.
 
     Raises:
-        Exception: what the handler raised, unless `raise_errors` is False; always what Redis or the queue raised.
+        Exception: an error of the handler, unless `raise_errors` is False, or any error of Redis or the queue.
     """
     counts = DrainCounts()
 
-    def noting(payload: Any) -> Any:
+    def record(payload: Any) -> Any:
         try:
             return handler(payload)
         except Exception as error:
@@ -46,10 +46,10 @@ def drain_inline(
 
     while (limit is None or counts.deliveries < limit) and queue.depth().ready:
         try:
-            if not queue.process_message_callback(noting):
+            if not queue.process_message_callback(record):
                 break
         except Exception as error:
-            if raise_errors or not any(error is noted for noted in counts.errors):
+            if raise_errors or not any(error is recorded for recorded in counts.errors):
                 raise
             counts.failed += 1
         else:

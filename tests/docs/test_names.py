@@ -1,0 +1,62 @@
+"""Every path and every dotted name that the documentation mentions exists."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.project import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+# Made by programs of the documentation when they run.
+MADE = {"build"}
+PATH = re.compile(rf"(?<![\w./:-])(?:{'|'.join(name for name in TOP if name not in MADE)})/[\w./-]*\w")
+CODE = re.compile(r"`([^`\n]+)`")
+DOTTED = re.compile(r"\b(?:sluicegate|airflow_provider_sluicegate|dagster_sluicegate)(?:\.\w+)+")
+
+
+def resolves(dotted: str) -> bool:
+    """Return whether a dotted name is a module, or an attribute of one."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        try:
+            found = importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:
+            found = False
+        if found:
+            value = importlib.import_module(name) if parts[length:] else None
+            for attribute in parts[length:]:
+                if not hasattr(value, attribute):
+                    return False
+                value = getattr(value, attribute)
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_paths_exist(page: Path) -> None:
+    named = {path.rstrip("/") for code in CODE.findall(page.read_text()) for path in PATH.findall(code)}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_dotted_names_exist(page: Path) -> None:
+    named = {name for name in DOTTED.findall(page.read_text()) if not name.endswith((".py", ".zip", ".parquet"))}
+    assert [name for name in sorted(named) if not resolves(name)] == []
+
+
+def test_the_modules_that_contributing_calls_generated_or_written_twice_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.split("\n## Two flavours from one source\n")[1].split("\n## ")[0]
+    listed = [
+        name for group in re.findall(r"\(((?:`\w+`(?:, | and )?)+)", section) for name in re.findall(r"`(\w+)`", group)
+    ]
+    assert len(listed) >= 5
+    for flavour in (ROOT / "src/sluicegate", ROOT / "src/sluicegate/asyncio"):
+        assert [name for name in listed if not (flavour / f"{name}.py").exists()] == []
