@@ -40,6 +40,8 @@ check: setup ## Format, lint, types, layers and Lua, in under a minute (make che
 format: setup ## Put format, imports, the synchronous shells and the documentation's snippets right
 	@.venv/bin/ruff format .
 	@$(PYTHON_IN_VENV) scripts/sync.py
+	@$(PYTHON_IN_VENV) scripts/options.py
+	@$(PYTHON_IN_VENV) scripts/sync.py
 	@.venv/bin/ruff check --fix .
 	@$(PYTHON_IN_VENV) scripts/snippets.py
 

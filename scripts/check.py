@@ -24,6 +24,8 @@ CHECKS: dict[str, list[str]] = {
     "lint": [str(BIN / "ruff"), "check", "."],
     "lua": [sys.executable, "scripts/check_lua.py"],
     "sync": [sys.executable, "scripts/sync.py", "--check"],
+    "options": [sys.executable, "scripts/options.py", "--check"],
+    "docs": [sys.executable, "scripts/snippets.py", "--check"],
 }
 
 

@@ -1,4 +1,4 @@
-"""A queue as it travels to other processes: its name, where its Redis is, and the options that differ from defaults."""
+"""A queue spec: what another process needs to make the same queue, as JSON and without a secret."""
 
 from __future__ import annotations
 
@@ -12,43 +12,14 @@ import tenacity
 
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError
+from sluicegate.options import OPTIONS
 
-__all__ = ["PORTABLE", "QueueSpec", "describe_backoff", "rebuild_backoff"]
+__all__ = ["QueueSpec", "describe_backoff", "rebuild_backoff"]
 
-PORTABLE = frozenset(
-    {
-        "deduplication_policy",
-        "deduplication_window_seconds",
-        "visibility_timeout_seconds",
-        "heartbeat_interval_seconds",
-        "max_delivery_count",
-        "max_lease_seconds",
-        "on_error",
-        "max_pending_length",
-        "pending_overload_policy",
-        "pending_overload_block_timeout_seconds",
-        "enable_completed_queue",
-        "max_completed_length",
-        "enable_failed_queue",
-        "max_failed_length",
-        "max_dead_length",
-        "strict_payload_types",
-        "max_payload_bytes",
-        "max_payload_depth",
-        "sort_keys",
-        "strict_envelope_decoding",
-        "require_noeviction",
-        "message_wait_interval_seconds",
-        "retry_budget_seconds",
-        "retry_initial_delay_seconds",
-        "retry_max_delay_seconds",
-    }
-)
-"""Options that travel as they are; `get_deduplication_key` and `retry_backoff` may have to stay behind."""
+# `publishes` is False where the key function is a callable, which no spec can carry.
+_KNOWN = {"publishes", *(name for name, option in OPTIONS.items() if option.in_spec != "no")}
 
-_KNOWN = PORTABLE | {"get_deduplication_key", "publishes", "retry_backoff"}
-
-# Which attribute holds the argument, where they are not named alike; versions of tenacity differ in the first.
+# The attribute that holds an argument, where their names differ; versions of tenacity differ in the first.
 _ATTRIBUTES = {
     "multiplier": ("multiplier", "initial"),
     "initial": ("multiplier", "initial"),
@@ -65,12 +36,12 @@ _BACKOFFS = {
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue as it travels to executors and triggers: JSON, without a secret.
+    """What executors and triggers need to make a queue: JSON, without a secret.
 
     Attributes:
-        name: of the queue.
-        url: of its Redis, with the name of the variable that holds the password, never the password.
-        options: what differs from the defaults.
+        name: the queue's name.
+        url: its Redis, with the name of the variable that holds the password, never the password itself.
+        options: the options that differ from their defaults.
     """
 
     name: str
@@ -78,16 +49,16 @@ class QueueSpec:
     options: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The spec as plain values."""
         return dict(asdict(self), options=dict(self.options))
 
     def to_json(self) -> str:
-        """As JSON text."""
+        """The spec as JSON text."""
         return json.dumps(self.to_dict()).decode()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> QueueSpec:
-        """From plain values.
+        """Read a spec from plain values.
 
         Raises:
             ConfigurationError: something is missing or unknown.
@@ -102,7 +73,7 @@ class QueueSpec:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> QueueSpec:
-        """From JSON text.
+        """Read a spec from JSON text.
 
         Raises:
             ConfigurationError: it is not JSON; something is missing or unknown.
@@ -117,7 +88,7 @@ class QueueSpec:
 
 
 def describe_backoff(wait: object) -> dict[str, Any] | None:
-    """One of tenacity's usual wait strategies as JSON can carry it; None for any other, which cannot travel."""
+    """Describe one of tenacity's usual wait strategies as JSON; None for any other, which no spec can carry."""
     for kind, strategy in _BACKOFFS.items():
         if type(wait) is strategy:
             values: dict[str, Any] = {"kind": kind}
@@ -132,10 +103,10 @@ def describe_backoff(wait: object) -> dict[str, Any] | None:
 
 
 def rebuild_backoff(described: Mapping[str, Any]) -> Any:
-    """The wait strategy that `describe_backoff` described.
+    """Make the wait strategy that `describe_backoff` described.
 
     Raises:
-        ConfigurationError: it describes none.
+        ConfigurationError: it describes no wait strategy.
     """
     values = dict(described) if isinstance(described, Mapping) else {}
     kind = values.pop("kind", None)

@@ -1,4 +1,4 @@
-"""docs/configuration.md lists the options that there are, with the defaults that they have."""
+"""docs/configuration.md lists the options that there are, as they are declared, with the defaults that they have."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import dataclasses
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from sluicegate.config import QueueConfig
+from sluicegate.options import OPTIONS
 from tests.support.project import ROOT
 
-PLACES = ("name", "client", "url", "gateway")
 TEXT = (ROOT / "docs" / "configuration.md").read_text()
-ROWS: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (?:`([^`]*)`|required) \| [^|]+ \| [^|]+ \|$", TEXT, re.M)
+ROWS: list[tuple[str, str]] = re.findall(
+    r"^\| `(\w+)` \| (?:`([^`]*)`|required) \|(?: [^|]* \| [^|]+ \| \w+ \| [^|]+| [^|]+ \| [^|]+) \|$", TEXT, re.M
+)
 DEFAULTS: dict[str, Any] = {
     "name": inspect.Parameter.empty,
     "client": None,
@@ -48,3 +52,21 @@ def test_the_constructors_take_the_options_with_these_defaults(module: str) -> N
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
     assert taken == dict(ROWS)
+
+
+@pytest.mark.parametrize("script", ["options.py", "snippets.py"])
+def test_what_is_generated_from_the_declarations_is_up_to_date(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"scripts/{script}", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_an_option_is_declared_completely(option: Any) -> None:
+    assert option.rule
+    assert option.summary[0].islower()
+    assert not option.summary.endswith(".")
+    assert "|" not in option.rule + option.summary, "it stands in a Markdown table"
+    assert bool(option.unit) == option.name.endswith(("_seconds", "_length", "_bytes", "_depth", "_count"))
+    option.check(option.name, option.default)

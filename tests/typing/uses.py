@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import sluicegate.asyncio
 from sluicegate import Durability, Json, Payload, QueueEvent, RedisGateway, RedisMessageQueue, replicated
-from sluicegate.config import QueueOptions
+from sluicegate.options import QueueOptions
 from sluicegate.spark import DrainSummary, PayloadError, drain, lease_batch
 
 

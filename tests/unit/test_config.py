@@ -18,11 +18,12 @@ import tenacity
 import sluicegate.asyncio
 from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, RedisMessageQueue
 from sluicegate._redis.connection import Address
-from sluicegate.config import QueueConfig, QueueOptions
+from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.core.values import QueueRules
 from sluicegate.errors import ConfigurationError
-from sluicegate.spec import PORTABLE
+from sluicegate.options import OPTIONS as DECLARED
+from sluicegate.options import QueueOptions
 
 URL = "redis://127.0.0.1:1/0"
 
@@ -394,7 +395,10 @@ STAYING: dict[str, Any] = {
 def test_every_option_either_travels_or_stays() -> None:
     every = {field.name for field in dataclasses.fields(QueueConfig)}
     assert every == {*TRAVELLING, *STAYING, "retry_backoff"}
-    assert set(TRAVELLING) - {"get_deduplication_key"} == PORTABLE
+    carried = {name for name, option in DECLARED.items() if option.in_spec == "yes"}
+    assert set(TRAVELLING) - {"get_deduplication_key"} == carried
+    partly = {name for name, option in DECLARED.items() if option.in_spec == "partly"}
+    assert partly == {"get_deduplication_key", "retry_backoff"}
 
 
 def travel(**options: Any) -> QueueConfig:

@@ -13,8 +13,8 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_sluicegate.connection import connection_url
 from sluicegate import RedisGateway, RedisMessageQueue
-from sluicegate.config import QueueOptions
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
+from sluicegate.options import QueueOptions
 
 __all__ = ["RedisQueueHook"]
 

@@ -22,7 +22,7 @@ from sluicegate.asyncio.publisher import Publisher
 from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited
 from sluicegate.asyncio.session import open_session
 from sluicegate.clock import elapsed_clock
-from sluicegate.config import OPTIONS_ELSEWHERE, OnError, OverloadPolicy, QueueConfig, QueueSpec, RetryBackoff
+from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
 from sluicegate.core import operations, replies
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
@@ -30,6 +30,7 @@ from sluicegate.core.publishing import MAX_PER_CALL, Payload
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
 from sluicegate.report import PublishReport
 from sluicegate.signatures import explains_unknown_options
 
@@ -47,51 +48,48 @@ class RedisMessageQueue(QueueAdministration):
         url: instead of a client: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, `redis+cluster://` or
             `embedded:///folder`; the password by reference as `?password_env=NAME`.
         gateway: instead of both, a configured `RedisGateway` or another `Gateway`.
-        deduplication: on if and only if a key function is given; saying so again is allowed, contradicting it is an
-            error.
-        get_deduplication_key: a callable from payload to key, a field name, a list of fields, or a template such as
-            `"{tenant}:{order_id}"`. Called once per message per publish, never on a retry. What a callable of the
-            asyncio queue returns may be awaitable; the keys of a call are awaited one after the other.
-        deduplication_policy: `window`: a key refuses further messages for a time from the publish; `until_acked`: for
-            as long as its message is waiting or in flight.
-        deduplication_window_seconds: that time; default one hour. For `until_acked` a safety bound, seven days at
+        get_deduplication_key: what makes two messages the same: a callable, a field name, a list of fields, or a
+            template such as `{tenant}:{order_id}`.
+        deduplication: redundant; kept for compatibility with redis-message-queue. Deduplication is on when
+            `get_deduplication_key` is set.
+        deduplication_policy: how long a key refuses further messages: for a time from the publish, or while its message
+            is waiting or in flight.
+        deduplication_window_seconds: how long `window` refuses a key; for `until_acked` a safety bound of seven days at
             least.
-        visibility_timeout_seconds: life of a lease without a heartbeat; default 300. None, together with
-            `max_delivery_count=None`, is at-most-once: messages are acked before their handler starts.
-        heartbeat_interval_seconds: less than half of the visibility timeout. None, the default: a third of the
-            lease, wherever messages are worked on; 0: no heartbeat.
-        on_heartbeat_failure: called without arguments when a heartbeat stops because its lease could not be extended.
-        max_delivery_count: deliveries after which a message is buried, crashes, takeovers and errors counted; None
-            for no cap.
-        max_lease_seconds: longest life of a lease, however often it is extended, kept by the server; None for no
-            bound.
-        on_error: what becomes of a message whose handler raised: `retry`, `bury` or `discard`. The exception always
-            propagates.
-        retry_backoff: how long it waits before its next delivery: a wait strategy of tenacity; default exponential
-            from 1 s to 300 s with jitter.
-        max_pending_length: most waiting messages (pending, returned, delayed) that a publish may leave; None for no
-            bound.
-        pending_overload_policy: what a publish beyond it does: `raise`, `block` or `drop_oldest`.
-        pending_overload_block_timeout_seconds: how long `block` waits for room.
-        enable_completed_queue: keep a record per acked message.
-        max_completed_length: of so many, None for no bound.
-        enable_failed_queue: keep a record per failed attempt.
-        max_failed_length: of so many, None for no bound.
-        max_dead_length: most dead letters; None, the default, loses none.
-        strict_payload_types: refuse what JSON would change, such as tuples.
-        max_payload_bytes: largest payload as stored.
-        max_payload_depth: deepest nesting of dicts and lists.
-        sort_keys: store dicts in the order of their keys, so that equal ones are the same bytes.
-        strict_envelope_decoding: raise for values that something else put into the queue, and leave them there,
-            instead of burying them as `foreign`.
-        require_noeviction: publish only to a server that evicts no keys when it is full; otherwise one that does is
-            warned of in the log, once per object.
-        message_wait_interval_seconds: how long `process_message` waits for a message; 0 for not at all.
-        retry_budget_seconds: how long a call is retried when Redis goes away; 0 disables.
-        retry_initial_delay_seconds: first pause between attempts.
-        retry_max_delay_seconds: longest pause.
-        interrupt: stops claims, waits and blocked publishes once it is interrupted.
-        on_event: told a `QueueEvent` after every transition; what it raises is logged and alters nothing.
+        visibility_timeout_seconds: a lease's life without a heartbeat; `None` is at-most-once: messages are acked
+            before their handler starts.
+        heartbeat_interval_seconds: the time between extensions of a lease whose messages are worked on; `None`: a third
+            of the lease, 0: never.
+        on_heartbeat_failure: called when a heartbeat stops because its lease cannot be extended.
+        max_delivery_count: deliveries after which a message is buried; crashes, takeovers and errors count.
+        max_lease_seconds: longest life of a lease, however often it is extended; enforced by the server.
+        on_error: what happens to a message whose handler raised: redelivered later, buried, or deleted; the exception
+            always propagates.
+        retry_backoff: how long such a message waits for its next delivery; `None`: exponential from 1 s to 300 s with
+            jitter.
+        max_pending_length: most waiting messages (pending, returned and delayed) that a publish may leave.
+        pending_overload_policy: what a publish beyond that does: raise `QueueBackpressureError`, wait for room, or drop
+            the oldest messages.
+        pending_overload_block_timeout_seconds: how long `block` waits for room, retries included.
+        enable_completed_queue: keep a record per acked message, for `peek(state="completed")`.
+        max_completed_length: completed records kept, the newest.
+        enable_failed_queue: keep a record per failed attempt, for `peek(state="failed")`.
+        max_failed_length: failed records kept, the newest.
+        max_dead_length: dead letters kept, the newest; `None` loses none, and every drop is an event.
+        strict_payload_types: refuse payloads that JSON would change, such as tuples, and name the path.
+        max_payload_bytes: largest payload as stored; a larger one is a `PayloadTooLargeError`.
+        max_payload_depth: deepest nesting of dicts and lists; a deeper one is a `PayloadTooDeepError`.
+        sort_keys: store dicts in the order of their keys, so that equal payloads are the same bytes.
+        strict_envelope_decoding: raise for values that something else put into the queue and leave them there, instead
+            of burying them as `foreign`.
+        require_noeviction: publish only to a server that evicts no keys when it is full; `False`: the first publish of
+            the object warns.
+        message_wait_interval_seconds: how long `process_message` waits for a message; 0 does not wait.
+        retry_budget_seconds: how long a call is retried while Redis is away, attempts included; 0 makes one attempt.
+        retry_initial_delay_seconds: first pause between attempts; pauses double, with jitter.
+        retry_max_delay_seconds: longest pause between attempts.
+        interrupt: ends claims, waits and blocked publishes once it is interrupted.
+        on_event: called with a `QueueEvent` after every transition; what it raises is logged and changes nothing.
 
     Raises:
         ConfigurationError: an option that cannot work as given.
@@ -105,8 +103,8 @@ class RedisMessageQueue(QueueAdministration):
         client: Client | None = None,
         url: str | None = None,
         gateway: Gateway | None = None,
-        deduplication: bool | None = None,
         get_deduplication_key: KeySource | None = None,
+        deduplication: bool | None = None,
         deduplication_policy: DeduplicationPolicy = "window",
         deduplication_window_seconds: float = 3600,
         visibility_timeout_seconds: float | None = 300,
