@@ -60,21 +60,21 @@ class OperationRunner:
             give_way()
             result: T = stop.value
             return result
-        return self._go_on(operation, step, retry, begun)
+        return self._resume(operation, step, retry, begun)
 
     def start(self, operation: Operation[T]) -> Callable[[], T]:
-        """Send the first call of an operation, where the gateway can, without waiting for its reply.
+        """Send the first call of an operation without waiting for its reply.
 
         Returns:
-            What waits for the reply and drives the operation to its result, as `run` does; it must be called.
+            A function that waits for the reply and drives the operation to its result, as `run` does. Call it once.
         """
         begun = elapsed_clock() if self.emits_events else 0.0
         step = next(operation)
-        send = getattr(self.gateway, "send", None)
-        if send is None or not isinstance(step, Call) or step.then:
-            return lambda: self._go_on(operation, step, True, begun)
-        receive = send(step)
-        return lambda: self._go_on(operation, step, True, begun, receive)
+        if not isinstance(step, Call):
+            return lambda: self._resume(operation, step, True, begun)
+        on_retry = partial(self._note_retry, begun) if self.emits_events else None
+        receive = self.gateway.send(step, on_retry=on_retry)
+        return lambda: self._resume(operation, step, True, begun, receive)
 
     def emit(self, event: QueueEvent, begun: float | None = None) -> None:
         """Tell an event, with the time since what it is about began, by `elapsed_clock`."""
@@ -83,7 +83,7 @@ class OperationRunner:
                 event = replace(event, duration_seconds=elapsed_clock() - begun)
             emit(self._on_event, event)
 
-    def _go_on(
+    def _resume(
         self,
         operation: Operation[T],
         step: Step,

@@ -88,6 +88,19 @@ class Stubborn(RedisGateway):
             return super().execute(call, **options)
 
 
+class Careless(RedisGateway):
+    def send(self, call: Call[Any], **options: Any) -> Any:
+        receive = super().send(call, **options)
+        return lambda: (receive(), self.execute(call))[1]
+
+
+class Trusting(RedisGateway):
+    def send(self, call: Call[Any], **options: Any) -> Any:
+        connection = self.client.connection_pool.get_connection()
+        connection.send_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
+        return lambda: call.decode(connection.read_response(disable_decoding=True))
+
+
 @pytest.mark.parametrize(
     ("broken", "check", "says"),
     [
@@ -95,6 +108,8 @@ class Stubborn(RedisGateway):
         (Deaf, gateways.check_a_stop_ends_a_wait, "ended before its time"),
         (Separate, gateways.check_what_stands_behind_a_script, "not an integer"),
         (Hasty, gateways.check_a_wait_ends, r"of 0.3 s took 0\."),
+        (Careless, gateways.check_a_call_sent_ahead, "one effect"),
+        (Trusting, gateways.check_a_call_sent_ahead, "expected a pair"),
         (Stubborn, gateways.check_a_refusal_is_not_repeated, "number of attempts"),
     ],
 )

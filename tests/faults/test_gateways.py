@@ -175,6 +175,17 @@ def test_a_call_sent_ahead_is_repeated_when_its_reply_is_lost(make_gateway: Make
         assert int(server.asked[-1][1][-1]) >= 5 + 20
 
 
+def test_retries_of_a_call_sent_ahead_are_reported(make_gateway: MakeGateway) -> None:
+    notes: list[RetryNote] = []
+    with answering(b":1\r\n", b"", b"", b":4\r\n") as server:
+        gateway = make_gateway(server.port)
+        gateway.execute(call())
+        run, target = running(gateway)
+        receive = run(lambda: target.send(call(), on_retry=notes.append))
+        assert run(receive) == 4
+    assert [(note.script, note.attempt) for note in notes] == [("depth", 1)]
+
+
 def running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:
     """What runs a function where the gateway is at home, and the gateway itself."""
     if isinstance(gateway, Blocking):

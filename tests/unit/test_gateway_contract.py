@@ -19,7 +19,7 @@ class Half:
 
 
 def test_a_gateway_that_lacks_members_is_refused_by_name() -> None:
-    with pytest.raises(GatewayContractError, match="Half without close, address, decodes_responses, wait;"):
+    with pytest.raises(GatewayContractError, match="Half without send, close, address, decodes_responses, wait;"):
         RedisMessageQueue("orders", gateway=Half())  # type: ignore[arg-type]
 
 

@@ -98,6 +98,23 @@ class Gateway(Protocol):
             ConfigurationError: the server does not know the command in `then`; nothing was sent.
         """
 
+    async def send(
+        self, call: Call[T], *, on_retry: Callable[[RetryNote], Any] | None = None
+    ) -> Callable[[], Awaitable[T]]:
+        """Send a call without waiting for its reply, so that the caller can prepare its next call meanwhile.
+
+        Other calls may be executed before the reply is read. A gateway that cannot send ahead may return a function
+        that executes the call.
+
+        Args:
+            call: what to send.
+            on_retry: as for `execute`.
+
+        Returns:
+            A function that waits for the reply; the caller calls it once. It repeats the call and raises errors as
+            `execute` does.
+        """
+
     async def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
         """Sleep until a wake-up token arrives, time is up or `stopped()` is true.
 
@@ -179,16 +196,15 @@ class RedisGateway(GatewayBase):
                 raise
             raise explained from presentable(error)
 
-    async def send(self, call: Call[T]) -> Callable[[], Awaitable[T]]:
-        """Send a call without waiting for its reply.
-
-        Returns:
-            A function that waits for the reply; call it once. It repeats the call as `execute` does when that failed.
-        """
+    async def send(
+        self, call: Call[T], *, on_retry: Callable[[RetryNote], Any] | None = None
+    ) -> Callable[[], Awaitable[T]]:
+        """Send a call without waiting for its reply; see `Gateway.send`."""
         start = elapsed_clock()
 
         async def again(*, doubtful: bool = False) -> T:
-            return await self.execute(replace(call.later(elapsed_clock() - start), doubtful=doubtful))
+            later = replace(call.later(elapsed_clock() - start), doubtful=doubtful)
+            return await self.execute(later, on_retry=on_retry)
 
         if not self._reached or call.then:
             return again

@@ -60,21 +60,21 @@ class OperationRunner:
             await give_way()
             result: T = stop.value
             return result
-        return await self._go_on(operation, step, retry, begun)
+        return await self._resume(operation, step, retry, begun)
 
     async def start(self, operation: Operation[T]) -> Callable[[], Awaitable[T]]:
-        """Send the first call of an operation, where the gateway can, without waiting for its reply.
+        """Send the first call of an operation without waiting for its reply.
 
         Returns:
-            What waits for the reply and drives the operation to its result, as `run` does; it must be called.
+            A function that waits for the reply and drives the operation to its result, as `run` does. Call it once.
         """
         begun = elapsed_clock() if self.emits_events else 0.0
         step = next(operation)
-        send = getattr(self.gateway, "send", None)
-        if send is None or not isinstance(step, Call) or step.then:
-            return lambda: self._go_on(operation, step, True, begun)
-        receive = await send(step)
-        return lambda: self._go_on(operation, step, True, begun, receive)
+        if not isinstance(step, Call):
+            return lambda: self._resume(operation, step, True, begun)
+        on_retry = partial(self._note_retry, begun) if self.emits_events else None
+        receive = await self.gateway.send(step, on_retry=on_retry)
+        return lambda: self._resume(operation, step, True, begun, receive)
 
     @heeds_cancellation  # asyncio only
     async def emit(self, event: QueueEvent, begun: float | None = None) -> None:
@@ -84,7 +84,7 @@ class OperationRunner:
                 event = replace(event, duration_seconds=elapsed_clock() - begun)
             await emit(self._on_event, event)
 
-    async def _go_on(
+    async def _resume(
         self,
         operation: Operation[T],
         step: Step,

@@ -171,7 +171,7 @@ class RedisMessageQueue(QueueAdministration):
         if sum(place is not None for place in (client, url, gateway)) != 1:
             raise ConfigurationError(f"queue {name!r} needs exactly one of client, url and gateway")
         if gateway is not None:
-            refuse_unfit_gateway(gateway, ("execute", "wait", "aclose"))
+            refuse_unfit_gateway(gateway, ("execute", "send", "wait", "aclose"))
         self._owns_gateway = gateway is None
         gateway = gateway or RedisGateway(
             redis_client=client,

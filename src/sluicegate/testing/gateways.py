@@ -59,6 +59,7 @@ def check_gateway(make_gateway: MakeGateway, redis_client: redis.Redis) -> None:
         check_an_unknown_script_is_sent_whole,
         check_what_stands_behind_a_script,
         check_a_lost_connection_is_survived,
+        check_a_call_sent_ahead,
         check_a_refusal_is_not_repeated,
         check_one_attempt_is_short,
         check_a_wake_up_ends_a_wait,
@@ -137,6 +138,23 @@ def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Re
     _expect(count, 1, "one effect")
     assert int(age) >= 25, f"the second attempt sent an age of {int(age)} ms, which is that of the first"
     _expect([(note.attempt, note.script) for note in notes], [(1, call.script.name)], "what on_retry received")
+
+
+def check_a_call_sent_ahead(gateway: Gateway, redis_client: redis.Redis) -> None:
+    """A call that is sent without waiting gets its own reply, whatever is executed or lost in between."""
+    gateway.execute(_call("return 1"))  # from here on it has reached its server
+    ahead = _call("redis.call('INCR', KEYS[1]) return ARGV[1]", args=(b"ahead",))
+    receive = gateway.send(ahead)
+    _expect(gateway.execute(_call("return 2")), 2, "the reply to a call between sending and receiving")
+    _expect(receive(), b"ahead", "the reply to the call that was sent ahead")
+    _expect(_number(redis_client, ahead), 1, "one effect")
+    behind = _call("return redis.call('INCR', KEYS[1])", then=(b"WAIT", 0, 50))
+    result: Any = gateway.send(behind)()
+    _expect(isinstance(result, tuple) and len(result), 2, "a pair, the decoded reply and that of WAIT")
+    _expect((result[0], isinstance(result[1], int)), (1, True), "the decoded reply and that of WAIT")
+    receive = gateway.send(_call("return ARGV[1]", args=(b"cut",)))
+    redis_client.client_kill_filter(_type="normal", skipme=True)
+    _expect(receive(), b"cut", "the reply to a call whose connection was cut after it was sent")
 
 
 def check_a_refusal_is_not_repeated(gateway: Gateway, redis_client: redis.Redis) -> None:
@@ -255,6 +273,10 @@ class _Blocking:
     def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
         result: T = self._run(self._target.execute(call, retry=retry, on_retry=on_retry))
         return result
+
+    def send(self, call: Call[T], *, on_retry: Callable[[RetryNote], Any] | None = None) -> Callable[[], T]:
+        receive = self._run(self._target.send(call, on_retry=on_retry))
+        return lambda: self._run(receive())
 
     def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
         return bool(self._run(self._target.wait(wait, stopped)))

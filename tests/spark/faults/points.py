@@ -68,12 +68,12 @@ class Fault:
                 self._happen()
             return reply
 
-        def watched_send(gateway: Any, call: Any) -> Any:
+        def watched_send(gateway: Any, call: Any, **options: Any) -> Any:
             """What sends ahead, and reads the reply when the next call is on its way."""
             if call.script.name != self.script or not gateway._reached:  # then it is executed instead
-                return send(gateway, call)
+                return send(gateway, call, **options)
             met = meets()
-            receive = send(gateway, call)
+            receive = send(gateway, call, **options)
 
             def watched_receive() -> Any:
                 reply = receive()
