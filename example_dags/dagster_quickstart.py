@@ -1,4 +1,4 @@
-"""Dagster: publish orders; once 1,000 are ready, or one has waited for five minutes, drain them into JSON lines.
+"""Publish orders with Dagster, and drain them into JSON lines once 1,000 are ready or one has waited five minutes.
 
 export REDIS_URL=embedded://$PWD/build/orders
 dagster asset materialize --select published -f example_dags/dagster_quickstart.py
@@ -19,14 +19,14 @@ FOLDER = Path("build/dagster_quickstart")
 
 @dg.asset
 def published(queue: RedisQueueResource) -> dg.MaterializeResult:
-    """Orders into the queue; publishing them again within an hour adds nothing."""
+    """Publish orders; publishing them again within an hour adds nothing."""
     with queue.get_queue() as orders:
         report = orders.publish_many({"order_id": n, "amount": n % 100} for n in range(2500))
     return dg.MaterializeResult(metadata={"accepted": report.accepted, "duplicates": report.duplicates})
 
 
 def write(messages: list[Message], ctx: QueueDrainContext) -> None:
-    """One file per batch, under the name of its lease: a retry overwrites its own file and nothing else."""
+    """Write one file per batch, named by its lease: a retry overwrites its own file and nothing else."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{ctx.lease_key}.jsonl").write_text("".join(message.text() + "\n" for message in messages))
 

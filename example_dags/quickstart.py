@@ -1,4 +1,4 @@
-"""Sluicegate in eight lines: a Redis that starts by itself, duplicates refused, a batch leased and acked."""
+"""Try Sluicegate in eight lines: Redis starts by itself, duplicates are refused, a batch is leased and acked."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a producer does when its consumers fall behind: refuse, wait, or drop the oldest.
+"""Show what a publish does when consumers fall behind: refuse, wait, or drop the oldest messages.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0.
 
@@ -16,7 +16,7 @@ NAME = f"example-full-{uuid4().hex[:6]}"
 
 
 def refuse() -> None:
-    """The default: an error at once; the queue is left as it is."""
+    """Refuse, the default: the publish raises at once and does not change the queue."""
     queue = RedisMessageQueue(NAME, url=URL, max_pending_length=2)
     queue.publish_many(["first", "second"])
     try:
@@ -29,7 +29,7 @@ def refuse() -> None:
 
 
 def wait() -> None:
-    """A publish that waits until a consumer has made room, or until its time is up."""
+    """Wait until a consumer has made room, or until the timeout."""
     queue = RedisMessageQueue(
         NAME,
         url=URL,
@@ -51,7 +51,7 @@ def wait() -> None:
 
 
 def drop_oldest() -> None:
-    """For data that is worthless once it is old. It excludes deduplication and a cap on deliveries."""
+    """Drop the oldest messages, for data that loses its value with age; no deduplication and no delivery cap."""
     queue = RedisMessageQueue(
         NAME,
         url=URL,

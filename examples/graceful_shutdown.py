@@ -1,7 +1,7 @@
-"""A worker that takes orders in batches and stops at a signal: what is done stays done, the rest goes back at once.
+"""Handle orders in batches and stop at a signal: handled orders stay acked, the others are released at once.
 
-SIGINT, SIGTERM or SIGHUP ends it after the order in hand; a second signal ends it the hard way. Released orders are
-claimable by others immediately and do not count as delivered. Connects to REDIS_URL, or to redis://localhost:6379/0.
+SIGINT, SIGTERM or SIGHUP ends the worker after the current order; a second signal ends it immediately. Other consumers
+can claim released orders at once, and the delivery is not counted. Connects to REDIS_URL, or to redis://localhost:6379/0.
 
 Usage: python examples/graceful_shutdown.py [SECONDS_PER_ORDER]
 """
@@ -31,10 +31,10 @@ def main(seconds_per_order: float = 0.1) -> None:
                 print("handled:", message.text(), flush=True)
                 done.append(message)
             lease.ack(done)
-            lease.release()  # whatever has no verdict yet; nothing, as a rule
+            lease.release()  # messages without a verdict; usually none
     clean = queue.shutdown(timeout=10)
     queue.close()
-    print("stopped", "with nothing in hand" if clean else "with work in hand", flush=True)
+    print("stopped", "with nothing unsettled" if clean else "with unsettled orders", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Handle orders one by one until a signal comes; the order in hand is finished first.
+"""Handle orders one by one until a signal arrives; the current order is finished first.
 
 Start it in three terminals, and `send_messages` in two. Connects to REDIS_URL, or to redis://localhost:6379/0.
 

@@ -1,4 +1,4 @@
-"""The demo behind `make demo`: a year of real flights through the gate, watched, checked and drawn.
+"""Run the demo of `make demo`: send a year of real flights through the gate, and watch, check and draw it.
 
-`example_dags/flights.py` is the DAG and knows nothing of this package, which only starts it, looks on and compares.
+`example_dags/flights.py` is the DAG. It knows nothing of this package, which starts it, watches it and compares.
 """

@@ -1,4 +1,4 @@
-"""`python -m example_dags.demo`: see `make demo` and `make demo-crash`."""
+"""Start the demo with `python -m example_dags.demo`; see `make demo` and `make demo-crash`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from example_dags.demo.run import StepFailedError, run
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; 0 when everything is as it must be."""
+    """Run the demo; return 0 when every check passes."""
     parser = argparse.ArgumentParser(
         prog="python -m example_dags.demo", description="A year of flights through the gate."
     )
@@ -23,9 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, default=PROJECT / "build" / "demo", help="where to keep everything")
     parser.add_argument("--csv", type=Path, help="another zipped CSV file with the columns of the flights")
     options = parser.parse_args(arguments)
-    # A console that cannot show a character shows another, rather than none of it.
+    # A console that cannot show a character shows a replacement instead of failing.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    # `kill` ends what was started, as Ctrl-C does.
+    # `kill` ends every process that was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     paths = Paths(options.home.resolve())

@@ -1,4 +1,4 @@
-"""The chart shows the gate over time, the leases that drained it, and the resulting delays."""
+"""Draw the chart: the gate over time, the leases that drained it, and the resulting delays."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
-    """The data of the chart; times are seconds since the epoch.
+    """Holds the data of the chart; times are seconds since the epoch.
 
     Attributes:
         samples: the queue over time.
-        leases: what was written, per lease.
-        spans: begin and end of the parts of the run, by their label, in order.
-        min_ready: the sensor's line.
-        gate_opened: when the sensor let the drain begin.
+        leases: the files of the leases.
+        spans: begin and end of each part of the run, by label, in order.
+        min_ready: the sensor's threshold.
+        gate_opened: when the sensor opened the gate.
         delays: columns carrier, month, delay_minutes, flights.
         crash: the worker that was killed.
         headline: one sentence.
@@ -70,7 +70,7 @@ def chart_data(
     delays: pd.DataFrame,
     crash: Crash | None,
 ) -> ChartData:
-    """What is worth showing of a run that has ended."""
+    """Collect the chart's data of a run that has ended."""
     spans = {}
     for name, label in _LABELS.items():
         step = progress.steps[name]
@@ -84,7 +84,7 @@ def chart_data(
         f"{len(leases)} leases drained, {sample.acked:,} messages acked"
     )
     if crash:
-        headline += f"; one worker killed with {crash.lease.rows:,} messages in its hands"
+        headline += f"; one worker killed with {crash.lease.rows:,} messages in its lease"
     return ChartData(
         samples=[sample for sample in samples if begin <= sample.at <= end],
         leases=leases,
@@ -125,7 +125,7 @@ def _draw_depth(axes: Axes, data: ChartData, begin: float) -> None:
     axes.fill_between(times, ready, color=WATER, alpha=0.55, linewidth=0, label="ready")
     axes.fill_between(times, ready, held, color=FLIGHT, alpha=0.9, linewidth=0, label="in flight, in leases")
     axes.plot(times, held, color=FLIGHT, linewidth=1.4)
-    line = f"the sensor's line: {data.min_ready:,} ready"
+    line = f"the sensor's threshold: {data.min_ready:,} ready"
     axes.axhline(data.min_ready, color=GATE, linewidth=1.8, linestyle=(0, (6, 3)), label=line)
     axes.axvline(opened, ymax=0.83, color=GATE, linewidth=2.2)
     axes.plot([opened], [data.min_ready], marker="o", markersize=9, color=GATE, markeredgecolor="white", zorder=5)
@@ -149,7 +149,7 @@ def _label(axes: Axes, text: str, x: float, y: float, color: str) -> None:
 
 
 def _draw_spans(axes: Axes, spans: dict[str, tuple[float, float]], begin: float, end: float) -> None:
-    """A strip on top that says what is going on; what is too short for its name goes without."""
+    """Draw a strip on top that names the parts of the run; a part that is too short for its name has none."""
     top = axes.get_ylim()[1]
     for number, (label, (start, stop)) in enumerate(spans.items()):
         left, right = start - begin, stop - begin
@@ -188,7 +188,7 @@ def _draw_leases(axes: Axes, data: ChartData, begin: float) -> None:
 
 
 def _draw_water(axes: Axes, data: ChartData, begin: float) -> None:
-    """What is left in the queue, behind the leases, from the bottom of the panel to its top."""
+    """Draw the number of ready messages behind the leases, from the bottom of the panel to its top."""
     bottom, top = axes.get_ylim()
     most = max(sample.ready for sample in data.samples) or 1
     times = [sample.at - begin for sample in data.samples]
@@ -197,7 +197,7 @@ def _draw_water(axes: Axes, data: ChartData, begin: float) -> None:
 
 
 def _draw_killed(axes: Axes, data: ChartData, crash: Crash, begin: float) -> None:
-    """The lease as its dead holder had it, and the way to whoever took it over."""
+    """Draw the lease of the killed worker, and an arrow to the worker that took it over."""
     dead, row, at = crash.lease, crash.lease.partition, crash.at - begin
     axes.add_patch(
         Rectangle(
@@ -221,7 +221,7 @@ def _draw_killed(axes: Axes, data: ChartData, crash: Crash, begin: float) -> Non
 
 
 def _connect(whole: Axes, part: Axes) -> None:
-    """Show which part of the upper panel the lower one is."""
+    """Show which part of the upper panel the lower panel enlarges."""
     left, right = part.get_xlim()
     whole.axvspan(left, right, ymax=0.94, color=INK, alpha=0.06, linewidth=0)
     for x, corner in ((left, 0.0), (right, 1.0)):
@@ -236,7 +236,7 @@ def _draw_delays(axes: Axes, scale: Axes, delays: pd.DataFrame) -> None:
     totals = delays.groupby("carrier")[["delay_minutes", "flights"]].sum()
     order = (totals.delay_minutes / totals.flights).sort_values(ascending=False).index
     means = table.pivot(index="carrier", columns="month", values="mean").loc[order]
-    # Most cells lie within; a single extreme must not make all others look alike.
+    # A single extreme must not make all other cells look alike.
     limit = max(5.0, float(table["mean"].abs().quantile(0.95)))
     image = axes.imshow(means.to_numpy(), cmap="RdYlBu_r", norm=TwoSlopeNorm(0, -limit, limit), aspect="auto")
     for (row, column), value in np.ndenumerate(means.to_numpy()):

@@ -1,8 +1,8 @@
-"""Kill a Spark worker from outside, at the worst moment: its file is written, its ack is not.
+"""Kill a Spark worker at the worst moment: its file is written, and its messages are not acked yet.
 
-The DAG is the same as without a crash and does not know. Redis is asked to hold back every write for a moment
-(`CLIENT PAUSE … WRITE`), so that a worker that has written its file waits for the answer to its ack. Such a worker,
-found by the process id in its file, gets SIGKILL. Its ack has not happened, and the others go on when Redis does.
+The DAG is the same as without a crash. Redis delays every write for a moment (`CLIENT PAUSE … WRITE`), so that a worker
+that has written its file waits for the reply to its ack. Such a worker, found by the process id in its file, gets
+SIGKILL. Its ack has not been executed, and the other workers continue when Redis does.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _GONE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A worker that was killed.
+    """Describes a worker that was killed.
 
     Attributes:
-        at: seconds since the epoch.
-        pid: of the worker.
-        lease: what it had written and not acked.
+        at: when, in seconds since the epoch.
+        pid: the process id of the worker.
+        lease: the file of the lease that it had not acked.
     """
 
     at: float
@@ -46,9 +46,9 @@ class Crasher:
     """Waits until part of the queue is drained, then kills one worker.
 
     Args:
-        paths: where everything is.
-        after: messages that must be acked before.
-        root_pid: the process whose descendants Spark's workers are; nothing else is ever killed.
+        paths: the folders of the demo.
+        after: the number of messages that must be acked before.
+        root_pid: the ancestor of Spark's workers; no other process is ever killed.
     """
 
     def __init__(self, paths: Paths, *, after: int, root_pid: int) -> None:
@@ -63,7 +63,7 @@ class Crasher:
         self.failure: Exception | None = None
 
     def run_once(self) -> Crash | None:
-        """Look once; kill if it is time and a worker can be caught between its file and its ack."""
+        """Check once; kill a worker if it is time and one is found between its file and its ack."""
         if not self.is_time():
             return None
         self._redis.execute_command("CLIENT", "PAUSE", _PAUSE_MS, "WRITE")
@@ -79,15 +79,15 @@ class Crasher:
         return Crash(killed_at, victim.pid, victim)
 
     def is_time(self) -> bool:
-        """Whether enough is acked."""
+        """Return whether enough messages are acked."""
         return int(self._redis.hget(self._keys.counters, "acked") or 0) >= self._after
 
     def start(self) -> None:
-        """Go on in the background until a worker is killed."""
+        """Check in the background until a worker is killed."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Give up."""
+        """Stop checking."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -102,7 +102,7 @@ class Crasher:
                 return
 
     def _catch(self) -> LeaseFile | None:
-        """What a worker has written and not acked, while nobody can ack; None when no worker came so far in time."""
+        """Return a file that a worker has written and not acked, while writes are paused; None if there is none."""
         deadline = time.monotonic() + _PAUSE_MS / 4000
         while time.monotonic() < deadline and not self._stop.is_set():
             for lease in self._unacked_files():
@@ -112,7 +112,7 @@ class Crasher:
         return None
 
     def _unacked_files(self) -> list[LeaseFile]:
-        """Files whose lease is still open. Reads are not held back."""
+        """Return the files whose lease is still open; reads are not paused."""
         open_leases = set(self._redis.zrange(self._keys.leases, 0, -1))
         newest = sorted(
             self._paths.flights.glob("partition=*/[!.]*.parquet"),
@@ -123,21 +123,21 @@ class Crasher:
         return [file for file in files if QueueKeys.lease_name(file.lease_id) in open_leases]
 
     def _await_end(self, pid: int) -> None:
-        """Until the process is gone and Redis has dropped its connection, so that its ack can no longer be executed."""
+        """Wait until the process is gone and Redis has dropped its connection, so that its ack is never executed."""
         deadline = time.monotonic() + _GONE_SECONDS
         while not _has_ended(pid) and time.monotonic() < deadline:
             time.sleep(0.005)
-        # An answer is a round of Redis's event loop: one may still read the ack, the next finds the connection closed.
+        # A reply is a round of Redis's event loop: one may still read the ack, the next closes the connection.
         for _ in range(5):
             self._redis.ping()
 
 
 def ancestors(pid: int) -> list[int]:
-    """The parent of a process, its parent, and so on; empty when it is gone."""
+    """Return the parent of a process, the parent's parent, and so on; nothing for a process that is gone."""
     found: list[int] = []
     while pid > 1:
         try:
-            # The name in brackets may hold anything, so the fields are counted from its end.
+            # The name in parentheses may contain anything, so fields are counted from its end.
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             return found
@@ -146,7 +146,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whether the last thread of a process is gone, and with it the last that held its connections open."""
+    """Return whether the last thread of a process is gone, which kept its connections open."""
     process = Path(f"/proc/{pid}")
     try:
         threads = len(list((process / "task").iterdir()))

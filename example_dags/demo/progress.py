@@ -1,4 +1,4 @@
-"""What the screen shows, as plain values: the runner writes them, the screen reads them."""
+"""Hold the progress of a run as plain values: the runner writes them, the screen reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StepState = Literal["waiting", "running", "done", "failed"]
 
 @dataclass(slots=True)
 class Step:
-    """One line of the list of steps; times are seconds since the epoch."""
+    """Holds one step of the run; times are seconds since the epoch."""
 
     name: str
     title: str
@@ -26,7 +26,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """How long it took, or has taken until now."""
+        """Return the duration of the step, until now if it still runs."""
         if self.started is None:
             return 0.0
         return max(0.0, (self.ended or time.time()) - self.started)
@@ -34,7 +34,7 @@ class Step:
 
 def _steps() -> dict[str, Step]:
     titles = {
-        "prepare": "Look for Java and the data, begin afresh",
+        "prepare": "Find Java and the data, clear the last run",
         "start_airflow": "Start Airflow (dag.test on SQLite)",
         "publish_year": "Publish the year",
         "publish_month_again": "Publish one month a second time",
@@ -49,17 +49,17 @@ def _steps() -> dict[str, Step]:
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a run.
+    """Holds the progress of a run.
 
     Attributes:
         crash: whether a worker is to be killed.
         total: flights in the file, 0 while unknown.
         again: flights of the month that is published twice.
-        min_ready: the sensor's line.
+        min_ready: the sensor's threshold.
         steps: by name, in order.
-        sample: the last one of the queue.
+        sample: the last sample of the queue.
         drained: messages written, per partition.
-        events: what happened beside the steps, a line each.
+        events: further events, a line each.
     """
 
     crash: bool = False
@@ -72,5 +72,5 @@ class Progress:
     events: list[str] = field(default_factory=list)
 
     def seconds(self) -> dict[str, float]:
-        """Seconds per step."""
+        """Return the seconds of each step."""
         return {name: round(step.seconds, 3) for name, step in self.steps.items()}

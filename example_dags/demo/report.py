@@ -1,4 +1,4 @@
-"""The end: what happened, what was checked, where everything is and what to do next; or what failed."""
+"""Print the end of a run: what happened, what was checked and where the files are; or what failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["print_failure", "print_outcome"]
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """The tables, what has just been seen, the places and the next commands."""
+    """Print the tables, the explanation, the files and the next commands."""
     console.print()
     console.print(Columns([_steps(outcome), _checks(outcome)], padding=(0, 3)))
     console.print()
@@ -35,7 +35,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def print_failure(console: Console, failure: StepFailedError) -> None:
-    """Which step failed, the last log lines, and what to do."""
+    """Print which step failed, the last log lines, and what to do."""
     parts: list[RenderableType] = [Text(str(failure))]
     for log in failure.logs:
         lines = last_lines(log)
@@ -123,14 +123,14 @@ def _seen(outcome: Outcome) -> Table:
 
 
 def seen(outcome: Outcome) -> list[str]:
-    """What has just been seen, three to five sentences; said only when it was found to be so."""
+    """Explain the run in three to five sentences, each of which was checked."""
     found, progress, crash = outcome.findings, outcome.progress, outcome.crash
     lines = [
         (
             f"A DAG published {found.published:,} real flights. One month came a second time: its "
             f"{found.duplicates_refused:,} messages were all refused, by their key."
         ),
-        f"The sensor only looked, and opened the gate because more than {progress.min_ready:,} messages were ready.",
+        f"The sensor only read the depth; it opened the gate at more than {progress.min_ready:,} ready messages.",
         (
             f"Spark drained them through {len(outcome.leases)} leases in {PARTITIONS} partitions: a lease is a batch, "
             "a file named after it, and one ack."
@@ -155,7 +155,7 @@ def _places(outcome: Outcome) -> Table:
         ("the report", paths.report),
         ("the flights, a file per lease", paths.flights),
         ("the average delays", paths.delays),
-        ("what Airflow and Spark said", paths.logs),
+        ("the logs of Airflow and Spark", paths.logs),
         ("the DAG", Path(__file__).resolve().parents[1] / "flights.py"),
     ):
         table.add_row(label, Text(_short(path), style=LINE))

@@ -1,4 +1,4 @@
-"""The runner: one step after the other, with somebody looking on."""
+"""Run the demo step by step and show its progress."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from sluicegate.embedded import stop_server
 __all__ = ["Outcome", "StepFailedError", "run"]
 
 _LOOK_SECONDS = 0.1
-_LINE_SHARE = 0.9  # the sensor's line, as a share of all flights
-_LEASES = 84  # so many batches, whatever the size of the file
-_CRASH_SHARE = 0.35  # acked before a worker is killed
+_LINE_SHARE = 0.9  # the sensor's threshold, as a share of all flights
+_LEASES = 84  # the number of batches, for a file of any size
+_CRASH_SHARE = 0.35  # the share of messages that is acked before a worker is killed
 _NOT_YET = TaskRun("", None, None)
 _STATES: dict[str, StepState] = {
     "success": "done",
@@ -40,10 +40,10 @@ _STATES: dict[str, StepState] = {
     "running": "running",
 }
 _ADVICE = {
-    "prepare": "put right what it says, then run it again",
+    "prepare": "fix what it says, then run it again",
     "start_airflow": "`make clean` removes the old database; then run it again",
-    "drain": "Spark needs about 2 GB of free memory; if it was something else, run it again: the queue begins afresh",
-    "verify": "nothing that a second run would put right; please report it, with what is in the report and the logs",
+    "drain": "Spark needs about 2 GB of free memory; otherwise run it again: it starts with an empty queue",
+    "verify": "a second run would not help; please report it, with the report and the logs",
 }
 
 
@@ -51,8 +51,8 @@ class StepFailedError(RuntimeError):
     """A step failed.
 
     Attributes:
-        step: which.
-        logs: files that may tell why, the likeliest first.
+        step: the step.
+        logs: files that may show the reason, the most likely first.
         advice: what to do.
     """
 
@@ -60,12 +60,12 @@ class StepFailedError(RuntimeError):
         super().__init__(message)
         self.step = step
         self.logs = logs
-        self.advice = _ADVICE.get(step.name, "run it again; the queue begins afresh each time")
+        self.advice = _ADVICE.get(step.name, "run it again; each run starts with an empty queue")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that is known at the end."""
+    """Holds the results of a run."""
 
     paths: Paths
     progress: Progress
@@ -80,13 +80,13 @@ def run(paths: Paths, *, crash: bool, console: Console, csv: Path | None = None)
     """Run the demo from an empty queue to the chart and the report.
 
     Args:
-        paths: where to keep everything; what an earlier run left there is removed.
-        crash: kill a Spark worker on the way.
-        console: to show it on.
+        paths: the folders of the demo; the files of an earlier run are removed.
+        crash: whether a Spark worker is killed during the drain.
+        console: shows the progress.
         csv: another zipped file with the columns of the flights.
 
     Raises:
-        StepFailedError: a step failed, or the result is not what it must be.
+        StepFailedError: a step failed, or the result is not as expected.
     """
     progress = Progress(crash=crash)
     with make_view(console, progress) as view:
@@ -107,7 +107,7 @@ class _Runner:
         csv = self._prepare()
         with ThreadPoolExecutor(1, thread_name_prefix="demo-expected") as pool:
             computation = pool.submit(compute_expected, csv)
-            # Takes a second that nobody waits for now.
+            # This takes a second, during which nothing waits for it.
             pool.submit(importlib.import_module, "example_dags.demo.chart")
             environment = self._paths.environment(
                 csv=csv,
@@ -138,7 +138,7 @@ class _Runner:
         return csv
 
     def _watch(self, workflow: Workflow, watcher: Watcher, computation: Future[Expected]) -> None:
-        """Start Airflow and look on until it has ended."""
+        """Start Airflow and watch it until it has ended."""
         with self._doing("start_airflow", self._paths.airflow_log) as step:
             watcher.start()
             step.detail = f"with Redis {watcher.version()}, embedded"
@@ -177,11 +177,11 @@ class _Runner:
                 raise StepFailedError(step, f"{what}: {failure}", logs=(self._paths.airflow_log,)) from failure
         self._progress.sample = watcher.samples[-1]
         self._progress.drained = watcher.drained()
-        self._tell_of_the_crash(watcher)
+        self._report_the_crash(watcher)
         self._view.update()
         time.sleep(_LOOK_SECONDS)
 
-    def _tell_of_the_crash(self, watcher: Watcher) -> None:
+    def _report_the_crash(self, watcher: Watcher) -> None:
         crash = self._crasher.crash if self._crasher else None
         events = self._progress.events
         if crash and not events:
@@ -194,15 +194,15 @@ class _Runner:
             events.append(f"Its lease was taken over by the retry after {max(0.0, taken_over_at - crash.at):.1f} s")
 
     def _follow(self, tasks: dict[str, TaskRun]) -> None:
-        """Bring the steps that are Airflow's tasks up to date."""
+        """Update the steps that are Airflow's tasks."""
         for name in TASKS:
             task, step = tasks.get(name, _NOT_YET), self._progress.steps[name]
             if task.state not in _STATES:
                 continue
-            # Airflow's time is that of its decision, after which the first task still waits for Airflow's inner API.
+            # Airflow's start time is its decision; after that the first task still waits for Airflow's own API.
             waited = name == TASKS[0] and task.state == "running"
             step.started = step.started or (time.time() if waited else task.started)
-            # Shown as done once the counts beside it are of a later time.
+            # The step is shown as done once the counts beside it are newer than its end.
             if task.ended is None or self._progress.sample.at > task.ended or task.state != "success":
                 step.ended = task.ended
                 step.state = _STATES.get(task.state, "running")
@@ -257,7 +257,7 @@ class _Runner:
 
     @contextmanager
     def _doing(self, name: str, *logs: Path) -> Iterator[Step]:
-        """A step of the runner's own: shown while it runs, and named when it fails."""
+        """Run a step of the runner itself: show it while it runs, and name it when it fails."""
         step = self._progress.steps[name]
         step.state, step.started = "running", time.time()
         self._view.update()

@@ -1,4 +1,4 @@
-"""The live view: a list of steps and bars on a terminal, plain lines elsewhere."""
+"""Show a live view of steps and bars on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PLAIN_SECONDS = 5.0
 
 
 class View(Protocol):
-    """Shows the progress of a run; `update` announces a change."""
+    """Shows the progress of a run."""
 
     def __enter__(self) -> View: ...
     def __exit__(self, *error: object) -> None: ...
     def update(self) -> None:
-        """Take note that the progress has changed."""
+        """Show that the progress has changed."""
         ...
 
 
 def make_view(console: Console, progress: Progress) -> View:
-    """A live view where the console can move its cursor, plain lines where it cannot."""
+    """Make a live view for a console that can move its cursor, and plain lines for any other."""
     live = console.is_terminal and not console.is_dumb_terminal
     return LiveView(console, progress) if live else PlainView(console, progress)
 
@@ -44,7 +44,7 @@ class LiveView:
 
     def __init__(self, console: Console, progress: Progress) -> None:
         spinner = Spinner("dots", style=WATER)
-        # Drawn anew by a thread of its own, so that the clock goes on while a step keeps the runner busy.
+        # A separate thread redraws, so that the clock advances while a step keeps the runner busy.
         self._live = Live(
             console=console, get_renderable=lambda: render(progress, console, spinner), refresh_per_second=8
         )
@@ -57,11 +57,11 @@ class LiveView:
         self._live.stop()
 
     def update(self) -> None:
-        """Nothing to do: it is drawn eight times a second."""
+        """Do nothing: the view is redrawn eight times a second."""
 
 
 class PlainView:
-    """One line when a step begins, ends or something happens, and a count every few seconds in between."""
+    """Prints a line when a step begins, ends or something happens, and a count every few seconds."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self._console = console
@@ -77,7 +77,7 @@ class PlainView:
     def __exit__(self, *error: object) -> None: ...
 
     def update(self) -> None:
-        """Print what is new."""
+        """Print the changes."""
         progress = self._progress
         for event in progress.events[self._events :]:
             self._say(event)
@@ -105,7 +105,7 @@ class PlainView:
 
 
 def render(progress: Progress, console: Console, spinner: RenderableType | str) -> RenderableType:
-    """The whole live view."""
+    """Render the whole live view."""
     title = Text.assemble(("Sluicegate", f"bold {WATER}"), "  a year of flights through the gate")
     if progress.crash:
         title.append("  and a worker killed on the way", style=f"bold {BAD}")
@@ -165,7 +165,7 @@ def _bars(progress: Progress, width: int, *, ascii_only: bool) -> Table:
 
 
 def bar(count: int, of: int, width: int, style: str, *, mark: int | None = None, ascii_only: bool = False) -> Text:
-    """A bar `width` cells wide, full when `count` reaches `of`, with a mark at a value of the same scale."""
+    """Draw a bar `width` cells wide, full when `count` reaches `of`, with a mark at a value of the same scale."""
     eighths = round(min(1.0, count / max(of, 1)) * width * 8)
     if ascii_only:
         cells = "#" * (eighths // 8)

@@ -1,7 +1,7 @@
-"""Spark's Python daemon with the libraries of the drain already loaded.
+"""Start Spark's Python daemon with the libraries of the drain already loaded.
 
-Spark forks a worker from it for each task that runs at the same time, and a new one for each that died. Loaded here
-once instead of in every worker, they let workers begin at once. A speed-up of the demo's, which no drain needs.
+Spark forks a worker from the daemon for each concurrent task, and a new one for each worker that died. The daemon loads
+the libraries once, so that workers start at once. This speeds up the demo; no drain needs it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 if __name__ == "__main__":
-    # A fork must not find threads of a library half-way through something.
+    # A fork must not interrupt a thread of a library.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     import pandas  # noqa: F401

@@ -1,4 +1,4 @@
-"""What only the system can give: Java, for Spark."""
+"""Find Java, which Spark needs and only the system can provide."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ OLDEST_JAVA = 17
 
 
 class NoJavaError(RuntimeError):
-    """No Java that Spark could use; says which package to install."""
+    """The system has no Java that Spark can use; the message names the package to install."""
 
 
 def find_java() -> int:
-    """The major version of the Java that Spark will start.
+    """Return the major version of the Java that Spark will start.
 
     Raises:
         NoJavaError: there is none, or it is too old.
@@ -44,7 +44,7 @@ def find_java() -> int:
 
 
 def java_package() -> str:
-    """The Debian package; Debian 13 no longer has Java 17."""
+    """Return the Debian package of Java; Debian 13 no longer has Java 17."""
     release = Path("/etc/os-release")
     text = release.read_text() if release.is_file() else ""
     version = re.search(r'^VERSION_ID="?(\d+)', text, re.MULTILINE)

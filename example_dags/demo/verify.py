@@ -16,7 +16,7 @@ __all__ = ["Findings", "read_parquet", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found, and what is wrong with it.
+    """Holds the counts that were found, and the problems.
 
     Attributes:
         published, duplicates_refused, acked, taken_over, in_flight_left, ready_left, dead: from Redis, at the end.
@@ -26,7 +26,7 @@ class Findings:
         written_twice: rows whose message is in the Parquet files already.
         acked_twice: acks beyond one per message.
         matches_pandas: whether every cell of every flight, and every sum and count of delays, is equal.
-        problems: what is not as it must be, a sentence each; empty when all is well.
+        problems: what is not as expected, a sentence each; empty when everything is.
     """
 
     published: int
@@ -56,14 +56,14 @@ def verify(
     again: int,
     crash: bool,
 ) -> Findings:
-    """Compare.
+    """Compare the result of a run with the expected result.
 
     Args:
-        expected: what must come out.
+        expected: the expected result.
         counters: Redis's own totals at the end.
         flights: folder of the leases' files.
         delays: folder of the averages.
-        ready_left: what a claim would still get.
+        ready_left: messages that a claim would still get.
         again: rows that were published a second time.
         crash: whether a worker was killed, so that a lease must have been taken over.
     """
@@ -96,7 +96,7 @@ def verify(
 
 
 def read_parquet(folder: Path) -> pd.DataFrame:
-    """Every file of every lease; whole numbers are Int64, as in the expected result."""
+    """Read the files of all leases; whole numbers are Int64, as in the expected result."""
     types = {pa.int64(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}
     table = pq.read_table(folder, partitioning=None)
     frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
@@ -104,11 +104,11 @@ def read_parquet(folder: Path) -> pd.DataFrame:
 
 
 def _acked_twice(counters: dict[str, int], messages: int, ready_left: int) -> int:
-    """Acks beyond one per message, the greater of two counts.
+    """Count the acks beyond one per message, as the greater of two counts.
 
-    Redis counts every ack that takes effect. A message is in the files as soon as a holder has worked on it, and only
-    then is it acked, so at most as many as are in the files can have been acked once. And what was published and is
-    neither waiting, nor in flight, nor dead has been acked once; every ack beyond these is a second one.
+    Redis counts every ack that takes effect. A worker writes a message to a file before it acks it, so the number of
+    messages in the files limits the first acks. A published message that is neither waiting, nor in flight, nor dead
+    has been acked once. Every ack beyond these is a second one.
     """
     left = ready_left + counters.get("in_flight", 0) + counters.get("buried", 0)
     once = min(messages, counters.get("published", 0) - left)
@@ -116,7 +116,7 @@ def _acked_twice(counters: dict[str, int], messages: int, ready_left: int) -> in
 
 
 def _same_flights(expected: pd.DataFrame, found: pd.DataFrame, keys: list[str]) -> bool:
-    """Every cell of every flight, whatever the order."""
+    """Compare every cell of every flight, in any order."""
     if len(expected) != len(found) or not set(expected.columns) <= set(found.columns):
         return False
     right = in_order(found[list(expected.columns)], keys)

@@ -1,4 +1,4 @@
-"""Looking on: the depth of the queue, its counters, and the files that leases leave behind. Changes nothing."""
+"""Watch the depth of the queue, its counters, and the files of its leases, without changing anything."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["LeaseFile", "Sample", "Watcher", "read_lease_file"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The queue at one moment.
+    """Holds the state of the queue at one moment.
 
     Attributes:
         at: seconds since the epoch.
-        ready: what a claim would get.
-        in_flight: in leases.
+        ready: messages that a claim would get.
+        in_flight: messages in leases.
         leases: open leases.
         published, refused, claimed, acked: totals since the queue was made.
-        taken_over: leases that a retry took over from their dead holder.
+        taken_over: leases that a retry took over from a dead worker.
         dead: dead letters.
     """
 
@@ -46,17 +46,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LeaseFile:
-    """What one lease was written to, from the file's own metadata.
+    """Describes the file of one lease, from the file's own metadata.
 
     Attributes:
-        path: named by the lease's key.
-        partition: of the drain.
-        chunk: number of the lease within the partition.
-        lease_id: of the lease.
-        pid: of the Spark worker that wrote it.
-        rows: messages in it.
-        started, finished: when its batch came in and when it was written, in seconds since the epoch.
-        deliveries: 1, or more when an earlier holder died.
+        path: the file, named by the lease's key.
+        partition: the partition of the drain.
+        chunk: the number of the lease within the partition.
+        lease_id: the id of the lease.
+        pid: the process id of the Spark worker that wrote it.
+        rows: the number of messages in it.
+        started, finished: when the worker got the batch and when it wrote the file, in seconds since the epoch.
+        deliveries: 1, or more if an earlier worker died.
     """
 
     path: Path
@@ -92,9 +92,9 @@ class Watcher:
 
     Attributes:
         samples: in order.
-        files: by path, as last seen.
-        totals: the queue's own counters, as Redis keeps them.
-        failure: why it stopped looking, None while it looks.
+        files: the files of leases by path, as last seen.
+        totals: the queue's own counters in Redis.
+        failure: why it stopped watching, None while it watches.
     """
 
     def __init__(self, paths: Paths, *, interval_seconds: float = 0.1, clock: Callable[[], float] = time.time) -> None:
@@ -133,23 +133,23 @@ class Watcher:
         return sample
 
     def version(self) -> str:
-        """Of the Redis server."""
+        """Return the version of the Redis server."""
         return str(dict(self._redis.info("server"))["redis_version"])
 
     def drained(self) -> dict[int, int]:
-        """Messages written, per partition."""
+        """Count the messages written, per partition."""
         rows: dict[int, int] = {}
         for file in list(self.files.values()):
             rows[file.partition] = rows.get(file.partition, 0) + file.rows
         return rows
 
     def start(self) -> None:
-        """Go on in the background; the embedded server starts at the first sample."""
+        """Take samples in the background; the embedded server starts at the first sample."""
         self.run_once()
         self._thread.start()
 
     def stop(self) -> None:
-        """Take a last sample and let go; a second call does nothing."""
+        """Take a last sample and close the connections; a second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
@@ -174,7 +174,7 @@ class Watcher:
         return {str(name): int(value) for name, value in dict(raw).items()}
 
     def _look_at_files(self) -> None:
-        # Names that begin with a dot are files still being written.
+        # A file whose name begins with a dot is still being written.
         for path in self._paths.flights.glob("partition=*/[!.]*.parquet"):
             written = path.stat().st_mtime_ns
             if self._versions.get(path) != written:

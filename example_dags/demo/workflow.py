@@ -1,4 +1,4 @@
-"""Airflow as a process of its own: started with its output in a file, watched through its metadata database."""
+"""Run Airflow in a separate process, log its output to a file, and watch its metadata database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkflowError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """A task of the run that is being watched; times are seconds since the epoch."""
+    """Holds the state of a task of the watched run; times are seconds since the epoch."""
 
     state: str
     started: float | None
@@ -37,11 +37,11 @@ class TaskRun:
 
 
 class Workflow:
-    """One run of the DAG by `dag.test()`.
+    """Runs the DAG once with `dag.test()`.
 
     Args:
-        paths: where everything is.
-        environment: of the process, see `Paths.environment`.
+        paths: the folders of the demo.
+        environment: the environment of the process, see `Paths.environment`.
     """
 
     def __init__(self, paths: Paths, environment: dict[str, str]) -> None:
@@ -53,14 +53,14 @@ class Workflow:
 
     @property
     def pid(self) -> int:
-        """The process that runs the tasks, and whose descendants Spark's workers are; 0 before it is started."""
+        """Return the id of the process that runs the tasks, an ancestor of Spark's workers; 0 before the start."""
         return self._process.pid if self._process else 0
 
     def migrate(self) -> None:
-        """Make the metadata database, once per version of Airflow.
+        """Create the metadata database, once per version of Airflow.
 
         Raises:
-            WorkflowError: Airflow says no; its log holds the reason.
+            WorkflowError: Airflow failed; its log shows the reason.
         """
         made_by = self._paths.airflow_home / ".made-by"
         current = version("apache-airflow-core")
@@ -78,11 +78,11 @@ class Workflow:
         self._process = self._run("-m", "example_dags.demo.dag_process")
 
     def poll(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Return the exit code, None while it runs."""
         return self._process.poll() if self._process else None
 
     def tasks(self) -> dict[str, TaskRun]:
-        """The tasks of this run that Airflow knows by now; the last answer again while the database is busy."""
+        """Return the tasks of this run that Airflow has started; the last answer again while the database is busy."""
         query = (
             "SELECT task_id, state, start_date, end_date FROM task_instance WHERE run_id = "
             "(SELECT run_id FROM dag_run WHERE dag_id = ? AND id > ? ORDER BY id DESC LIMIT 1) AND dag_id = ?"
@@ -93,7 +93,7 @@ class Workflow:
         return self._seen
 
     def stop(self) -> None:
-        """End the process and what it started, if it still runs."""
+        """End the process and every process that it started, if it still runs."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -113,7 +113,7 @@ class Workflow:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # A group of its own, so that Spark's JVM goes with it.
+                # A separate process group, so that Spark's JVM ends with it.
                 start_new_session=True,
             )
 
@@ -126,7 +126,7 @@ class Workflow:
         try:
             with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
                 return connection.execute(query, values).fetchall()
-        except sqlite3.OperationalError:  # busy, or not made yet
+        except sqlite3.OperationalError:  # busy, or not created yet
             return []
 
 

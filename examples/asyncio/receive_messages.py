@@ -1,4 +1,4 @@
-"""Handle orders, several at a time, until a signal comes; the orders in hand are finished first.
+"""Handle orders, several at a time, until a signal arrives; the current orders are finished first.
 
 Start it in three terminals, and `send_messages` in two. Connects to REDIS_URL, or to redis://localhost:6379/0.
 

@@ -1,4 +1,4 @@
-"""asyncio: a bounded queue, a delay, events. What fails is buried, and sent back once it can work."""
+"""Use a bounded queue, a delay and events with asyncio; bury a failing message and redrive it once it can succeed."""
 
 import asyncio
 from pathlib import Path

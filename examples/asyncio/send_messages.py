@@ -1,4 +1,4 @@
-"""Publish an order every half second until a signal comes; every third is sent twice, as a retried producer would.
+"""Publish an order every half second until a signal arrives; send every third twice, as a producer that retries would.
 
 Start it in two terminals, and `receive_messages` in three. Connects to REDIS_URL, or to redis://localhost:6379/0.
 

@@ -1,6 +1,6 @@
 """Append leased orders to a Delta table in a transaction that the table remembers, then ack.
 
-The table's log keeps the last version of each application that wrote to it, so a batch whose ack was lost is seen to be
+The table's log keeps the last version of each application that wrote to it, so a batch whose ack was lost is found
 there. `deltalake` writes without Java packages. With Delta's own Spark package the append is one statement, and Delta
 compares the versions itself:
 
@@ -24,14 +24,14 @@ from sluicegate.spark import lease_batch
 
 
 def append_once(table: str, rows: pa.Table, application: str, version: int) -> bool:
-    """Append unless this version of the application, or a later one, is there already."""
+    """Append unless the table already has this version of the application, or a later one."""
     target: DeltaTable | str = table
     if DeltaTable.is_deltatable(table):
         target = DeltaTable(table)
         last = target.transaction_version(application)
         if last is not None and last >= version:
             return False
-    # Somebody who commits the same application meanwhile makes this fail instead of writing twice.
+    # If another writer commits the same application meanwhile, this fails instead of writing twice.
     mark = CommitProperties(app_transactions=[Transaction(application, version)])
     write_deltalake(target, rows, mode="append", commit_properties=mark)
     return True
@@ -40,9 +40,9 @@ def append_once(table: str, rows: pa.Table, application: str, version: int) -> b
 def main(spark: SparkSession, queue: RedisMessageQueue, run_id: str, table: str) -> int:
     with lease_batch(spark, queue, 100_000, run_id=run_id, on_error="keep") as batch:
         if not batch:
-            return batch.counts.acked  # by an earlier try of this run, if any
+            return batch.counts.acked  # acked by an earlier try of this run, if any
         append_once(table, batch.df.toArrow(), *batch.txn)
-        batch.ack()  # with nothing in between that could fail
+        batch.ack()  # directly after the write, so that nothing can fail in between
         return batch.counts.acked
 
 

@@ -1,8 +1,8 @@
 """Stream orders into two sinks: an archive of Parquet files, and totals per customer in a database.
 
-Spark runs a micro-batch again when it does not know that it was done. Both sinks are therefore written under the names
-of the query and the batch, so that the same batch replaces itself. Batches are counted by the checkpoint: a new one
-begins at 0 again, with a new query id.
+Spark repeats a micro-batch if it does not know that the batch is done. Both sinks therefore use the ids of the query
+and of the batch, so that a repeated batch replaces itself. The checkpoint numbers the batches: a new checkpoint starts
+at 0 with a new query id.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0. Drains what is there and ends.
 
@@ -29,7 +29,7 @@ TABLE = "CREATE TABLE IF NOT EXISTS totals (query TEXT, batch INT, customer TEXT
 def sinks(folder: Path) -> Callable[[DataFrame, int], None]:
     def write(orders: DataFrame, batch: int) -> None:
         query = orders.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        orders.persist()  # each action reads the batch again otherwise
+        orders.persist()  # otherwise each action reads the batch again
         try:
             orders.write.mode("overwrite").parquet(f"{folder}/archive/query={query}/batch={batch}")
             totals = orders.groupBy("customer").agg(F.sum("amount")).collect()

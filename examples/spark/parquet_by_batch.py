@@ -1,8 +1,8 @@
 """Lease orders as DataFrames, write each with Spark into a folder named by its leases, then ack.
 
-For work that needs joins, shuffles or several outputs: any number of actions read the same rows. A rerun with the same
-RUN_ID takes over what a crash left open, under the same key, and overwrites its own folder. An error keeps the leases
-for such a rerun, because a write that failed at its end may have left all of its files.
+Use it for work that needs joins, shuffles or several outputs: any number of actions read the same rows. A rerun with
+the same RUN_ID takes over the leases of a crashed run, under the same key, and overwrites its own folder. An error
+keeps the leases for such a rerun, because a write that failed at its end may have left all of its files.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0.
 
@@ -26,9 +26,9 @@ def main(spark: SparkSession, queue: RedisMessageQueue, run_id: str, folder: Pat
         with lease_batch(spark, queue, 100_000, run_id=f"{run_id}/{number}", on_error="keep") as batch:
             if batch:
                 batch.df.write.mode("overwrite").parquet(f"{folder}/batch={batch.lease_key}")
-                batch.ack()  # with nothing in between that could fail
+                batch.ack()  # directly after the write, so that nothing can fail in between
                 written += batch.counts.acked
-            elif batch.state is not LeaseState.ACKED:  # by an earlier try: go on behind it
+            elif batch.state is not LeaseState.ACKED:  # an earlier try acked this batch: continue with the next
                 return written
     raise AssertionError("unreachable: numbers have no end")
 

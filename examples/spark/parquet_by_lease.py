@@ -1,10 +1,10 @@
-"""Drain orders into Parquet files, one per lease: whatever crashes, a retry replaces its own file and nothing else.
+"""Drain orders into Parquet files, one per lease: after any crash, a retry replaces its own file and nothing else.
 
-The key of a lease names its id and its opening. Whoever takes the lease over after a crash has the same key and the
-same orders: Spark's retry of a task, and a run with the same RUN_ID. Only where nobody does before the lease runs out
-do its orders come back under another key; what was written, but not acked, is then in two files, under the same id.
+The key of a lease names its id and its opening. Spark's retry of a task, or a run with the same RUN_ID, takes the lease
+over after a crash, with the same key and the same orders. If nothing takes it over before it expires, its orders are
+redelivered under another key. Orders that were written but not acked are then in two files, with the same message id.
 
-Connects to REDIS_URL, or to redis://localhost:6379/0. FOLDER must be one that all executors see.
+Connects to REDIS_URL, or to redis://localhost:6379/0. All executors must see FOLDER.
 
 Usage: python examples/spark/parquet_by_lease.py RUN_ID FOLDER
 """

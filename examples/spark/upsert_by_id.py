@@ -1,7 +1,7 @@
-"""Drain orders into a table of a database, by message id: an order that comes a second time finds itself there.
+"""Drain orders into a database table by message id: a redelivered order replaces its own row.
 
-A message keeps its id through crashes, retries and redeliveries, so the id is all that the table needs to know.
-PostgreSQL understands the same statement; elsewhere it is `MERGE`, or `INSERT IGNORE`.
+A message keeps its id through crashes, retries and redeliveries, so the id is the only key that the table needs.
+PostgreSQL accepts the same statement; other databases use `MERGE` or `INSERT IGNORE`.
 
 Connects to REDIS_URL, or to redis://localhost:6379/0.
 
@@ -31,7 +31,7 @@ def writer(database: Path) -> Callable[[list[Message]], None]:
     def write(batch: list[Message]) -> None:
         orders = [(message.id, message.json()) for message in batch]
         rows = [(name, order["order_id"], order["amount"]) for name, order in orders]
-        # One transaction per batch: its rows are there together, and before the batch is acked.
+        # One transaction per batch: its rows are committed together, before the batch is acked.
         with closing(sqlite3.connect(database, timeout=60)) as connection, connection:
             connection.executemany(UPSERT, rows)
 

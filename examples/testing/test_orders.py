@@ -2,12 +2,12 @@ from sluicegate.testing import assert_published, drain_inline
 
 
 def place(queue, order_id, lines):
-    """The code under test: publishes an order."""
+    """Publish an order; this is the code under test."""
     queue.publish({"order": order_id, "lines": lines}, headers={"source": "shop"})
 
 
 def ship(payload, shipped):
-    """The code under test: handles an order."""
+    """Handle an order; this is the code under test."""
     if b'"lines":[]' in payload:
         raise ValueError("an order without lines")
     shipped.append(payload)

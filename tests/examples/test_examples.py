@@ -134,7 +134,7 @@ def test_a_stopped_worker_gives_back_what_it_has_not_handled(folder: Path, start
     worker.signal(signal.SIGTERM)
 
     assert worker.end() == 0
-    assert worker.lines[-1] == "stopped with nothing in hand"
+    assert worker.lines[-1] == "stopped with nothing unsettled"
     done = handled([worker])
     assert 3 <= len(done) < 100
     depth = orders.depth()
