@@ -16,8 +16,9 @@ from benchmarks.messages import BATCH
 from benchmarks.part import Found, Settings, Step
 from benchmarks.report import Bar
 from sluicegate import Message
-from sluicegate.spark.tables.arrow import FIELDS, message_arrays
-from sluicegate.spark.tables.columns import Columns
+from sluicegate.spark.schemas import parsed
+from sluicegate.tables.arrow import FIELDS, message_arrays
+from sluicegate.tables.columns import Columns
 
 __all__ = ["run", "steps"]
 
@@ -42,7 +43,7 @@ def steps(settings: Settings) -> Iterator[Step]:
 def run(rounds: int) -> Found:
     """Measure each way in turn, `rounds` times after one to warm up, by the processor time of this process."""
     messages = [_message(number) for number in range(BATCH)]
-    columns = Columns.of(_SCHEMA, message_columns=False)
+    columns = Columns.of(parsed(_SCHEMA), message_columns=False)
     ways: dict[str, Callable[[], object]] = {
         _ARROW: lambda: columns.table(messages),
         _JSON: lambda: _by_row(messages, json.loads),

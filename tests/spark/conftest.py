@@ -4,43 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sluicegate import RedisMessageQueue
-from tests.spark.helpers import Numbers, Output
+from tests.draining.fixtures import numbers, output, queue, server
 from tests.support import waiting
-from tests.support.flavours import MakeQueue
-from tests.support.servers import PROGRAMS, RedisServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["numbers", "output", "queue", "server"]
+
 _JVM_SECONDS = 60.0
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """One server program is enough here: what differs between them is below the queue, and tested there."""
-    running = RedisServer(PROGRAMS[0]).start()
-    yield running
-    running.remove()
-
-
-@pytest.fixture
-def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue that can travel to executors."""
-    return make_queue(url=server.url)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Output:
-    """A folder in which handlers, wherever they run, write what they were given."""
-    folder = tmp_path / "output"
-    folder.mkdir()
-    return Output(folder)
 
 
 @pytest.fixture(scope="session")
@@ -83,14 +59,3 @@ def _end_gateway() -> None:
     gateway.shutdown()
     gateway.proc.stdin.close()  # for the JVM, the end of its driver
     gateway.proc.wait(timeout=_JVM_SECONDS)
-
-
-@pytest.fixture
-def numbers(queue: RedisMessageQueue) -> Numbers:
-    """Publishes the numbers below a count, each as one message, and gives them."""
-
-    def publish(count: int) -> list[int]:
-        assert queue.publish_many({"n": n} for n in range(count)).accepted == count
-        return list(range(count))
-
-    return publish

@@ -14,7 +14,7 @@ import pytest
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import drain, lease_batch, options
 from sluicegate.spark.streaming.reader import ZeroArgumentStreamReader, make_reader
-from tests.spark.helpers import Numbers, Output
+from tests.draining.helpers import Numbers, Output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,10 +107,11 @@ def test_a_stream_that_is_triggered_over_and_over_acks_what_it_handed_over(
 
 def test_the_reader_is_the_one_that_this_spark_can_call(queue: RedisMessageQueue) -> None:
     from sluicegate.spark._options import StreamOptions
-    from sluicegate.spark.tables.columns import Columns
+    from sluicegate.spark.schemas import struct_of
+    from sluicegate.tables.columns import Columns
 
     parsed = StreamOptions.parse({**options(queue), "consumer": "any"})
-    reader = make_reader(parsed, Columns.of(None).spark_schema())
+    reader = make_reader(parsed, struct_of(Columns.of(None)))
     assert isinstance(reader, ZeroArgumentStreamReader) is not SAYS_FROM_WHERE
 
 

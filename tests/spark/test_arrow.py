@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import MalformedStoredMessageError
-from sluicegate.spark.tables.arrow import message_arrays, to_pandas, to_table
+from sluicegate.tables.arrow import message_arrays, to_pandas, to_table
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 

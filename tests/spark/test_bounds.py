@@ -14,7 +14,7 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import DrainContext, drain, lease_batch
 from sluicegate.spark._options import StreamOptions, WriteOptions, options
-from tests.spark.helpers import drain_here
+from tests.draining.helpers import drain_here
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 

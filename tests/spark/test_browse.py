@@ -14,8 +14,8 @@ from sluicegate import RedisMessageQueue
 from sluicegate.spark._options import options
 from sluicegate.spark.browsing import reader as _browse
 from sluicegate.spark.datasource import SluicegateDataSource
+from tests.draining.helpers import Numbers
 from tests.spark.harness import Load
-from tests.spark.helpers import Numbers
 from tests.support.flavours import MakeQueue
 
 if TYPE_CHECKING:

@@ -33,7 +33,8 @@ from pyspark.sql.types import (
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.spark import PayloadError, SluicegateDataSource, options
-from sluicegate.spark.tables.columns import Columns
+from sluicegate.spark.schemas import parsed, struct_of
+from sluicegate.tables.columns import Columns
 
 SMALL = pa.schema([("a", pa.int64()), ("b", pa.string())])
 DIGITS = "123456789012345678901234567890123456"
@@ -123,7 +124,7 @@ def test_columns_travel_as_plain_values() -> None:
     columns = Columns.of(StructType([StructField("a", LongType(), False, {"comment": "x"})]))
 
     assert pickle.loads(pickle.dumps(columns)) == columns  # noqa: S301
-    assert columns.spark_schema()["a"].metadata == {"comment": "x"}
+    assert struct_of(columns)["a"].metadata == {"comment": "x"}
 
 
 @pytest.mark.parametrize(
@@ -445,7 +446,7 @@ def test_the_arrow_schema_is_what_spark_demands_of_a_data_source() -> None:
         ]
     )
     for columns in (Columns.of(None), Columns.of(schema), Columns.of(schema, message_columns=False)):
-        demanded = to_arrow_schema(columns.spark_schema(), timezone="UTC")
+        demanded = to_arrow_schema(struct_of(columns), timezone="UTC")
         assert columns.arrow_schema().equals(demanded)
         assert columns.table([]).schema.equals(demanded)
 
@@ -459,19 +460,19 @@ DDL = (
 
 @pytest.mark.spark
 def test_ddl_is_parsed_by_the_running_session(spark: SparkSession) -> None:
-    columns = Columns.of(DDL, message_columns=False)
+    columns = Columns.of(parsed(DDL), message_columns=False)
 
-    assert columns.spark_schema() == DataType.fromDDL(DDL)
-    assert columns.arrow_schema().equals(to_arrow_schema(columns.spark_schema(), timezone="UTC"))
+    assert struct_of(columns) == DataType.fromDDL(DDL)
+    assert columns.arrow_schema().equals(to_arrow_schema(struct_of(columns), timezone="UTC"))
     with pytest.raises(ConfigurationError, match="not DDL"):
-        Columns.of("a bigint,,")
+        parsed("a bigint,,")
     with pytest.raises(ConfigurationError, match="must name its columns"):
-        Columns.of("bigint")
+        parsed("bigint")
 
 
 @pytest.mark.spark
 def test_spark_takes_the_tables_of_all_types(spark: SparkSession) -> None:
-    columns = Columns.of(DDL)
+    columns = Columns.of(parsed(DDL))
     payload = (
         b'{"a":1,"b c":[{"d":"2024-01-31","e":{"k":1.5}}],"f":1.25,"g":true,"h":1,"i":2,"j":3,"k":1.5,"l":2.5,'
         b'"m":"AP8f","n":"2024-01-31T12:00:00Z","o":"2024-01-31T12:00:00","p":{"1":"x"}}'
@@ -482,7 +483,7 @@ def test_spark_takes_the_tables_of_all_types(spark: SparkSession) -> None:
         next(iter(batches))
         yield from table.to_batches()
 
-    back = spark.range(0, 1, 1, 1).mapInArrow(give, columns.spark_schema()).toArrow()
+    back = spark.range(0, 1, 1, 1).mapInArrow(give, struct_of(columns)).toArrow()
 
     assert back.to_pylist() == table.to_pylist()
 
@@ -513,4 +514,4 @@ def test_ddl_without_a_session_says_what_to_pass(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(DataType, "fromDDL", absent)
 
     with pytest.raises(ConfigurationError, match=r"StructType or a pyarrow\.Schema"):
-        Columns.of("a bigint")
+        parsed("a bigint")

@@ -22,8 +22,16 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, DrainFailedError, RedisUnavailableError
 from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
 from sluicegate.spark.draining.driver import _tasks
-from tests.spark.helpers import Numbers, Output, drain_here, failing_on, plan_for, what_was_done
-from tests.spark.test_task import Killed, leave_leases_open
+from tests.draining.helpers import (
+    Killed,
+    Numbers,
+    Output,
+    drain_here,
+    failing_on,
+    leave_leases_open,
+    plan_for,
+    what_was_done,
+)
 from tests.support import state
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
@@ -451,7 +459,7 @@ def test_a_retry_of_many_partitions_takes_over_what_each_had_open(
 def test_there_are_no_more_tasks_than_chunks_and_cores(
     queue: RedisMessageQueue, options: dict[str, Any], depth: dict[str, int], tasks: int
 ) -> None:
-    plan = plan_for(queue, lambda batch: None, **options)
+    plan = plan_for(lambda batch: None, **options)
 
     assert _tasks(plan, replace(queue.depth(), **depth), lambda: 4) == tasks
 

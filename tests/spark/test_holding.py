@@ -13,7 +13,7 @@ from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavaila
 from sluicegate.lease import Lease
 from sluicegate.spark.leasing import holding as _holding
 from sluicegate.spark.leasing.holding import Holding, hold
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 from tests.support import state
 from tests.support.flavours import MakeQueue
 

@@ -16,7 +16,7 @@ from sluicegate._lease_values import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.spark import LeasedBatch, lease_batch
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 from tests.support.flavours import MakeQueue
 
 if TYPE_CHECKING:

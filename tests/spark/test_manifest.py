@@ -14,8 +14,8 @@ from sluicegate.lease import Lease
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.leasing.manifest import Part, cut, dump, load
+from tests.draining.helpers import Numbers
 from tests.spark.harness import Load
-from tests.spark.helpers import Numbers
 from tests.support import state
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from sluicegate import ConfigurationError, Message, QueueSpec, RedisMessageQueue
 from sluicegate.spark import SluicegateDataSource, dead_letters, drain, options, redrive_selected
-from tests.spark.helpers import drain_here
+from tests.draining.helpers import drain_here
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 
@@ -153,3 +153,21 @@ def test_a_handler_makes_a_queue_of_its_own_out_of_a_spec(make_queue: MakeQueue,
     drain_here(drained, pickle.loads(cloudpickle.dumps(process)))  # noqa: S301  (our own)
 
     assert sorted(message.json()["n"] for message in other.peek(9)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"until": "deadline"}, "needs deadline_seconds"),
+        ({"until": "full"}, "until must be"),
+        ({"until": 0}, "until must be"),
+        ({"until": True}, "until must be"),
+        ({"until": 1.5}, "until must be"),
+        ({"deadline_seconds": 0}, "deadline_seconds must be a number above 0"),
+        ({"deadline_seconds": float("inf")}, "deadline_seconds"),
+        ({"deadline_seconds": True}, "deadline_seconds"),
+    ],
+)
+def test_an_end_that_cannot_come_is_refused(queue: RedisMessageQueue, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        drain(None, queue, lambda batch: None, **options)  # type: ignore[arg-type]

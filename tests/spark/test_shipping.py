@@ -12,7 +12,7 @@ import pytest
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.spark import submit
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 from tests.spark.shipping import bare_environment, package_zip, spark_defaults
 
 JOBS = """

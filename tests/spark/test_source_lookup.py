@@ -8,7 +8,7 @@ import pytest
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import options
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

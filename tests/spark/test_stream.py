@@ -24,8 +24,8 @@ from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.leasing.manifest import Slice
 from sluicegate.spark.streaming import epoch as _epoch
 from sluicegate.spark.streaming.reader import StreamReader, ZeroArgumentStreamReader
+from tests.draining.helpers import Numbers
 from tests.spark.harness import ZERO_ARGUMENTS, Checkpoint, Killed, Query
-from tests.spark.helpers import Numbers
 from tests.support import state
 from tests.support.waiting import wait_until
 

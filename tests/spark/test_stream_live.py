@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from sluicegate import RedisMessageQueue
 from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 from tests.support import state
 from tests.support.waiting import wait_until
 

@@ -12,7 +12,7 @@ import pytest
 
 from sluicegate import ConfigurationError, RedisMessageQueue
 from sluicegate.spark import drain
-from tests.spark.helpers import Numbers
+from tests.draining.helpers import Numbers
 from tests.spark.shipping import spark_defaults
 
 if TYPE_CHECKING:

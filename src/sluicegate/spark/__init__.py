@@ -10,9 +10,9 @@ import importlib
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sluicegate.spark.context import DrainContext
-from sluicegate.spark.draining.progress import DrainProgress
-from sluicegate.spark.summary import DrainSummary, HandlerFailure, PartitionSummary
+from sluicegate.draining.context import DrainContext
+from sluicegate.draining.progress import DrainProgress
+from sluicegate.draining.summary import DrainSummary, HandlerFailure, PartitionSummary
 
 if TYPE_CHECKING:
     from sluicegate.spark._options import options
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sluicegate.spark.datasource import SluicegateDataSource
     from sluicegate.spark.draining.driver import drain
     from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
-    from sluicegate.spark.tables.payloads import PayloadError
+    from sluicegate.tables.payloads import PayloadError
 
 __all__ = [
     "DrainContext",
@@ -42,7 +42,7 @@ __all__ = [
 
 _LAZY = {
     "LeasedBatch": "sluicegate.spark.leasing.batch",
-    "PayloadError": "sluicegate.spark.tables.payloads",
+    "PayloadError": "sluicegate.tables.payloads",
     "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
     "SluicegateDataSource": "sluicegate.spark.datasource",
     "Txn": "sluicegate.spark.leasing.batch",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from sluicegate.config import QueueConfig, QueueSpec
+from sluicegate.config import QueueSpec
 from sluicegate.core import batch_calls
 from sluicegate.core.batch_calls import LeaseView
 from sluicegate.core.call import Call, alone
@@ -20,13 +20,10 @@ from sluicegate.report import Depth
 __all__ = [
     "LeaseView",
     "briefly",
-    "config",
     "depth_of",
     "drop_payloads",
-    "lease_name",
     "look",
     "messages_of",
-    "note",
     "run",
 ]
 
@@ -62,22 +59,6 @@ def briefly() -> Iterator[None]:
         yield
     except RedisUnavailableError as error:
         raise error.with_traceback(None) from None
-
-
-def config(queue: RedisMessageQueue) -> QueueConfig:
-    """The options of a queue."""
-    return queue.session.config
-
-
-def lease_name(queue: RedisMessageQueue, lease_id: str) -> bytes:
-    """What a lease is called in Redis."""
-    return queue.session.keys.lease_name(lease_id)
-
-
-def note(queue: RedisMessageQueue, run_id: str, members: Sequence[bytes], life_seconds: float = 0) -> tuple[bool, ...]:
-    """Note what a run gave back, for so long; without a life only ask. Answers which was noted before."""
-    keys = queue.session.keys
-    return run(queue, batch_calls.remember_returned(keys, keys.run(run_id), members, life_seconds=life_seconds))
 
 
 def drop_payloads(lease: Lease) -> None:

@@ -47,9 +47,10 @@ class SluicegateDataSource(DataSource):
             from sluicegate.spark.browsing.reader import schema_of
 
             return schema_of(state)
-        from sluicegate.spark.tables.columns import Columns
+        from sluicegate.spark.schemas import struct_of
+        from sluicegate.tables.columns import Columns
 
-        return Columns.of(None).spark_schema()
+        return struct_of(Columns.of(None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What `spark.read` plans with: a look at one state, or the leases of a manifest."""

@@ -15,7 +15,8 @@ from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Mes
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._access import briefly
 from sluicegate.spark._options import BrowseOptions, queue_of
-from sluicegate.spark.tables.columns import MESSAGE_FIELDS, PREFIX, Columns
+from sluicegate.spark.schemas import struct_of
+from sluicegate.tables.columns import MESSAGE_FIELDS, PREFIX, Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ def extra_fields(state: str) -> dict[str, str]:
 
 def schema_of(state: str) -> StructType:
     """The columns of a state: those of the messages and what it adds."""
-    schema = Columns.of(None).spark_schema()
+    schema = struct_of(Columns.of(None))
     for name, kind in extra_fields(state).items():
         schema = schema.add(name, kind, True)
     return schema

@@ -1,26 +1,28 @@
-"""The driver's side of a drain."""
+"""The driver's side of a drain with Spark."""
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from sluicegate import checks
 from sluicegate.core import json
-from sluicegate.errors import ConfigurationError, DrainFailedError, RedisMessageQueueError
+from sluicegate.draining import arguments
+from sluicegate.draining.arguments import Progress, Until
+from sluicegate.draining.conclude import conclude
+from sluicegate.draining.handler import BatchFormat, Handler
+from sluicegate.draining.plan import DrainPlan
+from sluicegate.draining.progress import watching
+from sluicegate.draining.summary import DrainSummary, PartitionSummary
+from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth
 from sluicegate.spark import _workers
 from sluicegate.spark._access import depth_of
-from sluicegate.spark._saying import say
-from sluicegate.spark.draining.handler import BatchFormat, Handler
-from sluicegate.spark.draining.plan import DrainPlan
-from sluicegate.spark.draining.progress import DrainProgress, watching
+from sluicegate.spark.draining.speculation import with_speculation
 from sluicegate.spark.draining.task import REPORT_SCHEMA, is_report, run
-from sluicegate.spark.summary import DrainSummary, PartitionSummary
+from sluicegate.spark.schemas import parsed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,12 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["drain"]
 
-MAX_CLAIM_LIMIT = 10_000
-_MAX_PARTITIONS = 10_000
 _FEW_TASKS = 8
 _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
-_MAX_LEASE_SECONDS = 31_622_400
-_log = logging.getLogger("sluicegate")
 
 
 def drain(
@@ -48,9 +46,9 @@ def drain(
     run_id: str | None = None,
     batch_format: BatchFormat | None = None,
     schema: str | StructType | pa.Schema | None = None,
-    until: Literal["empty", "deadline"] | int = "empty",
+    until: Until = "empty",
     deadline_seconds: float | None = None,
-    progress: bool | Callable[[DrainProgress], object] | None = None,
+    progress: Progress = None,
 ) -> DrainSummary:
     """Claim, work on and settle what is ready, in Spark's executors, until the queue is empty or paused, a number of
     messages is done, or a deadline is reached.
@@ -125,105 +123,57 @@ def drain(
             argument out of range. Also when Spark's Python workers lack this package or a module of the handler.
         RedisUnavailableError: the driver cannot reach Redis; before any Spark job.
     """
-    if not isinstance(queue, RedisMessageQueue):
-        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
-    _check(partitions, batch_size, lease_seconds, run_id)
-    _check_end(until, deadline_seconds)
-    if progress is not None and not isinstance(progress, bool) and not callable(progress):
-        raise ConfigurationError(f"progress must be None, True, False or a function, not {progress!r}")
+    arguments.check_queue(queue)
+    if partitions is not None and not arguments.is_count(partitions, arguments.MAX_PARTITIONS):
+        raise ConfigurationError(f"partitions must be an int from 1 to {arguments.MAX_PARTITIONS}, not {partitions!r}")
+    arguments.check(
+        batch_size=batch_size,
+        lease_seconds=lease_seconds,
+        run_id=run_id,
+        until=until,
+        deadline_seconds=deadline_seconds,
+        progress=progress,
+    )
     spec = queue.spec()
-    if spec.options.get("visibility_timeout_seconds", 1) is None:
-        raise ConfigurationError(
-            f"queue {queue.name!r} delivers at most once (visibility_timeout_seconds=None): a claim acks its messages, "
-            "so a drain could give none back and retry none; drain it through an object with a visibility timeout"
-        )
-    handler = Handler.of(process, batch_format, schema)
-    _check_travels(process)
+    handler = Handler.of(process, batch_format, parsed(schema))
+    _check_pickles(process)
     depth = depth_of(spec)
     _workers.prepare(spark)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _cores(spark)
     plan = DrainPlan(
-        spec=spec.to_json(),
         run_id=uuid.uuid4().hex if run_id is None else run_id,
+        handler=handler,
         batch_size=batch_size,
         lease_seconds=lease_seconds,
-        handler=handler,
         partitions=count,
         limit=until if isinstance(until, int) else None,
         waits=until == "deadline",
         deadline_seconds=deadline_seconds,
         deadline_at=at + (deadline_seconds or 0),
-        speculates=(spark.conf.get("spark.speculation", "false") or "").lower() == "true",
     )
+    if (spark.conf.get("spark.speculation", "false") or "").lower() == "true":
+        plan = with_speculation(plan, spec.options.get("heartbeat_interval_seconds"))
+    text = spec.to_json()
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run(plan, batches)
+        return run(text, plan, batches)
 
     tasks = _tasks(plan, depth, lambda: count if partitions is None else _cores(spark))
     with watching(spec, plan.run_id, progress), _workers.explaining():
         reports = spark.range(0, count, 1, tasks).mapInArrow(task, REPORT_SCHEMA)
         rows = reports.where(is_report()).collect()
-    parts = sorted((PartitionSummary.from_dict(json.loads(row[0])) for row in rows), key=lambda part: part.partition)
-    summary = DrainSummary(
-        run_id=plan.run_id,
-        queue=queue.name,
-        partitions=tuple(parts),
-        seconds=round(time.monotonic() - started, 3),
-        skipped_ready=0 if run_id is None else _skipped(queue, plan.run_id, parts),
+    return conclude(
+        queue.name,
+        plan.run_id,
+        [PartitionSummary.from_dict(json.loads(row[0])) for row in rows],
+        time.monotonic() - started,
+        None if run_id is None else lambda: depth_of(spec).ready,
     )
-    if summary.failures:
-        raise DrainFailedError(
-            f"drain {plan.run_id!r} of queue {queue.name!r}: {summary.describe_failures()}", summary=summary
-        )
-    return summary
 
 
-def _skipped(queue: RedisMessageQueue, run_id: str, parts: Sequence[PartitionSummary]) -> int:
-    """How many messages are ready that this call left alone for what an earlier one remembers; warns of them."""
-    skipping = sum(part.remembered_empty for part in parts)
-    if not skipping:
-        return 0
-    try:
-        ready = depth_of(queue.spec()).ready
-    except RedisMessageQueueError as error:  # the work is done, and its result must not be lost
-        _log.warning("drain %r of queue %r cannot tell what it left: %s", run_id, queue.name, error)
-        return 0
-    if ready:
-        say(
-            logging.WARNING,
-            f"drain {run_id!r} of queue {queue.name!r} left {ready} ready messages: {skipping} of {len(parts)} "
-            "partitions found the queue empty in an earlier call with this run_id, and a repeated call takes that "
-            "answer as its own for ten minutes. Give each scheduled run a run_id of its own, which only its retries "
-            "share, or leave run_id out",
-        )
-    return ready
-
-
-def _check(partitions: int | None, batch_size: int, lease_seconds: float, run_id: str | None) -> None:
-    if partitions is not None and not _is_count(partitions, _MAX_PARTITIONS):
-        raise ConfigurationError(f"partitions must be an int from 1 to {_MAX_PARTITIONS}, not {partitions!r}")
-    if not _is_count(batch_size, MAX_CLAIM_LIMIT):
-        raise ConfigurationError(f"batch_size must be an int from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}")
-    if not _is_life(lease_seconds):
-        raise ConfigurationError(f"lease_seconds must be a number above 0, a year at most, not {lease_seconds!r}")
-    if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
-        raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
-    if run_id is not None and any("\ud800" <= character <= "\udfff" for character in run_id):
-        raise ConfigurationError(f"run_id must be text that UTF-8 can carry, not {run_id!r}")
-
-
-def _check_end(until: object, deadline_seconds: float | None) -> None:
-    if not (isinstance(until, str) and until in ("empty", "deadline")) and not _is_count(until, 2**53):
-        raise ConfigurationError(f"until must be 'empty', 'deadline' or a number of messages from 1 on, not {until!r}")
-    if deadline_seconds is not None:
-        checks.positive("deadline_seconds", deadline_seconds)
-    if until == "deadline" and deadline_seconds is None:
-        raise ConfigurationError("until='deadline' needs deadline_seconds: how long to claim and wait for messages")
-
-
-def _check_travels(process: Callable[..., object]) -> None:
-    """Spark's own error tells of a lock that somebody holds somewhere, and not what to do."""
+def _check_pickles(process: Callable[..., object]) -> None:
+    """Refuse a handler that Spark cannot pickle. Its own error names a lock somewhere and not what to do."""
     from pyspark import cloudpickle
 
     try:
@@ -233,14 +183,6 @@ def _check_travels(process: Callable[..., object]) -> None:
             f"process cannot travel to the executors ({type(error).__name__}: {error}); it must hold no session, "
             "queue, client or open file: make these inside of it, a queue with RedisMessageQueue.from_spec(spec)"
         ) from error
-
-
-def _is_count(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
-
-
-def _is_life(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= _MAX_LEASE_SECONDS
 
 
 def _tasks(plan: DrainPlan, depth: Depth, cores: Callable[[], int]) -> int:
@@ -263,7 +205,7 @@ def _cores(spark: SparkSession) -> int:
     """How many tasks Spark makes of a range by itself. Connect has no SparkContext to tell it, and makes one."""
     context = getattr(spark, "sparkContext", None)
     if context is not None:
-        return min(_MAX_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))
-    row = spark.range(_MAX_PARTITIONS).selectExpr("spark_partition_id() as p").selectExpr("max(p) + 1").first()
+        return min(arguments.MAX_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))
+    row = spark.range(arguments.MAX_PARTITIONS).selectExpr("spark_partition_id() as p").selectExpr("max(p) + 1").first()
     assert row is not None
     return int(row[0])

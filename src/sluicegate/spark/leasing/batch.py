@@ -12,13 +12,14 @@ from sluicegate import checks
 from sluicegate._lease_values import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
+from sluicegate.log_lines import log_line
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
-from sluicegate.spark._saying import say
 from sluicegate.spark.browsing.frames import collect_ids, reader
 from sluicegate.spark.leasing.holding import Holding, hold
 from sluicegate.spark.leasing.manifest import Part, dump
-from sluicegate.spark.tables.columns import Columns
+from sluicegate.spark.schemas import parsed, struct_of
+from sluicegate.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,7 +110,7 @@ def lease_batch(
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
     _workers.prepare(spark)
-    columns = Columns.of(schema)
+    columns = Columns.of(parsed(schema))
     return _Block(_leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error))
 
 
@@ -163,7 +164,7 @@ def _say_what_is_left(queue: RedisMessageQueue, run_id: str) -> None:
     with suppress(RedisMessageQueueError):
         ready = queue.depth().ready
         if ready:
-            say(
+            log_line(
                 logging.INFO,
                 f"batch {run_id!r} of queue {queue.name!r} leases nothing: an earlier call with this run_id has acked "
                 f"its messages. {ready} others are ready, for a batch with another run_id",
@@ -285,7 +286,7 @@ class LeasedBatch:
         if self._partitions is not None:
             source = source.option("numPartitions", str(self._partitions))
         with _workers.explaining():
-            return source.schema(self._columns.spark_schema()).load()
+            return source.schema(struct_of(self._columns)).load()
 
     def _check_released(self) -> None:
         if self._holding.released:

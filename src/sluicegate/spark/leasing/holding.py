@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sluicegate._lease_values import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges
+from sluicegate.draining import lease_access
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
@@ -260,7 +261,7 @@ class Holding:
     def _note(self, leases: Sequence[Lease], life_seconds: float) -> tuple[bool, ...]:
         members = [lease.opening.encode() for lease in leases]
         beside = f"{self.run_id}\0acked"  # what a drain of this run id notes
-        return _access.note(self.queue, beside, members, life_seconds)
+        return lease_access.remember_returned(self.queue, beside, members, life_seconds)
 
     def _each(self, leases: Sequence[Lease], settle: Callable[[Lease], None]) -> None:
         """Settle several leases: one that is lost does not keep the others from it."""

@@ -22,7 +22,7 @@ from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._access import LeaseView, look, messages_of
 from sluicegate.spark._options import BrowseOptions, queue_of
-from sluicegate.spark.tables.columns import Columns
+from sluicegate.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from sluicegate.spark._options import StreamOptions
 from sluicegate.spark.leasing.manifest import Slice, read_slice
 from sluicegate.spark.streaming.consumer import Consumer
 from sluicegate.spark.streaming.microbatch import Offset
-from sluicegate.spark.tables.columns import Columns
+from sluicegate.tables.columns import Columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

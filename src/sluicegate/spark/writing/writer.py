@@ -19,9 +19,9 @@ from pyspark.taskcontext import TaskContext
 
 from sluicegate.config import QueueSpec
 from sluicegate.errors import ConfigurationError
+from sluicegate.log_lines import log_line
 from sluicegate.spark._access import briefly, depth_of
 from sluicegate.spark._options import WriteOptions
-from sluicegate.spark._saying import say
 from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.plan import WritePlan, Written, plan_write
 
@@ -197,7 +197,7 @@ def _commit(plan: WritePlan, write_id: str, messages: Messages) -> None:
         total.published, total.duplicates = promoted.published, promoted.duplicates
         total.repeated = total.repeated or promoted.repeated
     again = "; it was done before, and nothing was published again" if total.repeated else ""
-    say(
+    log_line(
         logging.INFO,
         f"write {write_id!r} to queue {plan.queue!r}: {total.rows} rows of {total.tasks} tasks, "
         f"{total.published} published, {total.duplicates} duplicates{again}",
@@ -208,7 +208,7 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
     total = _Total.of(messages)
     where = f"write {write_id!r} to queue {plan.queue!r} failed"
     if not plan.staged:
-        say(
+        log_line(
             logging.WARNING,
             f"{where}: {total.published} messages of {total.tasks} finished tasks stay published, and what the others "
             "had published; the same write under the same writeId or the same deduplication keys completes it",
@@ -219,7 +219,7 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
         dropped = staging.abort(sender, write_id, total.stages, again=again)
     finally:
         sender.close()
-    say(logging.WARNING, f"{where}: {dropped}")
+    log_line(logging.WARNING, f"{where}: {dropped}")
 
 
 def _write_id_of(messages: Messages, batch_id: int) -> str:

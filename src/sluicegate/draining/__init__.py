@@ -1,0 +1,1 @@
+"""The drain engine: claim, call the handler, settle, chunk after chunk; Spark, Dagster and plain Python run on it."""

@@ -1,1 +1,0 @@
-"""Messages as typed tables: schemas, JSON into Arrow columns, pandas."""

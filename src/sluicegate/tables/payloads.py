@@ -1,0 +1,331 @@
+"""JSON payloads as typed Arrow columns: one call of Arrow's reader per block of messages, not one object per row.
+
+Payloads are joined by newlines. Each must begin with `{` and end with `}`; the reader refuses a newline inside a
+string, and `}` newline `{` is JSON nowhere but between two documents. So every joint is one, and as many rows as
+messages mean that each payload is exactly one object: no row can shift, whatever a payload holds. The braces also
+keep a `null` from being the first document of a text, which ends the process in some versions of the reader.
+"""
+
+from __future__ import annotations
+
+import json as stdlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sluicegate.core import json
+from sluicegate.errors import RedisMessageQueueError
+from sluicegate.tables.types import holds_map, reading_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PayloadError", "read_payloads"]
+
+_SPACE = " \t\r\n"
+_MAX_BYTES = 2**31 - 1  # of a block of the reader
+_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "an object",
+}
+Instants = Callable[["pa.DataType"], "pa.DataType"]
+
+
+class PayloadError(RedisMessageQueueError, ValueError):
+    """Payloads of a batch do not fit the declared schema; names the messages and the field, never the payload.
+
+    Attributes:
+        positions: of the messages in the batch, from 0, ascending; all that do not fit.
+        message_ids: their ids.
+        reason: what is wrong with the first one.
+    """
+
+    def __init__(self, message: str, *, positions: Sequence[int], message_ids: Sequence[str], reason: str) -> None:
+        super().__init__(message)
+        self.positions = tuple(positions)
+        self.message_ids = tuple(message_ids)
+        self.reason = reason
+
+
+def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array], list[int]]:
+    """One array per field of the schema, one row per payload; or no arrays, and the positions of what does not fit.
+
+    A missing field is null, as is a null one; fields that are not declared are ignored. Integers are taken for doubles
+    and decimals, and nothing else for something that it is not.
+
+    Args:
+        payloads: a binary array without nulls.
+        schema: as `_types.arrow_type` makes its types.
+    """
+    import pyarrow as pa
+
+    if not len(payloads):
+        return [pa.array([], field.type) for field in schema], []
+    parts: list[list[pa.Array]] = []
+    bad: list[int] = []
+    _search(payloads, 0, schema, parts, bad)
+    if bad:
+        return [], bad
+    return (parts[0] if len(parts) == 1 else [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]), []
+
+
+def explain(payload: bytes, schema: pa.Schema) -> str:
+    """What keeps a payload from being read, in words that carry nothing of it but the names that were declared."""
+    import pyarrow as pa
+
+    pairs: list[tuple[str, Any]] = []
+
+    def keep(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        pairs[:] = found  # the outermost object is the last to be complete
+        return dict(found)
+
+    try:
+        value = json.loads(payload)
+        if not isinstance(value, dict):
+            return f"it is {_kind(value)}, and no object"
+        stdlib.loads(payload, object_pairs_hook=keep)
+    except (ValueError, RecursionError):
+        return "it is not JSON"
+    names = [name for name, _ in pairs]
+    for field in schema:
+        if names.count(field.name) > 1:
+            return f"field {field.name!r} stands in it twice"
+        if _read(pa.array([payload], pa.binary()), pa.schema([field])) is not None:
+            continue
+        if value.get(field.name) is None:
+            return f"field {field.name!r} is {'null' if field.name in value else 'missing'}, and declared as not null"
+        hint = " (a time without a zone)" if field.type == pa.timestamp("us") else ""
+        return f"field {field.name!r} is {_kind(value[field.name])} that does not fit {field.type}{hint}"
+    return "it cannot be read by Arrow"
+
+
+def _search(payloads: pa.Array, first: int, schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]) -> None:
+    """Read a block; halve one that cannot be read as a whole until what is wrong with it is alone."""
+    arrays = _read(payloads, schema)
+    if arrays is not None:
+        parts.append(arrays)
+    elif len(payloads) == 1:
+        bad.append(first)
+    else:
+        middle = len(payloads) // 2
+        _search(payloads[:middle], first, schema, parts, bad)
+        _search(payloads[middle:], first + middle, schema, parts, bad)
+
+
+def _read(payloads: pa.Array, schema: pa.Schema) -> list[pa.Array] | None:
+    """The columns of a block, None when any payload of it does not fit."""
+    import pyarrow as pa
+
+    mapped = [field for field in schema if holds_map(field.type)]
+    plain = [field for field in schema if field not in mapped]
+    found: dict[str, pa.Array] = {}
+    try:
+        if plain:
+            found |= _parse(payloads, plain)
+        if mapped:
+            opened = pa.array([_open_maps(payload, mapped) for payload in payloads.to_pylist()], pa.binary())
+            found |= _parse(opened, mapped)
+    except (ValueError, TypeError, RecursionError):  # Arrow's errors are ValueErrors
+        return None
+    return [found[field.name] for field in schema]
+
+
+def _parse(payloads: pa.Array, fields: list[pa.Field]) -> dict[str, pa.Array]:
+    data = _joined(payloads)
+    try:
+        return _parse_block(data, len(payloads), fields, lambda arrow: arrow)
+    except ValueError:
+        if not any("timestamp" in str(field.type) for field in fields):
+            raise
+        # Digits below the microsecond, as some languages write them, can only be read as what they are; but
+        # nanoseconds end in 2262, so they come second.
+        return _parse_block(data, len(payloads), fields, _nanoseconds)
+
+
+def _joined(payloads: pa.Array) -> pa.Buffer:
+    """The text for the reader.
+
+    Raises:
+        ValueError: a payload is no object, or not UTF-8 (which the reader does not look at).
+    """
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    texts = payloads.cast(pa.string())
+    if not _are_braced(texts):
+        texts = pc.ascii_trim(texts, _SPACE)
+        if not _are_braced(texts):
+            raise ValueError("no object")
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
+
+
+def _are_braced(texts: pa.Array) -> bool:
+    from pyarrow import compute as pc
+
+    return bool(pc.all(pc.starts_with(texts, "{")).as_py() and pc.all(pc.ends_with(texts, "}")).as_py())
+
+
+def _parse_block(data: pa.Buffer, rows: int, fields: list[pa.Field], instants: Instants) -> dict[str, pa.Array]:
+    """Columns of a text with one object per row.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    import pyarrow as pa
+    from pyarrow import json as reader
+
+    if data.size >= _MAX_BYTES:
+        raise ValueError("too large for one block")
+    asked = [pa.field(field.name, reading_type(field.type, instants)) for field in fields]
+    table = reader.read_json(
+        pa.BufferReader(data),
+        # One block: where it were cut, a payload that holds newlines could be cut too.
+        read_options=reader.ReadOptions(use_threads=False, block_size=data.size + 1),
+        parse_options=reader.ParseOptions(explicit_schema=pa.schema(asked), unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != rows:
+        raise ValueError("more objects than payloads")
+    arrays = {field.name: _conform(table.column(field.name), field) for field in fields}
+    if not all(_holds(arrays[field.name], field) for field in fields):
+        raise ValueError("null where it must not be")
+    if not all(_is_finite(array) for array in arrays.values()):
+        raise ValueError("a number out of range, or one that JSON has not")
+    return arrays
+
+
+def _conform(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return _as_type(array, field.type)
+
+
+def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Make what was read into what is wanted; without a copy where only names and nullability differ.
+
+    Raises:
+        ValueError: a text that is no date or no Base64, a time with a zone that is to have none, or a name that is no
+            number.
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if array.type == wanted:
+        return array
+    if types.is_binary(wanted):
+        return pa.array([None if text is None else _from_base64(text) for text in array.to_pylist()], wanted)
+    if types.is_struct(wanted):
+        children = [_as_type(array.field(index), wanted.field(index).type) for index in range(wanted.num_fields)]
+        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:1], children=children)
+    if types.is_list(wanted):
+        children = [_as_type(array.values, wanted.value_type)]
+        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], children=children)
+    if types.is_map(wanted):
+        entries = pa.struct([wanted.key_field, wanted.item_field])
+        children = [_as_type(array.values, entries)]
+        return pa.Array.from_buffers(wanted, len(array), array.buffers()[:2], children=children)
+    if types.is_string(array.type) and types.is_integer(wanted):
+        return _numbers(array, wanted)
+    if types.is_string(array.type) and types.is_timestamp(wanted):
+        return _local_times(array, wanted)
+    return array.cast(wanted, safe=not types.is_timestamp(wanted))
+
+
+def _numbers(names: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Names of a map as numbers, each in the one way to write it: two names must not become one key."""
+    from pyarrow import compute as pc
+
+    numbers = names.cast(wanted)
+    if pc.all(pc.equal(numbers.cast(names.type), names)).as_py() is False:
+        raise ValueError("a name that is no number as it is written")
+    return numbers
+
+
+def _local_times(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Times without a zone; the cast refuses one with, where the JSON reader would move it to UTC."""
+    import pyarrow as pa
+
+    try:
+        return texts.cast(wanted)
+    except ValueError:  # more digits than microseconds have
+        return texts.cast(pa.timestamp("ns")).cast(wanted, safe=False)
+
+
+def _is_finite(array: pa.Array) -> bool:
+    """Whether no float, at whatever depth, is NaN or infinite. The reader takes these words, which are no JSON,
+    and makes infinities of numbers that a float cannot hold.
+    """
+    from pyarrow import compute as pc
+    from pyarrow import types
+
+    if types.is_floating(array.type):
+        return pc.all(pc.is_finite(array)).as_py() is not False  # nulls are left out
+    if types.is_struct(array.type):
+        return all(_is_finite(array.field(index)) for index in range(array.type.num_fields))
+    if types.is_list(array.type):
+        return _is_finite(array.values)
+    if types.is_map(array.type):
+        return _is_finite(array.items)
+    return True
+
+
+def _holds(array: pa.Array, field: pa.Field) -> bool:
+    """Whether nothing is null that must not be: in the column, and below it where what it is part of is not null."""
+    from pyarrow import types
+
+    if not field.nullable and array.null_count:
+        return False
+    if types.is_struct(field.type):
+        below = array.drop_null() if array.null_count else array
+        return all(_holds(below.field(index), field.type.field(index)) for index in range(field.type.num_fields))
+    if types.is_list(field.type):
+        return _holds(array.flatten(), field.type.value_field)
+    if types.is_map(field.type):
+        return _holds(array.items, field.type.item_field)
+    return True
+
+
+def _nanoseconds(arrow: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.timestamp("ns", arrow.tz)
+
+
+def _open_maps(payload: bytes, fields: list[pa.Field]) -> bytes:
+    """The fields with a map of a payload, each map written as a list of entries, which Arrow's reader can read.
+
+    Raises:
+        ValueError: no JSON object, or something else in the place of a map.
+    """
+    value = json.loads(payload)
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    return json.dumps({field.name: _opened(value.get(field.name), field.type) for field in fields})
+
+
+def _opened(value: Any, arrow: pa.DataType) -> Any:
+    from pyarrow import types
+
+    if value is None or not holds_map(arrow):
+        return value
+    if types.is_list(arrow):
+        if not isinstance(value, list):
+            raise ValueError("no array")
+        return [_opened(item, arrow.value_type) for item in value]
+    if not isinstance(value, dict):
+        raise ValueError("no object")
+    if types.is_map(arrow):
+        return [{"key": key, "value": _opened(item, arrow.item_type)} for key, item in value.items()]
+    fields = [arrow.field(index) for index in range(arrow.num_fields)]
+    return {field.name: _opened(value.get(field.name), field.type) for field in fields}
+
+
+def _from_base64(text: str) -> bytes:
+    import base64
+
+    return base64.b64decode(text, validate=True)
+
+
+def _kind(value: Any) -> str:
+    return "null" if value is None else _KINDS[type(value)]
