@@ -14,10 +14,13 @@ from benchmarks.measure import Sample, measured, median
 from benchmarks.messages import BATCH, KEY_FIELD, QUEUE, Order, orders
 from benchmarks.report import Bar
 from sluicegate import RedisMessageQueue
-from sluicegate.core import calls, scripts
+from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest, VerdictGroup
+from sluicegate.core.ledger import VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.settle import SettleRequest, settle_call
 
 __all__ = ["Rates", "run"]
 
@@ -180,7 +183,7 @@ class _Bare:
         requests = [
             ClaimRequest(b"bare-%d" % number, b"nonce-%d" % number, BATCH, 300, 3600) for number in range(self._leases)
         ]
-        self._claims = [(request, calls.claim(self._keys, _TERMS, request)) for request in requests]
+        self._claims = [(request, claim_call(self._keys, _TERMS, request)) for request in requests]
 
     def drain(self) -> int:
         """EVALSHA, decode every payload, EVALSHA: no objects, no checks, no heartbeat."""
@@ -193,7 +196,7 @@ class _Bare:
             token = request.nonce + b":" + reply[1]
             group = VerdictGroup("ack", f"1-{len(reply[4])}")
             ack = SettleRequest(request.name, token, request.keep_seconds, True, (group,))
-            self._evalsha(calls.settle(self._keys, _TERMS, ack, held_seconds=0))
+            self._evalsha(settle_call(self._keys, _TERMS, ack, held_seconds=0))
         return drained
 
     def _evalsha(self, call: Call[Any]) -> Any:

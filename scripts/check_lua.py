@@ -1,11 +1,18 @@
 """Hold every Lua script against a real server, and its header against the call builder that feeds it.
 
-A header names KEYS and ARGV by position, scripts read them by number, `sluicegate.core.calls` fills them by position:
-nothing but this check keeps the three in step.
+A header names KEYS and ARGV by position, the script reads them by number, and the call builder of the transition fills
+them by position. Nothing but this check keeps the three in step.
+
+A sample calls the builder with a different value for each parameter. The header must name each argument as the builder
+names the parameter, or the field of a dataclass among them, with `x_ms` for `x_seconds`. What a builder adds of its own
+or a header names otherwise is given with the sample.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import math
 import re
 import subprocess
 import sys
@@ -19,35 +26,41 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, batch_calls, calls, concluding, eviction, looking, replies, scripts
-from sluicegate.core.admin_calls import Cursor, Named, Page, Step
+from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.repair_calls import repair_part
-from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, VerdictGroup
+from sluicegate.core.ledger import VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.steps import Step, Target
+from sluicegate.core.transitions.cancel import cancel_call
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.conclude import Conclusion, conclude_call
+from sluicegate.core.transitions.depth import ExpiredPage, depth_call
+from sluicegate.core.transitions.eviction import eviction_call
+from sluicegate.core.transitions.extend import extend_call
+from sluicegate.core.transitions.forget import forget_call
+from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
+from sluicegate.core.transitions.manifest import manifest_call
+from sluicegate.core.transitions.pause import pause_call
+from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.promote import promote_call
+from sluicegate.core.transitions.publish import Batch, publish_call
+from sluicegate.core.transitions.purge import purge_call
+from sluicegate.core.transitions.reap import reap_call
+from sluicegate.core.transitions.redrive import redrive_call
+from sluicegate.core.transitions.remember_returned import remember_returned_call
+from sluicegate.core.transitions.repair import repair_call
+from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.core.transitions.settle import SettleRequest, settle_call
+from sluicegate.core.transitions.stats import stats_call
 from sluicegate.embedded import find_server
+from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
 
 KEYS = QueueKeys("sample")
 RULES = QueueRules(
     max_delivery_count=9, max_lease_seconds=11, max_dead_length=12, completed_cap=13, failed_cap=None, strict=True
 )
-_PLAIN_KEYS = {
-    name: getattr(KEYS, name)
-    for name in (
-        "pending",
-        "returned",
-        "delayed",
-        "leases",
-        "dead",
-        "dead_records",
-        "counters",
-        "wakeup",
-        "completed",
-        "failed",
-        "set_aside",
-    )
-}
-_LEASE_KEYS = {**_PLAIN_KEYS, "lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")}
+MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,52 @@ class Sample:
     call: Call[Any]
     keys: Mapping[str, Any]
     args: Mapping[str, Any]
+
+
+def sample(
+    builder: Callable[..., Call[Any]],
+    *given: Any,
+    keys: Mapping[str, Any] | None = None,
+    args: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> Sample:
+    """Call a builder, and name what it was given.
+
+    Args:
+        builder: makes the call.
+        given: its arguments after the keys of the queue.
+        keys: KEYS that are not simply a key of the queue.
+        args: ARGV that no parameter bears the name of.
+        named: more arguments of the builder.
+    """
+    bound = inspect.signature(builder).bind(KEYS, *given, **named)
+    bound.apply_defaults()
+    lease = bound.arguments.get("name") or next(
+        (value.name for value in bound.arguments.values() if hasattr(value, "name") and value is not KEYS), b""
+    )
+    plain = {name: getattr(KEYS, name) for name in QueueKeys.__slots__ if not name.startswith("_") and name != "name"}
+    meant = {**plain, "lease": KEYS.lease(lease), "closed": KEYS.closed(lease), **(keys or {})}
+    return Sample(builder(KEYS, *given, **named), meant, {**_named(bound.arguments), **(args or {})})
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments, and the fields of those that are dataclasses, as scripts get them, by the names headers should use."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if dataclasses.is_dataclass(value):
+            for field in dataclasses.fields(value):
+                found |= _sent(field.name, getattr(value, field.name))
+        else:
+            found |= _sent(name, value)
+    return found
+
+
+def _sent(name: str, value: Any) -> dict[str, Any]:
+    if name.endswith("_seconds"):
+        return {f"{name.removesuffix('_seconds')}_ms": math.ceil(value * 1000)}
+    if name.endswith("_cap") and value is None:
+        return {name: -1}
+    return {name: value.encode() if isinstance(value, str) else value}
 
 
 def _publish() -> Sample:
@@ -73,239 +132,146 @@ def _publish() -> Sample:
         max_pending_length=7,
         overload="partial",
     )
-    return Sample(
-        calls.publish(KEYS, batch, age_seconds=1),
-        {**_PLAIN_KEYS, "receipt": KEYS.published(b"B"), "markers": batch.markers},
-        {
-            "batch": b"B",
-            "age_ms": 1000,
-            "window_ms": 2000,
-            "receipt_ms": 3000,
-            "oldest_ms": 4000,
-            "kind": b"2",
-            "delay_ms": 5000,
-            "due_ms": 6,
-            "most": 7,
-            "overload": b"partial",
-            "parts": batch.parts,
-        },
-    )
+    keys = {"receipt": KEYS.published(b"B"), "markers": batch.markers}
+    return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B", "most": 7})
 
 
 def _claim() -> Sample:
     request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4, run=KEYS.run("R"))
-    call = calls.claim(KEYS, RULES, request, takeover=b"T", maintain=False)
-    return Sample(
-        call,
-        {**_LEASE_KEYS, "run": [KEYS.run("R")]},
-        {
-            "name": b"L",
-            "nonce": b"N",
-            "limit": 1,
-            "span_ms": 2000,
-            "keep_ms": 3000,
-            "empty_ms": 4000,
-            "most": 9,
-            "takeover": b"T",
-            "tidy": 0,
-            "max_bytes": 32 * 1024 * 1024,
-            "max_lease_ms": 11_000,
-            "max_dead_length": 12,
-            "strict": 1,
-            "exclude_ms": [2000],
-        },
-    )
+    args = {"span_ms": 2000, "most": 9, "tidy": 0, "max_bytes": 32 * MB, "exclude_ms": [2000]}
+    keys = {"run": [request.run]}
+    return sample(claim_call, RULES, request, takeover=b"T", maintain=False, keys=keys, args=args)
 
 
 def _settle() -> Sample:
     group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
     bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
     request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), bound=bound)
-    return Sample(
-        calls.settle(KEYS, RULES, request, held_seconds=4),
-        {**_LEASE_KEYS, "markers": [b"m2", b"m3"]},
-        {
-            "name": b"L",
-            "token": b"T",
-            "keep_ms": 3000,
-            "recorded": 1,
-            "held_ms": 4000,
-            "most": 9,
-            "max_dead_length": 12,
-            "completed_cap": 13,
-            "failed_cap": -1,
-            "bound": b"2-3",
-            "verb": b"nack",
-            "slots": b"1-3",
-            "delay_ms": 5000,
-            "named": 0,
-            "why": [b"W"],
-        },
-    )
-
-
-def _conclude() -> Sample:
-    ended = concluding.Conclusion(b"L", b"T", 2, True, True, why=b"W")
-    call = concluding.conclusion_call(KEYS, RULES, ended, 3, 2, 1, [b"e0", b"e1"])
-    args = {
-        "token": b"T", "keep_ms": 2000, "recorded": 1, "part": 3, "last": 2, "completed_cap": 13, "failed_cap": -1,
-        "why": b"W", "done": 1, "entry": [b"e0", b"e1"],
-    }  # fmt: skip
-    return Sample(call, _LEASE_KEYS, args)
-
-
-def _extend() -> Sample:
-    call = calls.extend(KEYS, b"L", b"T", lease_seconds=2, max_lease_seconds=3)
-    return Sample(call, _LEASE_KEYS, {"name": b"L", "token": b"T", "span_ms": 2000, "max_lease_ms": 3000})
-
-
-def _reap() -> Sample:
-    args = {"name": b"L", "step": 7, "most": 9, "max_dead_length": 12, "wanted": [b"k"]}
-    call = calls.reap(KEYS, RULES, b"L", step=7, wanted=[b"k"])
-    return Sample(call, {**_LEASE_KEYS, "marker": [KEYS.dedup(b"k")]}, args)
-
-
-def _promote() -> Sample:
-    return Sample(calls.promote(KEYS, step=7), _PLAIN_KEYS, {"step": 7})
-
-
-def _depth() -> Sample:
-    expired = [b"L", b"M"]
-    names = {**_PLAIN_KEYS, "expired": [KEYS.lease(name) for name in expired]}
-    page = replies.ExpiredPage(b"12", b"11", b"N", expired)
-    return Sample(
-        calls.depth(KEYS, page, most=7),
-        names,
-        {"most": 7, "mark": b"12", "score": b"11", "after": b"N", "name": expired},
-    )
-
-
-def _peek() -> Sample:
-    names = {**_PLAIN_KEYS, "source": KEYS.returned}
-    return Sample(calls.peek(KEYS, "returned", 7, offset=3), names, {"kind": b"zset", "count": 7, "offset": 3})
+    args = {**_named({"group": group}), "why": [b"W"], "most": 9, "bound": b"2-3"}
+    return sample(settle_call, RULES, request, held_seconds=4, keys={"markers": [b"m2", b"m3"]}, args=args)
 
 
 _STEP = Step(b"N", 2)
-_NAMED = [Named(b"i0", b"m0"), Named(b"i1"), Named(b"i2", b"m2")]
-_ADMIN_KEYS = {**_PLAIN_KEYS, "receipt": KEYS.published(b"N"), "markers": [b"m0", b"m2"]}
-_ADMIN_ARGS = {"step": 2, "receipt_ms": 3_600_000, "named": [b"i0", 1, b"i1", 0, b"i2", 2]}
+_TARGETS = [Target(b"i0", b"m0"), Target(b"i1"), Target(b"i2", b"m2")]
+_STEP_KEYS = {"receipt": KEYS.published(b"N"), "markers": [b"m0", b"m2"]}
+_STEP_ARGS = {"step": 2, "receipt_ms": 3_600_000, "named": [b"i0", 1, b"i1", 0, b"i2", 2]}
 
 
 def _scan() -> Sample:
-    cursor = Cursor(score=b"5", member=b"M")
-    call = admin_calls.scan(
-        KEYS, "dead", most=7, cursor=cursor, mark=6, older_seconds=3, whole=True, wanted=[b"i0", b"i1"]
-    )
-    meaning = {"kind": b"dead", "mark": 6, "older_ms": 3000, "from": b"5", "after": b"M", "most": 7, "whole": 1}
-    bounds = {"max_bytes": 4 * 1024 * 1024, "wanted": [b"i0", b"i1"]}
-    return Sample(call, {**_PLAIN_KEYS, "source": KEYS.dead}, {**meaning, **bounds})
-
-
-def _purge() -> Sample:
-    call = admin_calls.purge(KEYS, "delayed", _STEP, _NAMED)
-    return Sample(call, {**_ADMIN_KEYS, "source": KEYS.delayed}, {**_ADMIN_ARGS, "kind": b"zset"})
+    args = {"kind": b"dead", "older_ms": 3000, "from": b"5", "after": b"M", "most": 7, "max_bytes": 4 * MB}
+    cursor, wanted = Cursor(score=b"5", member=b"M"), [b"i0", b"i1"]
+    more = {"cursor": cursor, "mark": 6, "older_seconds": 3, "whole": True, "wanted": wanted}
+    return sample(scan_call, "dead", page_size=7, keys={"source": KEYS.dead}, args=args, **more)
 
 
 def _cancel() -> Sample:
     page = Page(mark=1, published=2, cancelled=3, read=4, ended=False, kept=Cursor(), items=[])
-    call = admin_calls.cancel(KEYS, "pending", _STEP, _NAMED, 10, page)
-    places = {"kind": b"newest", "from": 10, "to": 13, "cancelled": 3}
-    return Sample(call, {**_ADMIN_KEYS, "source": KEYS.pending}, {**_ADMIN_ARGS, **places})
-
-
-def _redrive() -> Sample:
-    call = admin_calls.redrive(KEYS, _STEP, _NAMED, mark=5, max_pending_length=6)
-    return Sample(
-        call,
-        _ADMIN_KEYS,
-        {**_ADMIN_ARGS, "mark": 5, "max_pending_length": 6, "bound_ms": 7 * 24 * 3_600_000, "patient": 1},
+    args = {**_STEP_ARGS, "kind": b"newest", "from": 10, "to": 13}
+    return sample(
+        cancel_call, "pending", _STEP, _TARGETS, 10, page, keys={**_STEP_KEYS, "source": KEYS.pending}, args=args
     )
 
 
-def _repair() -> Sample:
-    call = repair_part(KEYS, "count", b"N", place=b"P", most=7, text=b"T", names=[b"L", b"M"])
-    names = {**_PLAIN_KEYS, "lease": [KEYS.lease(b"L"), KEYS.lease(b"M")]}
-    args = {"part": b"count", "nonce": b"N", "from": b"P", "most": 7, "text": b"T", "names": [b"L", b"M"]}
-    return Sample(call, names, args)
-
-
-def _forget() -> Sample:
-    names = {**_PLAIN_KEYS, "marker": KEYS.dedup(b"k")}
-    return Sample(admin_calls.forget(KEYS, b"k", b"O"), names, {"owner": b"O"})
-
-
-def _pause() -> Sample:
-    return Sample(admin_calls.pause(KEYS, True, 3), _PLAIN_KEYS, {"wanted": 1, "changes": 3})
-
-
-def _acquire_consumer() -> Sample:
-    call = batch_calls.acquire_consumer(KEYS, "C", b"N", 1, floor=2, top=3, life_seconds=4)
-    args = {"nonce": b"N", "epoch": 1, "floor": 2, "top": 3, "life_ms": 4000}
-    return Sample(call, {**_PLAIN_KEYS, "consumer": KEYS.consumer("C")}, args)
-
-
-def _manifest() -> Sample:
-    call = batch_calls.manifest(KEYS, b"L", 2, 3, max_bytes=4)
-    return Sample(call, _LEASE_KEYS, {"name": b"L", "first": 2, "last": 3, "max_bytes": 4})
-
-
-def _in_flight() -> Sample:
-    names = [b"L", b"M"]
-    page = looking.LeasePage(b"11", names)
-    call = looking.held_page(KEYS, page, count=2, offset=3, max_leases=4, max_bytes=5)
-    args = {"most": 4, "score": b"11", "after": b"M", "count": 2, "offset": 3, "max_bytes": 5, "name": names}
-    return Sample(call, {**_PLAIN_KEYS, "lease": [KEYS.lease(name) for name in names]}, args)
-
-
-def _remember_returned() -> Sample:
-    call = batch_calls.remember_returned(KEYS, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2)
-    return Sample(call, {**_PLAIN_KEYS, "run": KEYS.run("R")}, {"life_ms": 2000, "members": [b"i0", b"i1"]})
-
-
-def _stage_rows() -> Sample:
-    call = batch_calls.stage_rows(KEYS, b"S", 1, [b"p0", b"p1"], life_seconds=2)
-    return Sample(call, {"stage": KEYS.stage(b"S")}, {"expected": 1, "life_ms": 2000, "parts": [b"p0", b"p1"]})
-
-
-def _commit_write() -> Sample:
-    call = batch_calls.commit_write(KEYS, b"W", "open", {"S": "5 1", "T": "6 2"}, life_seconds=2)
-    names = {**_PLAIN_KEYS, "write": KEYS.write(b"W"), "stages": [KEYS.stage(b"S"), KEYS.stage(b"T")]}
-    return Sample(call, names, {"verb": b"open", "life_ms": 2000, "told": [b"S", b"5 1", b"T", b"6 2"]})
-
-
-def _stats() -> Sample:
-    return Sample(admin_calls.stats(KEYS), _PLAIN_KEYS, {})
-
-
-def _eviction() -> Sample:
-    return Sample(eviction.eviction(KEYS), _PLAIN_KEYS, {})
+def _leases(*names: bytes) -> list[bytes]:
+    return [KEYS.lease(name) for name in names]
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
-    "stats": _stats,
-    "scan": _scan,
-    "redrive": _redrive,
-    "repair": _repair,
-    "purge": _purge,
-    "pause": _pause,
-    "forget": _forget,
     "cancel": _cancel,
     "claim": _claim,
-    "conclude": _conclude,
-    "depth": _depth,
-    "eviction": _eviction,
-    "extend": _extend,
-    "acquire_consumer": _acquire_consumer,
-    "in_flight": _in_flight,
-    "commit_write": _commit_write,
-    "manifest": _manifest,
-    "remember_returned": _remember_returned,
-    "peek": _peek,
-    "promote": _promote,
+    "conclude": lambda: sample(
+        conclude_call,
+        RULES,
+        Conclusion(b"L", b"T", 2, True, True, why=b"W"),
+        3,
+        2,
+        1,
+        [b"e0", b"e1"],
+        args={"done": 1, "entry": [b"e0", b"e1"]},
+    ),
+    "depth": lambda: sample(
+        depth_call,
+        ExpiredPage(b"12", b"11", b"N", [b"L", b"M"]),
+        page_size=7,
+        keys={"expired": _leases(b"L", b"M")},
+        args={"most": 7, "name": [b"L", b"M"]},
+    ),
+    "eviction": lambda: sample(eviction_call),
+    "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3, args={"span_ms": 2000}),
+    "acquire_consumer": lambda: sample(
+        acquire_consumer_call, "C", b"N", 1, floor=2, top=3, life_seconds=4, keys={"consumer": KEYS.consumer("C")}
+    ),
+    "forget": lambda: sample(forget_call, b"k", b"O", keys={"marker": KEYS.dedup(b"k")}),
+    "commit_write": lambda: sample(
+        commit_write_call,
+        b"W",
+        "open",
+        {"S": "5 1", "T": "6 2"},
+        life_seconds=2,
+        keys={"write": KEYS.write(b"W"), "stages": [KEYS.stage(b"S"), KEYS.stage(b"T")]},
+        args={"told": [b"S", b"5 1", b"T", b"6 2"]},
+    ),
+    "in_flight": lambda: sample(
+        in_flight_call,
+        LeasePage(b"11", [b"L", b"M"]),
+        count=2,
+        offset=3,
+        max_leases=4,
+        max_bytes=5,
+        keys={"lease": _leases(b"L", b"M")},
+        args={"most": 4, "after": b"M", "name": [b"L", b"M"]},
+    ),
+    "manifest": lambda: sample(manifest_call, b"L", 2, 3, max_bytes=4),
+    "remember_returned": lambda: sample(
+        remember_returned_call, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2, keys={"run": KEYS.run("R")}
+    ),
+    "pause": lambda: sample(pause_call, True, 3, args={"wanted": 1}),
+    "peek": lambda: sample(peek_call, "returned", 7, offset=3, keys={"source": KEYS.returned}, args={"kind": b"zset"}),
+    "promote": lambda: sample(promote_call, step=7),
     "publish": _publish,
-    "reap": _reap,
+    "purge": lambda: sample(
+        purge_call,
+        "delayed",
+        _STEP,
+        _TARGETS,
+        keys={**_STEP_KEYS, "source": KEYS.delayed},
+        args={**_STEP_ARGS, "kind": b"zset"},
+    ),
+    "reap": lambda: sample(
+        reap_call,
+        RULES,
+        b"L",
+        step=7,
+        wanted=[b"k"],
+        keys={"marker": [KEYS.dedup(b"k")]},
+        args={"most": 9},
+    ),
+    "redrive": lambda: sample(
+        redrive_call,
+        _STEP,
+        _TARGETS,
+        mark=5,
+        max_pending_length=6,
+        keys=_STEP_KEYS,
+        args={**_STEP_ARGS, "bound_ms": 7 * 24 * 3_600_000},
+    ),
+    "repair": lambda: sample(
+        repair_call,
+        "count",
+        b"N",
+        place=b"P",
+        page_size=7,
+        text=b"T",
+        names=[b"L", b"M"],
+        keys={"lease": _leases(b"L", b"M")},
+        args={"from": b"P", "most": 7},
+    ),
+    "scan": _scan,
     "settle": _settle,
-    "stage_rows": _stage_rows,
+    "stage_rows": lambda: sample(
+        stage_rows_call, b"S", 1, [b"p0", b"p1"], life_seconds=2, keys={"stage": KEYS.stage(b"S")}
+    ),
+    "stats": lambda: sample(stats_call),
 }
 
 

@@ -9,7 +9,7 @@ from sluicegate import checks
 from sluicegate._lease_values import OnBatchError
 from sluicegate._session import QueueSession, new_id
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.transitions.claim import ClaimRequest
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["Claim"]

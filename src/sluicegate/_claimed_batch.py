@@ -11,8 +11,8 @@ from sluicegate._lease_values import LeaseState
 from sluicegate._session import QueueSession
 from sluicegate._verdict_book import VerdictBook
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import replies
 from sluicegate.core.ledger import LeaseCounts
+from sluicegate.core.transitions.claim import Acked, ClaimReply, Empty, Held, Opened, Paused
 from sluicegate.message import Message
 
 __all__ = ["ClaimedBatch"]
@@ -69,7 +69,7 @@ class ClaimedBatch:
         "yielded",
     )
 
-    def __init__(self, session: QueueSession[Any], claim: Claim, reply: replies.ClaimReply, asked_at: float) -> None:
+    def __init__(self, session: QueueSession[Any], claim: Claim, reply: ClaimReply, asked_at: float) -> None:
         self.claim = claim
         self.state = LeaseState.EMPTY
         self.opening = ""
@@ -84,23 +84,23 @@ class ClaimedBatch:
         self._max_lease_seconds = session.rules.max_lease_seconds
         self._ended: LeaseCounts | None = None
         match reply:
-            case replies.Opened(opening, takeovers, slots, entries):
+            case Opened(opening, takeovers, slots, entries):
                 self.state = LeaseState.OPEN
                 self.opening = opening.decode(errors="replace")
                 self.takeovers = takeovers
                 begun = 1 + takeovers
                 numbers: Sequence[int] = slots or range(1, len(entries) + 1)
                 self.messages = [Message(entry, slot, begun) for slot, entry in zip(numbers, entries, strict=True)]
-            case replies.Held(_, silent_seconds):
+            case Held(_, silent_seconds):
                 self.state = LeaseState.HELD
                 self.silent_seconds = silent_seconds
-            case replies.Acked(acked, returned, buried):
+            case Acked(acked, returned, buried):
                 self.state = LeaseState.ACKED
                 self._ended = LeaseCounts(acked, returned, buried)
-            case replies.Paused():
+            case Paused():
                 self.state = LeaseState.PAUSED
             case _:
-                self.remembered = isinstance(reply, replies.Empty) and reply.remembered
+                self.remembered = isinstance(reply, Empty) and reply.remembered
         self.is_recorded = claim.is_named or len(self.messages) != 1
         self.verdicts = VerdictBook(
             session.keys, claim.lease_id, self.messages, keeps_errors=session.runner.emits_events

@@ -12,10 +12,14 @@ from sluicegate._claimed_batch import ClaimedBatch
 from sluicegate._lease_values import Verdict
 from sluicegate._session import QueueSession
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import calls, concluding, operations, policies, replies
+from sluicegate.core import policies
 from sluicegate.core.call import Operation
+from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.ranges import parse_ranges
-from sluicegate.core.values import QueueRules, SettleRequest, VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.conclude import Conclusion, conclude_operation
+from sluicegate.core.transitions.extend import Extended, extend_call
+from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_operation
 from sluicegate.errors import LeaseLostError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
@@ -81,26 +85,24 @@ def ack_ahead(session: QueueSession[Any], batch: ClaimedBatch) -> Operation[None
     yield from settle(session, batch, groups, replace(session.rules, completed_cap=None))
 
 
-def extend(
-    session: QueueSession[Any], batch: ClaimedBatch, lease_seconds: float | None = None
-) -> Operation[replies.Extended]:
+def extend(session: QueueSession[Any], batch: ClaimedBatch, lease_seconds: float | None = None) -> Operation[Extended]:
     """Move the lease's deadline; the default is the life that it had."""
     seconds = batch.lease_seconds if lease_seconds is None else lease_seconds
     checks.positive("lease_seconds", seconds)
     asked_at = elapsed_clock()
-    extended: replies.Extended = yield calls.extend(
+    extended: Extended = yield extend_call(
         session.keys,
         batch.claim.request.name,
         batch.token,
         lease_seconds=seconds,
         max_lease_seconds=session.rules.max_lease_seconds,
     )
-    if extended is replies.Extended.OK:
+    if extended is Extended.OK:
         batch.renew(asked_at, seconds)
-    elif extended is replies.Extended.LOST and not batch.is_finished:
+    elif extended is Extended.LOST and not batch.is_finished:
         batch.is_gone = True
     if session.runner.emits_events and not batch.is_finished:
-        ok = extended is replies.Extended.OK
+        ok = extended is Extended.OK
         outcome = EventOutcome.SUCCESS if ok else EventOutcome.LOST
         yield _event(session, batch, EventOperation.EXTEND, outcome, batch.verdicts.open)
     return extended
@@ -120,7 +122,7 @@ def conclude(session: QueueSession[Any], batch: ClaimedBatch, error: BaseExcepti
         slots = [message.slot for message in batch.messages[handled:]]
         yield _event(session, batch, EventOperation.SETTLE, EventOutcome.FAILURE, slots, error)
     entries = [message.entry for message in batch.messages]
-    conclusion = concluding.Conclusion(
+    conclusion = Conclusion(
         batch.claim.request.name,
         batch.token,
         batch.claim.request.keep_seconds,
@@ -130,7 +132,7 @@ def conclude(session: QueueSession[Any], batch: ClaimedBatch, error: BaseExcepti
         failed=entries[handled:],
         why=policies.why("", error),
     )
-    yield from concluding.conclude(session.keys, session.rules, conclusion)
+    yield from conclude_operation(session.keys, session.rules, conclusion)
 
 
 def _send(
@@ -143,7 +145,7 @@ def _send(
     emits_events, verdicts = session.runner.emits_events, batch.verdicts
     asked_at = elapsed_clock()
     try:
-        settled = yield from operations.settle(
+        settled = yield from settle_operation(
             session.keys,
             rules,
             request,
@@ -178,7 +180,7 @@ def _send(
 
 
 def _events_of(
-    session: QueueSession[Any], batch: ClaimedBatch, groups: Sequence[VerdictGroup], settled: replies.Settled
+    session: QueueSession[Any], batch: ClaimedBatch, groups: Sequence[VerdictGroup], settled: Settled
 ) -> Iterator[QueueEvent]:
     """One event per verb for what a settle did."""
     lost, buried = set(settled.lost), set(settled.buried)

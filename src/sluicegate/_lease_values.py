@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from sluicegate.core.values import Verb
+from sluicegate.core.ledger import Verb
 from sluicegate.message import Message
 
 __all__ = ["LeaseState", "OnBatchError", "Verdict"]

@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 from sluicegate._activity import Activity
 from sluicegate.config import QueueConfig
 from sluicegate.core.deduplication import compile_key_function
-from sluicegate.core.eviction import Eviction
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.eviction import EvictionCheck
 
 __all__ = ["QueueSession", "new_id", "publishing_for"]
 
@@ -43,7 +43,7 @@ class QueueSession(Generic[R]):
     config: QueueConfig
     rules: QueueRules
     publishing: Publishing
-    eviction: Eviction
+    eviction: EvictionCheck
     activity: Activity
     runner: R
     publishes: bool = True

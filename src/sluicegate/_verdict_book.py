@@ -8,11 +8,10 @@ from typing import get_args
 
 from sluicegate import checks
 from sluicegate._lease_values import Verdict
-from sluicegate.core import policies, settling
+from sluicegate.core import policies
+from sluicegate.core.entry import bound_markers
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.ledger import LeaseCounts, Ledger
-from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import Verb, VerdictGroup
+from sluicegate.core.ledger import LeaseCounts, Ledger, Verb, VerdictGroup, merge_verdicts
 from sluicegate.errors import AlreadySettledError, ConfigurationError
 from sluicegate.message import Message
 
@@ -80,7 +79,7 @@ class VerdictBook:
                 self._ledger = before
                 error.locate(queue=self._keys.name, operation="settle")
                 raise
-        return settling.merged([group for group in groups if group is not None])
+        return merge_verdicts([group for group in groups if group is not None])
 
     def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int]) -> tuple[int, ...]:
         """Record Redis's answer to the verdicts that were sent; returns the slots whose verdict took effect."""

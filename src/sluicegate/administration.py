@@ -8,10 +8,16 @@ from typing import Literal, overload
 
 from sluicegate._queue_base import QueueBase, check_peek, ids_of
 from sluicegate._session import new_id
-from sluicegate.core import admin, calls, looking, operations
-from sluicegate.core.call import alone
-from sluicegate.core.redriving import RedriveRequest, redrive
-from sluicegate.core.repairing import repair
+from sluicegate.core.transitions.cancel import cancel_operation
+from sluicegate.core.transitions.depth import depth_operation
+from sluicegate.core.transitions.forget import forget_operation
+from sluicegate.core.transitions.in_flight import in_flight_operation
+from sluicegate.core.transitions.pause import pause_operation, resume_operation
+from sluicegate.core.transitions.peek import peek_operation
+from sluicegate.core.transitions.purge import purge_operation
+from sluicegate.core.transitions.redrive import RedriveRequest, redrive_operation
+from sluicegate.core.transitions.repair import repair_operation
+from sluicegate.core.transitions.stats import stats_operation
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.operation_runner import OperationRunner
 from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
@@ -30,7 +36,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
         left out; the next count finds them among the returned.
         """
-        return Depth.from_counts(self.session.runner.run(operations.depth(self.session.keys)))
+        return self.session.runner.run(depth_operation(self.session.keys))
 
     @overload
     def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
@@ -68,9 +74,9 @@ class QueueAdministration(QueueBase[OperationRunner]):
         """
         check_peek(count, state, offset)
         if state == "in_flight":
-            held = self.session.runner.run(looking.in_flight(self.session.keys, count, offset))
+            held = self.session.runner.run(in_flight_operation(self.session.keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = self.session.runner.run(alone(calls.peek(self.session.keys, state, count, offset=offset)))
+        values = self.session.runner.run(peek_operation(self.session.keys, state, count, offset=offset))
         if state == "set_aside":
             return values
         if state == "dead":
@@ -83,7 +89,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
 
     def stats(self) -> QueueStats:
         """Totals of the queue since it exists, kept in Redis: they survive every process."""
-        return self.session.runner.run(admin.stats(self.session.keys))
+        return self.session.runner.run(stats_operation(self.session.keys))
 
     # ------------------------------------------------------------------ administer
 
@@ -130,7 +136,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         )
         cap = self.session.config.max_pending_length or 0
         return self.session.runner.run(
-            redrive(
+            redrive_operation(
                 self.session.keys,
                 new_id(),
                 request,
@@ -149,7 +155,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
             How many messages or records were deleted. What arrives meanwhile stays.
         """
         return self.session.runner.run(
-            admin.purge(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
+            purge_operation(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
         )
 
     def cancel(self, ids: Iterable[str]) -> list[str]:
@@ -162,13 +168,13 @@ class QueueAdministration(QueueBase[OperationRunner]):
         """
         wanted = ids_of(ids) or ()
         return self.session.runner.run(
-            admin.cancel(self.session.keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
+            cancel_operation(self.session.keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
         )
 
     def forget(self, key: str) -> bool:
         """Free a deduplication key, whoever holds it; returns whether anybody did."""
         return self.session.runner.run(
-            admin.forget(self.session.keys, key, emits_events=self.session.runner.emits_events)
+            forget_operation(self.session.keys, key, emits_events=self.session.runner.emits_events)
         )
 
     def pause(self) -> bool:
@@ -177,11 +183,15 @@ class QueueAdministration(QueueBase[OperationRunner]):
         Returns:
             Whether the queue was not paused yet.
         """
-        return self.session.runner.run(admin.pause(self.session.keys, emits_events=self.session.runner.emits_events))
+        return self.session.runner.run(
+            pause_operation(self.session.keys, emits_events=self.session.runner.emits_events)
+        )
 
     def resume(self) -> bool:
         """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
-        return self.session.runner.run(admin.resume(self.session.keys, emits_events=self.session.runner.emits_events))
+        return self.session.runner.run(
+            resume_operation(self.session.keys, emits_events=self.session.runner.emits_events)
+        )
 
     def repair(self) -> RepairReport:
         """Put right what no longer agrees after something else has deleted or overwritten keys of the queue.
@@ -192,5 +202,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         what only they find: leases without a deadline, and dead records without a letter.
         """
         return self.session.runner.run(
-            repair(self.session.keys, self.session.rules, new_id(), emits_events=self.session.runner.emits_events)
+            repair_operation(
+                self.session.keys, self.session.rules, new_id(), emits_events=self.session.runner.emits_events
+            )
         )

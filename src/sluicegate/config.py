@@ -11,7 +11,7 @@ from sluicegate import checks
 from sluicegate.core.deduplication import portable_key_source
 from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.policies import DEFAULT_BACKOFF
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
 from sluicegate.errors import ConfigurationError
 from sluicegate.options import OPTIONS, DeclaredOptions, RetryBackoff
 from sluicegate.spec import QueueSpec, describe_backoff, rebuild_backoff

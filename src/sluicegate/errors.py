@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from sluicegate.core.call import Call
-    from sluicegate.core.replies import Published
-    from sluicegate.core.values import Batch
     from sluicegate.report import PublishReport
 
 __all__ = [
@@ -212,7 +210,7 @@ class NotDurableError(RedisMessageQueueError):
 
     Attributes:
         ids: the message ids of the call, by position.
-        published: outcomes of the call, as decoded.
+        published: outcomes of the call as the core decoded them; use `report`.
         report: outcomes of the call as a `PublishReport`. A retry under the same deduplication key would be refused
             as a duplicate.
     """
@@ -222,7 +220,7 @@ class NotDurableError(RedisMessageQueueError):
         message: str,
         *,
         ids: Sequence[str] = (),
-        published: Published | None = None,
+        published: object = None,
         report: PublishReport | None = None,
     ) -> None:
         super().__init__(message)
@@ -251,9 +249,9 @@ class PublishUnknownError(RedisMessageQueueError):
         message: str,
         *,
         ids: Sequence[str],
-        calls: Sequence[Call[Published]] = (),
+        calls: Sequence[Call[Any]] = (),
         born: float = 0.0,
-        batch: Batch | None = None,
+        batch: object = None,
     ) -> None:
         super().__init__(message)
         self.ids = tuple(ids)

@@ -11,7 +11,7 @@ from sluicegate import _lease_operations
 from sluicegate._exit_verdicts import exit_verdicts
 from sluicegate._lease_base import LeaseBase
 from sluicegate._lease_values import Verdict
-from sluicegate.core import replies
+from sluicegate.core.transitions.extend import Extended
 from sluicegate.errors import LeaseLostError, RedisMessageQueueError
 from sluicegate.lease_heartbeat import LeaseHeartbeat, interval_for
 from sluicegate.message import Message
@@ -89,8 +89,8 @@ class Lease(LeaseBase[OperationRunner]):
         """
         session, batch = self._session, self._batch
         extended = session.runner.run(_lease_operations.extend(session, batch, lease_seconds))
-        if extended is not replies.Extended.OK:
-            what = "over its longest life" if extended is replies.Extended.OVER else "lost"
+        if extended is not Extended.OK:
+            what = "over its longest life" if extended is Extended.OVER else "lost"
             lost = batch.verdicts.open
             raise LeaseLostError(
                 f"lease {self.id!r} cannot be extended: it is {what}", lease_id=self.id, lost=lost

@@ -9,7 +9,7 @@ from sluicegate import checks
 from sluicegate._claimed_batch import ClaimedBatch
 from sluicegate._lease_operations import extend
 from sluicegate.config import QueueConfig
-from sluicegate.core import replies
+from sluicegate.core.transitions.extend import Extended
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.heartbeat import scheduler
 from sluicegate.runtime import notify
@@ -66,7 +66,7 @@ class LeaseHeartbeat:
             return None
         if batch.is_finished:
             return None
-        if extended is not replies.Extended.OK:
+        if extended is not Extended.OK:
             self._report_stopped("it is lost or over its longest life")
             return None
         return self.interval_seconds

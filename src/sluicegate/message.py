@@ -9,9 +9,8 @@ from typing import Any
 
 from sluicegate.core import json
 from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
-from sluicegate.core.event_builders import lease_id_of
-from sluicegate.core.keys import decode_name
-from sluicegate.core.looking import HeldMessage
+from sluicegate.core.keys import decode_name, lease_id_of
+from sluicegate.core.transitions.in_flight import HeldMessage
 from sluicegate.errors import MalformedStoredMessageError
 
 __all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "InFlightMessage", "Message"]

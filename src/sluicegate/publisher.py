@@ -9,12 +9,11 @@ from datetime import datetime
 from sluicegate import checks
 from sluicegate._session import new_id
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import PendingKey
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from sluicegate.errors import (
     ConfigurationError,
     NotDurableError,
@@ -128,7 +127,7 @@ class Publisher:
             give_way()
             self._emit_refused(unknown, elapsed_clock())
             raise unknown
-        assert unknown.batch is not None
+        assert isinstance(unknown.batch, Batch)
         publish = self._activity.begin_publish(current_owner())
         try:
             return self._send(unknown.batch, unknown.born)
@@ -199,11 +198,11 @@ class Publisher:
     def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
         return self._outcome(batch, lambda: self._runner.run(self._operation(batch, born)))
 
-    def _outcome(self, batch: Batch, receive: Callable[[], replies.Published]) -> PublishReport:
+    def _outcome(self, batch: Batch, receive: Callable[[], Published]) -> PublishReport:
         try:
             return PublishReport.of(receive(), batch.message_ids())
         except NotDurableError as error:
-            if error.published is not None:
+            if isinstance(error.published, Published):
                 error.report = PublishReport.of(error.published, list(error.ids))
             _locate(error, batch)
             raise
@@ -211,18 +210,18 @@ class Publisher:
             _locate(error, batch)
             raise
 
-    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
+    def _operation(self, batch: Batch, born: float | None = None) -> Operation[Published]:
         session = self._session
         config, eviction = session.config, session.eviction
         block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
-        return operations.publish(
+        return publish_operation(
             session.keys,
             batch,
             clock=elapsed_clock,
             block_seconds=block,
             emits_events=self._runner.emits_events,
             born=born,
-            eviction=None if eviction.looked else eviction,
+            eviction=None if eviction.done else eviction,
         )
 
 

@@ -18,10 +18,10 @@ from sluicegate.administration import QueueAdministration
 from sluicegate.clock import elapsed_clock
 from sluicegate.closing import close_queue, shutdown_queue
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
-from sluicegate.core import operations, replies
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Payload
+from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
@@ -354,12 +354,12 @@ class RedisMessageQueue(QueueAdministration):
             asked_at = elapsed_clock()
             return asked_at
 
-        reply: replies.ClaimReply = replies.Empty()
+        reply: ClaimReply = Empty()
         if session.activity.stopping():
             give_way()
         else:
             reply = session.runner.run(
-                operations.claim(
+                claim_operation(
                     session.keys,
                     session.rules,
                     claim.request,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sluicegate.core.replies import Counted, Published
-from sluicegate.core.reports import QueueStats, RedriveReport, RepairReport
+from sluicegate.core.transitions.depth import Depth
+from sluicegate.core.transitions.publish import Published
+from sluicegate.core.transitions.redrive import RedriveReport
+from sluicegate.core.transitions.repair import RepairReport
+from sluicegate.core.transitions.stats import QueueStats
 
 __all__ = ["Depth", "PublishReport", "QueueStats", "RedriveReport", "RepairReport"]
 
@@ -54,63 +57,3 @@ class PublishReport:
     def __repr__(self) -> str:
         more = "".join(f", {name}={getattr(self, name)}" for name in ("refused", "dropped") if getattr(self, name))
         return f"PublishReport(accepted={self.accepted}, duplicates={self.duplicates}{more})"
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """A depth counts the messages of a queue by state.
-
-    It costs the same for any number of messages; only expired leases add to the cost.
-
-    Attributes:
-        ready: messages that a claim would get: pending, returned, due and expired.
-        pending: waiting messages that were never delivered.
-        returned: messages that returned from a lease.
-        delayed: messages with a due time, including those that are due.
-        due: delayed messages whose time has come.
-        in_flight: messages in leases, including expired ones.
-        leases: open leases.
-        expired: messages in expired leases.
-        dead: dead letters.
-        set_aside: messages of a kind that only a newer version knows, kept until a `repair` can read them.
-        oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or became due; None if no
-            message is ready.
-        paused: whether claims are paused.
-        published_total: messages ever published.
-        claimed_total: messages ever claimed; it changes whenever a claim takes a message.
-    """
-
-    ready: int
-    pending: int
-    returned: int
-    delayed: int
-    due: int
-    in_flight: int
-    leases: int
-    expired: int
-    dead: int
-    oldest_ready_age_seconds: float | None
-    paused: bool
-    published_total: int
-    claimed_total: int
-    set_aside: int = 0
-
-    @classmethod
-    def from_counts(cls, counted: Counted) -> Depth:
-        """Build a depth from a decoded reply."""
-        return cls(
-            ready=counted.pending + counted.returned + counted.due + counted.expired,
-            pending=counted.pending,
-            returned=counted.returned,
-            delayed=counted.delayed,
-            due=counted.due,
-            in_flight=counted.in_flight,
-            leases=counted.leases,
-            expired=counted.expired,
-            dead=counted.dead,
-            oldest_ready_age_seconds=None if counted.oldest_ms < 0 else counted.oldest_ms / 1000,
-            paused=counted.paused,
-            published_total=counted.published,
-            claimed_total=counted.claimed,
-            set_aside=counted.set_aside,
-        )

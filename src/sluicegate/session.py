@@ -8,8 +8,8 @@ from typing import TypeAlias
 from sluicegate._activity import Activity
 from sluicegate._session import QueueSession, publishing_for
 from sluicegate.config import QueueConfig
-from sluicegate.core.eviction import Eviction
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.gateway import Gateway
 from sluicegate.operation_runner import OperationRunner
 from sluicegate.runtime import AWAITS
@@ -34,7 +34,7 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway) -> Session:
         config=config,
         rules=config.rules,
         publishing=publishing_for(keys, config, gateway.retry_budget_seconds, awaits=AWAITS),
-        eviction=Eviction(keys, config.require_noeviction),
+        eviction=EvictionCheck(keys, config.require_noeviction),
         activity=activity,
         runner=OperationRunner(gateway, name, config.on_event, activity.stopping),
     )

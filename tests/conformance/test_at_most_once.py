@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from sluicegate import QueueEvent, RedisMessageQueue
-from sluicegate.core import concluding
+from sluicegate.core.transitions.conclude import Conclusion, conclude_call, conclude_operation
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core, verdict
@@ -190,9 +190,9 @@ def test_a_history_that_cannot_be_written_fails_no_handler(
 # ---------------------------------------------------------------------- the script
 
 
-def concluded(core: Core, token: bytes, **more: Any) -> concluding.Conclusion:
+def concluded(core: Core, token: bytes, **more: Any) -> Conclusion:
     values = {"name": b"l", "keep_seconds": 3600, "recorded": True, "asked_for": False, "why": b"\x1fBoom\x1fspoilt"}
-    return concluding.Conclusion(token=token, **{**values, **more})
+    return Conclusion(token=token, **{**values, **more})
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ def test_each_part_is_recorded_once_however_often_it_arrives(core: Core, asked_f
     token, entries = acked(core, *"abcde")
     ended = concluded(core, token, asked_for=asked_for)
     parts = [
-        concluding.conclusion_call(core.keys, core.rules, ended, 1, 0, 2, entries[:2]),
-        concluding.conclusion_call(core.keys, core.rules, ended, 2, 0, 1, entries[2:4]),
-        concluding.conclusion_call(core.keys, core.rules, ended, 3, 2 if asked_for else 1, 0, entries[4:]),
+        conclude_call(core.keys, core.rules, ended, 1, 0, 2, entries[:2]),
+        conclude_call(core.keys, core.rules, ended, 2, 0, 1, entries[2:4]),
+        conclude_call(core.keys, core.rules, ended, 3, 2 if asked_for else 1, 0, entries[4:]),
     ]
     assert core.do(parts[1]) is False, "not before the first"
     for part in parts:
@@ -234,7 +234,7 @@ def test_each_part_is_recorded_once_however_often_it_arrives(core: Core, asked_f
 def test_a_failure_without_a_record_of_its_ack_is_counted_once(core: Core) -> None:
     _, entries = acked(core, "a")
     core.client.delete(core.keys.closed(b"l"))
-    call = concluding.conclusion_call(core.keys, core.rules, concluded(core, b"t:u", recorded=False), 1, 1, 0, entries)
+    call = conclude_call(core.keys, core.rules, concluded(core, b"t:u", recorded=False), 1, 1, 0, entries)
     assert [core.do(call) for _ in range(3)] == [True, False, False]
     assert state.counters(core.client, core.queue)["failed"] == 1
     assert 0 < core.client.ttl(core.keys.closed(b"l")) <= 3600
@@ -247,7 +247,7 @@ def test_what_is_not_on_record_as_acked_by_it_is_left_alone(bare_client: redis.R
     bare_client.delete(core.keys.closed(b"l"))
     if stored is not None:
         bare_client.set(core.keys.closed(b"l"), stored)
-    assert core.do(concluding.conclusion_call(core.keys, core.rules, concluded(core, token), 1, 1, 1, entries)) is False
+    assert core.do(conclude_call(core.keys, core.rules, concluded(core, token), 1, 1, 1, entries)) is False
     assert not bare_client.exists(core.keys.completed)
     assert bare_client.get(core.keys.closed(b"l")) == stored
 
@@ -256,7 +256,7 @@ def test_large_leases_are_recorded_in_parts(core: Core) -> None:
     token, entries = acked(core, *(str(number) for number in range(2500)))
     driven = Driven(core)
     driven.run(
-        concluding.conclude(core.keys, core.rules, concluded(core, token, done=entries[:1200], failed=entries[1200:]))
+        conclude_operation(core.keys, core.rules, concluded(core, token, done=entries[:1200], failed=entries[1200:]))
     )
     assert driven.sent == ["conclude"] * 3
     assert core.client.llen(core.keys.completed) == 1200
@@ -266,6 +266,6 @@ def test_large_leases_are_recorded_in_parts(core: Core) -> None:
 def test_a_full_redis_still_takes_the_record(core: Core) -> None:
     token, entries = acked(core, "a")
     core.client.config_set("maxmemory", "1")
-    call = concluding.conclusion_call(core.keys, core.rules, concluded(core, token), 1, 1, 1, entries)
+    call = conclude_call(core.keys, core.rules, concluded(core, token), 1, 1, 1, entries)
     assert core.do(call) is True
     core.client.config_set("maxmemory", "0")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import MAX_PER_CALL, Publishing
+from sluicegate.core.transitions.publish import REFUSED, Published, publish_operation
 from sluicegate.errors import PublishUnknownError, QueueBackpressureError, RetryBudgetExhaustedError
 from sluicegate.report import PublishReport
 from tests.conformance.running import Drive
@@ -19,8 +19,6 @@ from tests.support import state
 from tests.support.batches import one_call
 from tests.support.core_calls import Core, verdict
 from tests.support.servers import RedisServer
-
-REFUSED = replies.REFUSED
 
 
 @pytest.fixture
@@ -49,8 +47,8 @@ def fill(core: Core) -> None:
 def test_what_waits_counts_and_what_is_in_flight_does_not(core: Core) -> None:
     fill(core)
     assert waiting(core) == "prd"
-    assert core.do(core.publish("b", "x", max_pending_length=3)) == replies.Published(REFUSED, {}, waiting=3)
-    assert core.do(core.publish("c", "x", max_pending_length=4)) == replies.Published(1, {})
+    assert core.do(core.publish("b", "x", max_pending_length=3)) == Published(REFUSED, {}, waiting=3)
+    assert core.do(core.publish("c", "x", max_pending_length=4)) == Published(1, {})
     assert waiting(core) == "pxrd"
 
 
@@ -59,10 +57,10 @@ def test_a_batch_that_does_not_fit_is_refused_whole_and_stores_nothing(core: Cor
     core.do(core.publish("first", *"ab"))
     before = state.dumps(core.client)
     call = core.publish("b", *"xyz", keyed=keyed, max_pending_length=4)
-    assert core.do(call) == replies.Published(REFUSED, {}, waiting=2)
+    assert core.do(call) == Published(REFUSED, {}, waiting=2)
     assert state.dumps(core.client) == before
     token, _ = core.opened("l", "n", 1)
-    assert core.do(call) == replies.Published(3, {}), "a refusal is not remembered"
+    assert core.do(call) == Published(3, {}), "a refusal is not remembered"
     core.do(core.settle("l", token, verdict("ack", "1")))
     assert waiting(core) == "bxyz"
 
@@ -71,14 +69,14 @@ def test_a_batch_that_does_not_fit_is_refused_whole_and_stores_nothing(core: Cor
 def test_a_repeat_needs_no_room(core: Core, keyed: bool) -> None:
     call = core.publish("b", *"xyz", keyed=keyed, max_pending_length=3)
     first = core.do(call)
-    assert first == replies.Published(3, {})
+    assert first == Published(3, {})
     assert core.do(call) == first
     assert waiting(core) == "xyz"
 
 
 def test_duplicates_need_no_room(core: Core) -> None:
     core.do(core.publish("first", *"ab", keyed=True))
-    assert core.do(core.publish("b", *"bxa", keyed=True, max_pending_length=3)) == replies.Published(
+    assert core.do(core.publish("b", *"bxa", keyed=True, max_pending_length=3)) == Published(
         1, {0: "first-1", 2: "first-0"}
     )
     assert core.do(core.publish("c", *"abx", keyed=True, max_pending_length=3)).accepted == 0
@@ -90,7 +88,7 @@ def test_what_comes_back_is_never_refused(core: Core) -> None:
     core.do(core.publish("c", *"def", max_pending_length=3))
     core.do(core.settle("l", token, verdict("release", "1-3")))
     assert waiting(core) == "defabc"
-    assert core.do(core.publish("d", "x", max_pending_length=3)) == replies.Published(REFUSED, {}, waiting=6)
+    assert core.do(core.publish("d", "x", max_pending_length=3)) == Published(REFUSED, {}, waiting=6)
 
 
 def test_publishers_at_the_same_time_never_pass_the_cap(client: redis.Redis, server: RedisServer) -> None:
@@ -112,7 +110,7 @@ def test_publishers_at_the_same_time_never_pass_the_cap(client: redis.Redis, ser
 def test_the_first_that_fit_are_accepted_and_the_answer_stays(core: Core, keyed: bool) -> None:
     core.do(core.publish("first", *"ab", keyed=True))
     call = core.publish("b", *"xayz", keyed=keyed, receipt=600, max_pending_length=4, overload="partial")
-    expected = replies.Published(2, {1: "first-0"}, refused=(3,)) if keyed else replies.Published(2, {}, refused=(2, 3))
+    expected = Published(2, {1: "first-0"}, refused=(3,)) if keyed else Published(2, {}, refused=(2, 3))
     assert core.do(call) == expected
     assert waiting(core) == ("abxy" if keyed else "abxa")
     core.opened("l", "n", 4)
@@ -122,15 +120,15 @@ def test_the_first_that_fit_are_accepted_and_the_answer_stays(core: Core, keyed:
 
 def test_a_key_that_was_refused_is_not_held(core: Core) -> None:
     core.do(core.publish("b", *"xyy", keyed=True, max_pending_length=1, overload="partial"))
-    assert core.do(core.publish("c", *"xy", keyed=True)) == replies.Published(1, {0: "b-0"})
+    assert core.do(core.publish("c", *"xy", keyed=True)) == Published(1, {0: "b-0"})
 
 
 def test_a_part_may_be_nothing_or_all(core: Core) -> None:
-    assert core.do(core.publish("a", *"xyz", max_pending_length=3, overload="partial")) == replies.Published(3, {})
-    assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="partial")) == replies.Published(
+    assert core.do(core.publish("a", *"xyz", max_pending_length=3, overload="partial")) == Published(3, {})
+    assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="partial")) == Published(
         0, {}, refused=(0, 1)
     )
-    assert core.do(core.publish("c", *"xy", max_pending_length=2, overload="partial")) == replies.Published(
+    assert core.do(core.publish("c", *"xy", max_pending_length=2, overload="partial")) == Published(
         0, {}, refused=(0, 1)
     )
 
@@ -138,7 +136,7 @@ def test_a_part_may_be_nothing_or_all(core: Core) -> None:
 def test_a_thousand_refused_positions(core: Core) -> None:
     names = [str(number) for number in range(1000)]
     answer = core.do(core.publish("b", *names, max_pending_length=1, overload="partial"))
-    assert answer == replies.Published(1, {}, refused=tuple(range(1, 1000)))
+    assert answer == Published(1, {}, refused=tuple(range(1, 1000)))
 
 
 # ---------------------------------------------------------------------- drop_oldest
@@ -147,11 +145,11 @@ def test_a_thousand_refused_positions(core: Core) -> None:
 def test_the_oldest_make_room_and_are_counted(core: Core) -> None:
     core.do(core.publish("first", *"abc"))
     call = core.publish("b", *"xy", max_pending_length=3, overload="drop_oldest")
-    assert core.do(call) == replies.Published(2, {}, dropped=2)
-    assert core.do(call) == replies.Published(2, {}, dropped=2), "a repeat answers alike"
+    assert core.do(call) == Published(2, {}, dropped=2)
+    assert core.do(call) == Published(2, {}, dropped=2), "a repeat answers alike"
     assert waiting(core) == "cxy"
     assert state.counters(core.client, core.queue) == {"published": 5, "dropped": 2}
-    assert core.do(core.publish("c", *"uvw", max_pending_length=9, overload="drop_oldest")) == replies.Published(3, {})
+    assert core.do(core.publish("c", *"uvw", max_pending_length=9, overload="drop_oldest")) == Published(3, {})
 
 
 def test_only_pending_messages_are_dropped(core: Core) -> None:
@@ -160,16 +158,14 @@ def test_only_pending_messages_are_dropped(core: Core) -> None:
     before = state.dumps(core.client)
     assert core.do(core.publish("b", *"xy", max_pending_length=3, overload="drop_oldest")).accepted == REFUSED
     assert state.dumps(core.client) == before
-    assert core.do(core.publish("c", "x", max_pending_length=3, overload="drop_oldest")) == replies.Published(
-        1, {}, dropped=1
-    )
+    assert core.do(core.publish("c", "x", max_pending_length=3, overload="drop_oldest")) == Published(1, {}, dropped=1)
     assert waiting(core) == "xrd"
 
 
 def test_a_delayed_message_makes_room_too(core: Core) -> None:
     core.do(core.publish("first", *"abc"))
     delayed = core.publish("b", "d", max_pending_length=3, overload="drop_oldest", delay_seconds=60)
-    assert core.do(delayed) == replies.Published(1, {}, dropped=1)
+    assert core.do(delayed) == Published(1, {}, dropped=1)
     assert waiting(core) == "bcd"
 
 
@@ -208,7 +204,7 @@ def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
     batch = one_call(publishing(core, 2, "raise"), b"b", ["x", "y", "z"])
     drive = Drive(core.client)
     with pytest.raises(QueueBackpressureError) as caught:
-        drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
+        drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
     error = caught.value
     assert (error.queue, error.limit, error.waiting, error.count) == ("orders", 2, 0, 3)
     assert "queue 'orders' holds 0 waiting messages, 2 at most" in str(error)
@@ -218,7 +214,7 @@ def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
     assert drive.events[0].error is error
     core.do(core.publish("first", "a", "b"))
     with pytest.raises(QueueBackpressureError, match=r"2 waiting messages, 2 at most; .*raise max_pending_length"):
-        Drive(core.client)(operations.publish(core.keys, one_call(publishing(core, 2), b"c", ["x"]), clock=Clock()))
+        Drive(core.client)(publish_operation(core.keys, one_call(publishing(core, 2), b"c", ["x"]), clock=Clock()))
 
 
 def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
@@ -232,8 +228,8 @@ def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
 
     drive = Drive(core.client, pause)
     batch = one_call(publishing(core, 2), b"b", ["x"])
-    operation = operations.publish(core.keys, batch, clock=clock, block_seconds=1.0, emits_events=True)
-    assert drive(operation) == replies.Published(1, {})
+    operation = publish_operation(core.keys, batch, clock=clock, block_seconds=1.0, emits_events=True)
+    assert drive(operation) == Published(1, {})
     assert drive.pauses == [0.01, 0.02, 0.04]
     assert waiting(core) == "bx"
     assert drive.told == [("success", 1)]
@@ -250,7 +246,7 @@ def test_a_blocked_publish_gives_up_when_its_time_is_over(core: Core) -> None:
     drive = Drive(core.client, pause)
     batch = one_call(publishing(core, 2), b"b", ["x"])
     with pytest.raises(QueueBackpressureError):
-        drive(operations.publish(core.keys, batch, clock=clock, block_seconds=1.0))
+        drive(publish_operation(core.keys, batch, clock=clock, block_seconds=1.0))
     assert clock.now == pytest.approx(101.0)
     assert max(drive.pauses) == 0.1
     assert drive.pauses[:5] == [0.01, 0.02, 0.04, 0.08, 0.1]
@@ -261,8 +257,8 @@ def test_a_blocked_publish_ends_at_once_when_the_queue_stops(core: Core) -> None
     core.do(core.publish("first", *"ab"))
     drive = Drive(core.client, lambda: True)
     batch = one_call(publishing(core, 2), b"b", ["x"])
-    with pytest.raises(QueueBackpressureError, match="is being stopped here"):
-        drive(operations.publish(core.keys, batch, clock=Clock(), block_seconds=60))
+    with pytest.raises(QueueBackpressureError, match="is stopping"):
+        drive(publish_operation(core.keys, batch, clock=Clock(), block_seconds=60))
     assert (len(drive.pauses), len(drive.calls)) == (1, 1)
 
 
@@ -283,7 +279,7 @@ def test_an_outage_does_not_make_a_blocked_publish_wait_longer(core: Core) -> No
     drive = Drive(core.client, pause, execute)
     batch = one_call(publishing(core, 2), b"b", ["x"])
     with pytest.raises(PublishUnknownError) as caught:
-        drive(operations.publish(core.keys, batch, clock=clock, block_seconds=1.0))
+        drive(publish_operation(core.keys, batch, clock=clock, block_seconds=1.0))
     assert clock.now == pytest.approx(101.0), "the retries of the last call end with the block"
     assert drive.calls[0].patience_seconds is None, "before it is refused, a publish has the whole budget"
     assert caught.value.ids == ("b-0",)
@@ -300,7 +296,7 @@ def test_every_attempt_of_a_blocked_publish_tells_its_age(core: Core) -> None:
     drive = Drive(core.client, pause)
     with pytest.raises(QueueBackpressureError):
         drive(
-            operations.publish(
+            publish_operation(
                 core.keys,
                 one_call(publishing(core, 2), b"b", ["x"]),
                 clock=clock,
@@ -316,20 +312,20 @@ def test_events_tell_every_outcome_of_a_call(core: Core) -> None:
     publishing = Publishing(core.keys, str, 3600, 120, max_pending_length=3)
     drive = Drive(core.client)
     drive(
-        operations.publish(
+        publish_operation(
             core.keys, one_call(publishing, b"a", ["x"], delay_seconds=7), clock=Clock(), emits_events=True
         )
     )
     assert [(event.message_id, event.seconds, event.queue) for event in drive.events] == [("a-0", 7.0, "orders")]
     drive.events.clear()
     batch = one_call(publishing, b"b", ["x", "u", "u", "v", "w"], partial=True)
-    published = drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
+    published = drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
     assert drive.told == [("success", 2), ("duplicate", 2), ("refused", 1)]
     report = PublishReport.of(published, batch.message_ids())
     assert (report.accepted, report.duplicates, report.refused, report.refused_positions) == (2, 2, 1, [4])
     drive.events.clear()
     dropping = Publishing(core.keys, None, 3600, 120, max_pending_length=3, overload="drop_oldest")
-    drive(operations.publish(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), emits_events=True))
+    drive(publish_operation(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), emits_events=True))
     assert drive.told == [("success", 1), ("dropped", 1)]
 
 
@@ -340,19 +336,19 @@ def test_a_failure_is_told_too(core: Core) -> None:
     drive = Drive(core.client, execute=execute)
     batch = one_call(publishing(core, 0), b"b", ["x", "y"])
     with pytest.raises(PublishUnknownError) as caught:
-        drive(operations.publish(core.keys, batch, clock=Clock(), emits_events=True))
+        drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
     assert drive.told == [("failure", 2)]
     assert drive.events[0].error is caught.value
-    again = operations.publish(core.keys, batch, clock=Clock(), born=caught.value.born - 5)
+    again = publish_operation(core.keys, batch, clock=Clock(), born=caught.value.born - 5)
     drive = Drive(core.client)
-    assert drive(again) == replies.Published(2, {})
+    assert drive(again) == Published(2, {})
     assert drive.calls[0].args[1] == 5000
 
 
 def test_reports_of_several_calls_follow_on_each_other() -> None:
     report = PublishReport()
-    report.add(PublishReport.of(replies.Published(2, {1: "o"}), ["a-0", "a-1", "a-2"]))
-    report.add(PublishReport.of(replies.Published(1, {}, refused=(1, 2), dropped=4), ["b-0", "b-1", "b-2"]))
+    report.add(PublishReport.of(Published(2, {1: "o"}), ["a-0", "a-1", "a-2"]))
+    report.add(PublishReport.of(Published(1, {}, refused=(1, 2), dropped=4), ["b-0", "b-1", "b-2"]))
     assert (report.accepted, report.duplicates, report.refused, report.dropped) == (3, 1, 2, 4)
     assert report.refused_positions == [4, 5]
     assert report.duplicate_of == [None, "o", None, None, None, None]

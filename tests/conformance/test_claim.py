@@ -8,8 +8,7 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisMessageQueue
-from sluicegate.core import calls, replies
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.transitions.claim import ClaimRequest, Empty, Expired, Held, Opened
 from tests.support import state
 from tests.support.core_calls import Core, ids, verdict
 
@@ -73,7 +72,7 @@ def test_a_lease_stops_once_it_holds_enough_bytes(core: Core, came_back: bool) -
 
 
 def test_messages_of_many_megabytes(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "_MAX_CLAIM_BYTES", 3_000_000)
+    monkeypatch.setattr("sluicegate.core.transitions.claim._MAX_BYTES", 3_000_000)
     for letter in "abcde":
         queue.publish(letter * 1_000_000)
     sizes = []
@@ -140,12 +139,12 @@ def test_a_repeat_under_the_same_nonce_is_the_same_lease(core: Core) -> None:
     token, first = core.opened("l", "n", 2)
     state.expire(core.client, core.queue, "l")
     again = core.do(core.claim("l", "n", 2))
-    assert isinstance(again, replies.Opened)
+    assert isinstance(again, Opened)
     assert (again.opening, again.takeovers, again.slots, again.entries) == (first.opening, 0, [1, 2], first.entries)
     assert not core.do(core.reap("l")).moved, "its deadline was refreshed"
     core.do(core.settle("l", token, verdict("ack", "1")))
     left = core.do(core.claim("l", "n", 2))
-    assert isinstance(left, replies.Opened)
+    assert isinstance(left, Opened)
     assert (left.slots, left.entries) == ([2], first.entries[1:])
     assert core.do(core.depth()).pending == 1
 
@@ -278,7 +277,7 @@ def test_empty_is_not_remembered_while_something_will_come_back(core: Core, queu
     assert queue.claim(1, lease_id="run-1", remember_empty=True).state is LeaseState.EMPTY
     state.fall_due(core.client, core.queue)
     due = core.do(core.claim("run-1", "n", maintain=False, remember_empty=True))
-    assert isinstance(due, replies.Empty)
+    assert isinstance(due, Empty)
     assert core.client.exists(core.keys.closed(b"run-1")) == 1  # from the first claim, when nothing was due
     state.forget_end(core.client, core.queue, "run-1")
     core.do(core.claim("run-2", "n", maintain=False, remember_empty=True))
@@ -289,8 +288,8 @@ def test_a_remembered_empty_keeps_the_record_of_an_earlier_end(core: Core) -> No
     core.do(core.publish("b", "a"))
     token, _ = core.opened("l", "n1", 1)
     core.do(core.settle("l", token, verdict("nack", "1", delay_seconds=1000)))
-    assert isinstance(core.do(core.claim("l", "n2", remember_empty=True)), replies.Empty)
-    assert isinstance(core.do(core.claim("l", "n3")), replies.Empty)
+    assert isinstance(core.do(core.claim("l", "n2", remember_empty=True)), Empty)
+    assert isinstance(core.do(core.claim("l", "n3")), Empty)
     assert core.do(core.settle("l", token, verdict("nack", "1"))).lost == [], (
         "a repeat of the nack is still judged by it"
     )
@@ -319,8 +318,8 @@ def test_a_claim_of_an_expired_id_lets_it_come_back_first(core: Core) -> None:
     core.do(core.publish("b", "a", "b"))
     core.opened("l", "n1", 2)
     state.expire(core.client, core.queue)
-    assert isinstance(core.do(core.claim("l", "n2")), replies.Expired)
-    assert isinstance(core.do(core.claim("l", "n2", takeover=b"?")), replies.Held), "a takeover may keep the opening"
+    assert isinstance(core.do(core.claim("l", "n2")), Expired)
+    assert isinstance(core.do(core.claim("l", "n2", takeover=b"?")), Held), "a takeover may keep the opening"
 
 
 def test_a_library_made_id_is_never_twice_the_same(queue: RedisMessageQueue) -> None:

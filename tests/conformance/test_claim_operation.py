@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
 from sluicegate.core.call import Wait
-from sluicegate.core.values import ClaimRequest, QueueRules, SettleRequest
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Empty, Opened, Paused, claim_operation
+from sluicegate.core.transitions.settle import SettleRequest, settle_operation
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core, ids, verdict
@@ -20,10 +21,10 @@ def core(client: redis.Redis) -> Core:
     return Core(client)
 
 
-def claim(driven: Driven, lease: str = "l", empty_seconds: float = 0, **options: Any) -> replies.ClaimReply:
+def claim(driven: Driven, lease: str = "l", empty_seconds: float = 0, **options: Any) -> ClaimReply:
     core = driven.core
     request = ClaimRequest(core.keys.lease_name(lease), b"n", 10, 60, 3600, empty_seconds)
-    return driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock, **options))
+    return driven.run(claim_operation(core.keys, core.rules, request, clock=driven.clock, **options))
 
 
 # ---------------------------------------------------------------------- waiting
@@ -31,7 +32,7 @@ def claim(driven: Driven, lease: str = "l", empty_seconds: float = 0, **options:
 
 def test_an_idle_wait_costs_two_commands(core: Core) -> None:
     driven = Driven(core)
-    assert claim(driven, wait_seconds=5) == replies.Empty()
+    assert claim(driven, wait_seconds=5) == Empty()
     assert (driven.sent, driven.waits) == (["claim"], [5])
 
 
@@ -46,7 +47,7 @@ def test_an_answer_to_be_remembered_is_asked_for_once_more(core: Core) -> None:
     claim(driven, wait_seconds=5, empty_seconds=600)
     assert driven.sent == ["claim", "claim"]
     core.do(core.publish("b", "a"))
-    assert core.do(core.claim("l", "n2")) == replies.Empty(remembered=True)
+    assert core.do(core.claim("l", "n2")) == Empty(remembered=True)
 
 
 def test_no_fresh_work_is_claimed_after_the_deadline(core: Core) -> None:
@@ -54,7 +55,7 @@ def test_no_fresh_work_is_claimed_after_the_deadline(core: Core) -> None:
         core.do(core.publish("b", "a"))
         return False
 
-    assert claim(Driven(core, too_late), wait_seconds=5) == replies.Empty()
+    assert claim(Driven(core, too_late), wait_seconds=5) == Empty()
     assert core.do(core.depth()).pending == 1
 
 
@@ -82,7 +83,7 @@ def test_a_sleep_that_broke_off_is_taken_up_again(core: Core) -> None:
 
 def test_a_queue_that_stops_sends_nothing_more(core: Core) -> None:
     driven = Driven(core, lambda _: None)
-    assert claim(driven, wait_seconds=5, empty_seconds=600) == replies.Empty()
+    assert claim(driven, wait_seconds=5, empty_seconds=600) == Empty()
     assert driven.sent == ["claim"]
 
 
@@ -101,7 +102,7 @@ def test_it_sleeps_no_longer_than_until_something_happens(core: Core, what: str)
 def test_a_paused_queue_is_waited_for_as_cheaply(core: Core) -> None:
     core.client.hset(core.keys.counters, "paused", "1")
     driven = Driven(core)
-    assert claim(driven, wait_seconds=5, emits_events=True) == replies.Paused()
+    assert claim(driven, wait_seconds=5, emits_events=True) == Paused()
     assert (driven.sent, driven.events) == (["claim"], [("claim", "paused", 0)])
 
 
@@ -145,12 +146,12 @@ def test_the_ends_of_a_claim_are_told(core: Core) -> None:
     for take_over in (None, None, 0):
         driven = Driven(core)
         request = ClaimRequest(b"l", f"n{len(told)}".encode(), 10, 60, 3600)
-        operation = operations.claim(
+        operation = claim_operation(
             core.keys, core.rules, request, clock=driven.clock, emits_events=True, take_over_after_seconds=take_over
         )
         reply = driven.run(operation)
         told += driven.events
-    assert isinstance(reply, replies.Opened)
+    assert isinstance(reply, Opened)
     core.do(core.settle("l", b"n2:" + reply.opening, verdict("ack", "1")))
     for lease in ("l", "m"):
         driven = Driven(core)
@@ -171,7 +172,7 @@ def test_dead_letters_dropped_by_a_settle_are_told(core: Core) -> None:
     token, _ = core.opened("l", "n")
     driven = Driven(core)
     request = SettleRequest(b"l", token, 3600, True, (verdict("bury", "1-3"),))
-    operation = operations.settle(
+    operation = settle_operation(
         core.keys,
         core.rules,
         request,

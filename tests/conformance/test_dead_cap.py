@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import replies
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import Empty, Opened
+from sluicegate.core.transitions.settle import Settled
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 
@@ -42,7 +43,7 @@ def test_the_oldest_dead_letters_are_dropped(client: redis.Redis) -> None:
 def test_a_batch_beyond_the_cap(client: redis.Redis) -> None:
     core = capped(client, 2, *"abcdef")
     token, _ = core.opened("l", "n")
-    assert core.do(core.settle("l", token, verdict("bury", "1-6"))) == replies.Settled([], 0, [1, 2, 3, 4, 5, 6], 4)
+    assert core.do(core.settle("l", token, verdict("bury", "1-6"))) == Settled([], 0, [1, 2, 3, 4, 5, 6], 4)
     assert len(dead(core)) == 2
     assert dropped(core) == 4
 
@@ -98,7 +99,7 @@ def test_a_claim_keeps_to_the_cap(client: redis.Redis, behind: bool) -> None:
     if behind:
         core.do(core.publish("b", "a"))
     reply = core.do(core.claim("l", "n"))
-    assert isinstance(reply, replies.Opened if behind else replies.Empty)
+    assert isinstance(reply, Opened if behind else Empty)
     assert (reply.buried, reply.dropped) == (5, 3)
     assert len(dead(core)) == client.hlen(core.keys.dead_records) == 2
     assert dropped(core) == 3

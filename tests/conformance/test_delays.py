@@ -8,10 +8,11 @@ from time import monotonic
 import pytest
 import redis
 
-from sluicegate.core import replies
 from sluicegate.core.entry import read_prefix
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
+from sluicegate.core.transitions.claim import Empty
+from sluicegate.core.transitions.publish import Published
 from tests.support import state
 from tests.support.batches import one_call
 from tests.support.core_calls import Core, ids, verdict
@@ -32,11 +33,11 @@ def now_ms(client: redis.Redis) -> int:
 
 def test_a_delayed_message_is_out_of_reach_until_it_is_due(core: Core, client: redis.Redis) -> None:
     before = now_ms(client)
-    assert core.do(core.publish("b", "x", delay_seconds=30)) == replies.Published(1, {})
+    assert core.do(core.publish("b", "x", delay_seconds=30)) == Published(1, {})
     ((_, due),) = client.zrange(core.keys.delayed, 0, -1, withscores=True)
     assert before + 30_000 < due <= now_ms(client) + 30_001
     empty = core.do(core.claim("l", "n"))
-    assert isinstance(empty, replies.Empty)
+    assert isinstance(empty, Empty)
     assert empty.next_seconds == pytest.approx(30, abs=2)
     state.fall_due(client, core.queue)
     core.do(core.promote())
@@ -55,7 +56,7 @@ def test_a_delay_longer_than_the_lease_is_waited_for_and_delivered_once(core: Co
     token, opened = core.opened("l", "n", lease_seconds=60)
     assert ids(opened) == ["x"]
     core.do(core.settle("l", token, verdict("ack", "1")))
-    assert isinstance(core.do(core.claim("m", "n")), replies.Empty)
+    assert isinstance(core.do(core.claim("m", "n")), Empty)
 
 
 def test_what_is_due_first_comes_first_and_equal_times_keep_their_order(core: Core, client: redis.Redis) -> None:
@@ -126,7 +127,7 @@ def test_the_time_of_the_publish_is_stamped_not_that_of_falling_due(core: Core, 
 
 def test_a_delayed_duplicate_is_refused_as_any_other(core: Core) -> None:
     core.do(core.publish("b", "x", keyed=True, delay_seconds=60))
-    assert core.do(core.publish("c", "x", keyed=True)) == replies.Published(0, {0: "b-0"})
+    assert core.do(core.publish("c", "x", keyed=True)) == Published(0, {0: "b-0"})
 
 
 def test_a_marker_lives_longer_by_the_delay_only_where_it_is_freed_at_the_end(core: Core, client: redis.Redis) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
 from sluicegate.core.call import Call
+from sluicegate.core.transitions.depth import Depth, depth_operation
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core
@@ -42,8 +42,8 @@ class Between(Driven):
         super().__init__(core)
         self.doing = doing
 
-    def depth(self, page_size: int = 2) -> replies.Counted:
-        return self.run(operations.depth(self.core.keys, page_size=page_size))
+    def depth(self, page_size: int = 2) -> Depth:
+        return self.run(depth_operation(self.core.keys, page_size=page_size))
 
     def _answer(self, step: object) -> object:
         if isinstance(step, Call) and len(self.sent) in self.doing:
@@ -75,7 +75,7 @@ def test_the_oldest_message_may_be_in_any_expired_lease(core: Core, where: int) 
     packed = core.client.hget(key, "m").split(b" ")
     packed[7] = b"%d" % (int(packed[7]) - 3_600_000)
     core.client.hset(key, "m", b" ".join(packed))
-    assert Between(core, {}).depth().oldest_ms >= 3_600_000
+    assert (Between(core, {}).depth().oldest_ready_age_seconds or 0) >= 3600
 
 
 def test_a_lease_that_is_extended_between_two_pages_is_passed_by_and_the_next_one_is_not(core: Core) -> None:
@@ -133,7 +133,8 @@ def test_a_damaged_lease_is_ready_and_says_nothing_absurd(bare_client: redis.Red
     bare_client.hset(core.keys.lease(b"l0"), "m", packed)
     counted = Between(core, {}).depth()
     assert 2 + 3 <= counted.expired <= 2 + 4
-    assert 0 <= counted.oldest_ms < 60_000
+    assert counted.oldest_ready_age_seconds is not None
+    assert 0 <= counted.oldest_ready_age_seconds < 60
 
 
 def test_a_lease_whose_hash_is_gone_holds_nothing(core: Core) -> None:

@@ -73,13 +73,13 @@ def test_more_expired_leases_than_a_page_names_are_all_ready(queue: RedisMessage
 
 
 def test_a_reap_under_way_is_counted_once(queue: RedisMessageQueue, client: redis.Redis) -> None:
-    from sluicegate.core import calls
+    from sluicegate.core.transitions.reap import reap_call
 
     queue.publish_many("abcde")
     lease = queue.claim(5)
     state.expire(client, "orders")
     RedisGateway(redis_client=client).execute(
-        calls.reap(queue.session.keys, queue.session.rules, lease._batch.claim.request.name, step=2)
+        reap_call(queue.session.keys, queue.session.rules, lease._batch.claim.request.name, step=2)
     )
     depth = queue.depth()
     assert (depth.ready, depth.returned, depth.expired, depth.in_flight) == (5, 2, 3, 3)

@@ -11,11 +11,10 @@ import pytest
 import redis
 
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import operations, replies
 from sluicegate.core.durability import FSYNC, Durability, replicated
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from sluicegate.errors import NotDurableError
 from tests.conformance.running import Drive
 from tests.support.batches import one_call
@@ -70,15 +69,15 @@ def batch(durability: Durability | str, name: bytes = b"b", *payloads: str, keye
 
 def test_memory_sends_nothing_more(client: redis.Redis) -> None:
     drive = Drive(client)
-    drive(operations.publish(KEYS, batch("memory"), clock=elapsed_clock))
+    drive(publish_operation(KEYS, batch("memory"), clock=elapsed_clock))
     assert drive.calls[0].then == ()
 
 
 def test_a_replica_confirms(pair: Pair) -> None:
     with pair.main.client() as client:
         drive = Drive(client)
-        done = drive(operations.publish(KEYS, batch(replicated(1, timeout_seconds=10)), clock=elapsed_clock))
-        assert done == replies.Published(2, {})
+        done = drive(publish_operation(KEYS, batch(replicated(1, timeout_seconds=10)), clock=elapsed_clock))
+        assert done == Published(2, {})
         assert drive.calls[0].then == (b"WAIT", 1, 10_000)
 
 
@@ -88,9 +87,9 @@ def test_too_few_replicas_are_an_error_that_says_what_was_published(pair: Pair) 
         sent = batch(replicated(2, timeout_seconds=SOON))
         missing = r"2 of 2 messages were published, but [01] of 2 replicas had it within 0\.15 s"
         with pytest.raises(NotDurableError, match=missing) as caught:
-            drive(operations.publish(KEYS, sent, clock=elapsed_clock, emits_events=True))
+            drive(publish_operation(KEYS, sent, clock=elapsed_clock, emits_events=True))
         assert caught.value.ids == ("b-0", "b-1")
-        assert caught.value.published == replies.Published(2, {})
+        assert caught.value.published == Published(2, {})
         assert drive.told == [("success", 2), ("failure", 2)]
         assert client.llen(KEYS.pending) == 2
 
@@ -102,30 +101,30 @@ def test_a_repeat_is_not_confirmed_by_a_replica_that_lacks_the_first(pair: Pair,
     with pair.main.client() as client, pair.main.client() as another:
         pair.freeze()
         with pytest.raises(NotDurableError):
-            Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))
+            Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock))
         with pytest.raises(NotDurableError):
-            Drive(another)(operations.publish(KEYS, sent, clock=elapsed_clock))
+            Drive(another)(publish_operation(KEYS, sent, clock=elapsed_clock))
         pair.thaw()
         confirmed = replicated(1, timeout_seconds=10)
         again = Batch(**{name: getattr(sent, name) for name in sent.__slots__} | {"durability": confirmed})
-        assert Drive(another)(operations.publish(KEYS, again, clock=elapsed_clock)) == replies.Published(2, {})
+        assert Drive(another)(publish_operation(KEYS, again, clock=elapsed_clock)) == Published(2, {})
         assert client.llen(KEYS.pending) == 2
 
 
 def test_duplicates_are_confirmed_with_their_owner(pair: Pair) -> None:
     with pair.main.client() as client:
-        Drive(client)(operations.publish(KEYS, batch("memory", keyed=True), clock=elapsed_clock))
+        Drive(client)(publish_operation(KEYS, batch("memory", keyed=True), clock=elapsed_clock))
         pair.freeze()
         sent = batch(replicated(1, timeout_seconds=SOON), b"c", "x", keyed=True)
         with pytest.raises(NotDurableError):
-            Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))
+            Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock))
 
 
 def test_a_refused_publish_needs_no_confirmation(client: redis.Redis) -> None:
     full = Publishing(KEYS, None, 3600, 120, max_pending_length=1, overload="raise")
     sent = one_call(full, b"b", ["x", "y"], durability=replicated(1, timeout_seconds=SOON))
     with pytest.raises(Exception, match="nothing was stored"):
-        Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))
+        Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock))
 
 
 def test_fsync_is_confirmed_by_servers_that_have_it(own_server: RedisServer) -> None:
@@ -133,9 +132,9 @@ def test_fsync_is_confirmed_by_servers_that_have_it(own_server: RedisServer) -> 
         sent = batch(FSYNC)
         if tuple(map(int, client.info("server")["redis_version"].split("."))) < (7, 2):
             with pytest.raises(NotDurableError, match=r"fsync needs Redis 7\.2 or later with appendonly yes"):
-                Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock))
+                Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock))
         else:
-            assert Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock)) == replies.Published(2, {})
+            assert Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock)) == Published(2, {})
         assert client.llen(KEYS.pending) == 2
 
 
@@ -144,14 +143,14 @@ def test_a_disk_that_is_written_every_second_confirms_too(own_server: RedisServe
         client.config_set("appendfsync", "everysec")
         if tuple(map(int, client.info("server")["redis_version"].split("."))) < (7, 2):
             with pytest.raises(NotDurableError, match="WAITAOF"):
-                Drive(client)(operations.publish(KEYS, batch(FSYNC), clock=elapsed_clock))
+                Drive(client)(publish_operation(KEYS, batch(FSYNC), clock=elapsed_clock))
             return
         for number in range(3):  # each begins when the disk has just been written, and waits longest
             sent = replace(batch(FSYNC), id=b"batch-%010d" % number)
-            assert Drive(client)(operations.publish(KEYS, sent, clock=elapsed_clock)) == replies.Published(2, {})
+            assert Drive(client)(publish_operation(KEYS, sent, clock=elapsed_clock)) == Published(2, {})
 
 
 def test_fsync_without_a_disk_is_not_confirmed(client: redis.Redis) -> None:
     with pytest.raises(NotDurableError, match="appendonly yes") as caught:
-        Drive(client)(operations.publish(KEYS, batch("fsync"), clock=elapsed_clock))
-    assert caught.value.published == replies.Published(2, {})
+        Drive(client)(publish_operation(KEYS, batch("fsync"), clock=elapsed_clock))
+    assert caught.value.published == Published(2, {})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import calls, replies
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import Acked
+from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.settle import Settled
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt
 from tests.support import state
 from tests.support.core_calls import Core, verdict
@@ -144,13 +146,13 @@ def test_a_discarded_message_is_gone_and_counted_apart(client: redis.Redis, slot
     token, _ = core.opened("l", "n")
     call = core.settle("l", token, verdict("discard", slots))
     count = 6 if slots == "1-6" else 2
-    assert core.do(call) == core.do(call) == replies.Settled([], 6 - count, [])
+    assert core.do(call) == core.do(call) == Settled([], 6 - count, [])
     assert state.counters(client, core.queue)["discarded"] == count
     assert "acked" not in state.counters(client, core.queue)
     assert not client.exists(core.keys.completed, core.keys.failed)
     assert core.do(core.depth()).dead == 0
     core.do(core.settle("l", token, verdict("ack", "1-6")))
-    assert core.do(core.claim("l", "n2")) == replies.Acked(6, 0, 0), "to a retry of its owner it is work that was done"
+    assert core.do(core.claim("l", "n2")) == Acked(6, 0, 0), "to a retry of its owner it is work that was done"
 
 
 def test_a_nack_of_what_was_discarded_is_late(client: redis.Redis) -> None:
@@ -192,7 +194,7 @@ def test_a_dead_letter_tells_its_life(client: redis.Redis) -> None:
     client.rpush(core.keys.pending, b"junk")
     core.do(core.claim("m", "n"))
     found = {}
-    for record in core.do(calls.peek(core.keys, "dead", 10)):
+    for record in core.do(peek_call(core.keys, "dead", 10)):
         dead = DeadMessage.from_record(record)
         found[dead.reason] = dead
     hopeless, foreign = found["hopeless"], found["foreign"]

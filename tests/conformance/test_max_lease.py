@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.transitions.claim import ClaimRequest, Held, Opened, claim_operation
+from sluicegate.core.transitions.extend import Extended
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core, ids
@@ -50,10 +50,10 @@ def test_a_claim_for_less_gets_what_it_asked_for(core: Core) -> None:
 def test_an_extension_reaches_no_further_than_the_longest_life(core: Core) -> None:
     token, _ = core.opened("l", "n")
     age(core, 70)
-    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is Extended.OK
     assert 25 < left(core) <= 30
     age(core, 20)
-    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is Extended.OK
     assert 5 < left(core) <= 10
 
 
@@ -61,14 +61,14 @@ def test_at_the_end_of_its_life_a_lease_is_over(core: Core) -> None:
     token, _ = core.opened("l", "n")
     age(core, LONGEST)
     before = left(core)
-    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is replies.Extended.OVER
+    assert core.do(core.extend("l", token, 60, longest=LONGEST)) is Extended.OVER
     assert left(core) <= before, "its deadline stands"
 
 
 def test_without_a_bound_there_is_none(core: Core) -> None:
     token, _ = core.opened("l", "n")
     age(core, 10_000)
-    assert core.do(core.extend("l", token, 600, longest=0)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, 600, longest=0)) is Extended.OK
     assert 590 < left(core) <= 600
 
 
@@ -87,10 +87,10 @@ def test_a_claim_repeated_after_the_end_of_its_life_opens_anew(core: Core, bound
         state.expire(core.client, core.queue)
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("l"), b"n", 10, 60, 3600)
-    reply = driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))
+    reply = driven.run(claim_operation(core.keys, core.rules, request, clock=driven.clock))
     assert driven.sent == ["claim", "reap", "claim"]
     assert ids(reply) == ["a", "b"]
-    assert isinstance(reply, replies.Opened)
+    assert isinstance(reply, Opened)
     assert b"n:" + reply.opening != first
     assert 55 < left(core) <= 60
 
@@ -101,7 +101,7 @@ def test_a_takeover_begins_a_new_life(core: Core) -> None:
     token, reply = core.opened("l", "heir", takeover=first)
     assert reply.takeovers == 1
     assert 55 < left(core) <= 60
-    assert core.do(core.extend("l", token, 1000, longest=LONGEST)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, 1000, longest=LONGEST)) is Extended.OK
     assert LONGEST - 5 < left(core) <= LONGEST
 
 
@@ -110,5 +110,5 @@ def test_a_granted_rest_is_not_taken_for_silence(core: Core) -> None:
     age(core, 90)
     core.do(core.extend("l", token, 60, longest=LONGEST))
     held = core.do(core.claim("l", "other", takeover=b"?"))
-    assert isinstance(held, replies.Held)
+    assert isinstance(held, Held)
     assert held.silent_seconds < 5

@@ -16,7 +16,6 @@ import redis
 import tenacity
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core import operations
 from sluicegate.errors import (
     ConfigurationError,
     LeaseLostError,
@@ -52,7 +51,7 @@ def fail(queue: RedisMessageQueue) -> None:
 
 
 def test_a_delay_is_waited_for(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "_MAX_SLEEP_SECONDS", 60)
+    monkeypatch.setattr("sluicegate.core.transitions.claim._MAX_SLEEP_SECONDS", 60)
     queue.publish("much later", delay_seconds=1000)
     queue.publish("now")
     assert [message.text() for message in queue.claim(2).messages] == ["now"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import calls, replies
+from sluicegate.core.transitions.claim import Paused
+from sluicegate.core.transitions.extend import Extended
+from sluicegate.core.transitions.promote import promote_call
 from tests.support.core_administration import Admin
 from tests.support.core_calls import verdict
 
@@ -19,9 +21,9 @@ def test_claims_take_nothing_new_until_resume(admin: Admin) -> None:
     admin.send("a", "b")
     lease, token, _ = admin.take(1)
     assert admin.pause() is True
-    assert isinstance(admin.do(admin.claim("other", "n")), replies.Paused)
+    assert isinstance(admin.do(admin.claim("other", "n")), Paused)
     assert admin.do(admin.depth()).paused
-    assert admin.do(admin.extend(lease, token)) is replies.Extended.OK
+    assert admin.do(admin.extend(lease, token)) is Extended.OK
     assert admin.do(admin.settle(lease, token, verdict("ack", "1"))).lost == []
     admin.send("c")
     assert admin.resume() is True
@@ -81,5 +83,5 @@ def test_a_paused_queue_is_administered(admin: Admin) -> None:
     admin.die("a")
     admin.pause()
     assert admin.redrive().redriven == 1
-    assert admin.do(calls.promote(admin.keys)) == 0
+    assert admin.do(promote_call(admin.keys)) == 0
     assert admin.purge("pending") == 1

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from sluicegate import InFlightMessage, RedisMessageQueue
-from sluicegate.core import looking
+from sluicegate.core.transitions.in_flight import in_flight_operation
 from sluicegate.errors import ConfigurationError
 from tests.conformance.driven import Driven
 from tests.support import state
@@ -126,7 +126,7 @@ def test_pages_show_each_message_once(core: Core, max_leases: int, max_bytes: in
     core.do(core.settle("l9", token, verdict("release", "1")))
     for offset in (0, 3, 8, 20):
         driven = Driven(core)
-        found = driven.run(looking.in_flight(core.keys, 50, offset, max_leases=max_leases, max_bytes=max_bytes))
+        found = driven.run(in_flight_operation(core.keys, 50, offset, max_leases=max_leases, max_bytes=max_bytes))
         assert [one.entry[-1:].decode() for one in found] == list("abcdefghijk"[offset:])
         assert [(one.name, one.slot) for one in found][:1] in ([(b"l0", 1)], [(b"l1", 3)], [(b"l4", 1)], [])
 
@@ -136,7 +136,7 @@ def test_a_lease_that_is_being_reaped_shows_what_is_left_as_expired(core: Core) 
     core.opened("l", "n", 3)
     state.expire(core.client, core.queue)
     core.do(core.reap("l", step=1))
-    found = Driven(core).run(looking.in_flight(core.keys, 10, 0))
+    found = Driven(core).run(in_flight_operation(core.keys, 10, 0))
     assert [(one.entry[-1:], one.reaping, one.opened) for one in found] == [(b"b", True, None), (b"c", True, None)]
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_lease_shows_what_can_be_read(bare_client: redis.Redis, packed
     key = core.keys.lease(b"l")
     bare_client.hset(key, mapping={"m": packed, "99999999999999999999": "x", "note": "y"})
     bare_client.hdel(key, "2")
-    found = Driven(core).run(looking.in_flight(core.keys, 10, 0))
+    found = Driven(core).run(in_flight_operation(core.keys, 10, 0))
     assert [one.entry[-1:] for one in found] == [b"a", b"c", b"d"]
     assert all(InFlightMessage.from_held(one).lease_id in "lm" for one in found)
     assert InFlightMessage.from_held(found[0]).message.text() == "a"
@@ -161,7 +161,7 @@ def test_a_deadline_out_of_this_world_is_the_nearest_one(bare_client: redis.Redi
     core.do(core.publish("b", "a"))
     core.opened("l", "n", 1)
     bare_client.zadd(core.keys.leases, {b"l": score})
-    (held,) = Driven(core).run(looking.in_flight(core.keys, 10, 0))
+    (held,) = Driven(core).run(in_flight_operation(core.keys, 10, 0))
     shown = InFlightMessage.from_held(held)
     assert shown.deadline.year in (9999, 1970)
     assert shown.expired is (shown.deadline.year == 1970)
@@ -172,5 +172,5 @@ def test_a_slot_that_holds_something_else_is_shown_as_it_is(bare_client: redis.R
     core.do(core.publish("b", *"ab"))
     core.opened("l", "n", 2)
     bare_client.hset(core.keys.lease(b"l"), "1", b"junk")
-    first, second = (InFlightMessage.from_held(one) for one in Driven(core).run(looking.in_flight(core.keys, 10, 0)))
+    first, second = (InFlightMessage.from_held(one) for one in Driven(core).run(in_flight_operation(core.keys, 10, 0)))
     assert (first.message.entry, second.message.text()) == (b"junk", "b")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
+from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.ranges import format_ranges
-from sluicegate.core.values import ClaimRequest, VerdictGroup
+from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core, ids, verdict
@@ -48,13 +48,13 @@ def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, max_c
     if bound:
         core.bind(*(str(number) for number in range(COUNT)))
     claims = 0
-    while core.do(core.depth()).dead == 0 or core.do(core.depth()).published > _ended(core):
+    while core.do(core.depth()).dead == 0 or core.do(core.depth()).published_total > _ended(core):
         claims += 1
         assert claims < 200, "it never ends"
         lease, driven = f"l{claims}", Driven(core)
         request = ClaimRequest(core.keys.lease_name(lease), b"n", 1000, 60, 3600)
-        reply = driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))
-        if not isinstance(reply, replies.Opened):
+        reply = driven.run(claim_operation(core.keys, core.rules, request, clock=driven.clock))
+        if not isinstance(reply, Opened):
             continue
         names = ids(reply)
         poisoned = names.index(str(POISON)) + 1 if str(POISON) in names else None

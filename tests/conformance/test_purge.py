@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import replies
 from sluicegate.core.call import Call
+from sluicegate.core.transitions.claim import Opened
 from sluicegate.errors import ConfigurationError
 from tests.support import state
 from tests.support.core_administration import Admin
@@ -44,7 +44,7 @@ def test_a_state_is_emptied_and_its_keys_are_free(admin: Admin, where: str) -> N
     assert admin.names(where) == []
     assert not admin.client.keys("*dedup*")
     assert admin.totals()["purged"] == 2500
-    assert admin.do(admin.depth()).published == 2500, "the sequence goes on"
+    assert admin.do(admin.depth()).published_total == 2500, "the sequence goes on"
     assert {(operation, outcome) for operation, outcome, _ in admin.events} == {("purge", "success")}
     assert sum(count for *_, count in admin.events) == 2500
     admin.send(*names[:10], keyed=True)
@@ -224,7 +224,7 @@ def test_publishers_and_consumers_go_on_and_nothing_else_is_lost(admin: Admin) -
         while not stop.is_set():
             lease = f"c{start}.{len(acked)}"
             reply = other.do(other.claim(lease, "n", 7))
-            if isinstance(reply, replies.Opened):
+            if isinstance(reply, Opened):
                 other.do(other.settle(lease, b"n:" + reply.opening, verdict("ack", f"1-{len(reply.entries)}")))
                 acked.extend(entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries)
 

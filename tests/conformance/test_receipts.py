@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate.core import admin_calls
-from sluicegate.core.admin_calls import Named, Page, Step
 from sluicegate.core.call import Call
-from sluicegate.core.reports import RedriveReport
+from sluicegate.core.steps import Step, Target
+from sluicegate.core.transitions.cancel import cancel_call
+from sluicegate.core.transitions.purge import purge_call
+from sluicegate.core.transitions.redrive import RedriveReport, redrive_call
+from sluicegate.core.transitions.scan import Page, scan_call
 from tests.support import state
 from tests.support.core_administration import Admin
 
@@ -25,7 +27,7 @@ def _purges(admin: Admin) -> tuple[list[Call[Any]], Callable[[], object]]:
     admin.send("a", "b", "c")
     admin.give_back(3, "release")
     entries = admin.client.zrange(admin.keys.returned, 0, -1)
-    steps = [admin_calls.purge(admin.keys, "returned", Step(b"op", at), [Named(entries[at - 1])]) for at in (1, 2)]
+    steps = [purge_call(admin.keys, "returned", Step(b"op", at), [Target(entries[at - 1])]) for at in (1, 2)]
     return steps, lambda: admin.client.zadd(admin.keys.returned, {entries[0]: 1})
 
 
@@ -33,9 +35,9 @@ def _cancels(admin: Admin) -> tuple[list[Call[Any]], Callable[[], object]]:
     admin.send("a", "b", "c")
     admin.give_back(3, "release")
     entries = admin.client.zrange(admin.keys.returned, 0, -1)
-    page: Page = admin.do(admin_calls.scan(admin.keys, "returned", most=10, whole=True))
+    page: Page = admin.do(scan_call(admin.keys, "returned", page_size=10, whole=True))
     steps = [
-        admin_calls.cancel(admin.keys, "returned", Step(b"op", at), [Named(entry) for entry in named], 0, page)
+        cancel_call(admin.keys, "returned", Step(b"op", at), [Target(entry) for entry in named], 0, page)
         for at, named in ((1, entries[:1]), (2, entries[1:]))
     ]
     return steps, lambda: admin.client.zadd(admin.keys.returned, {entries[0]: 1})
@@ -44,9 +46,9 @@ def _cancels(admin: Admin) -> tuple[list[Call[Any]], Callable[[], object]]:
 def _redrives(admin: Admin) -> tuple[list[Call[Any]], Callable[[], object]]:
     ids = [one.encode() for one in admin.die("a", "b", "c")]
     kept = admin.client.hget(admin.keys.dead_records, ids[0])
-    mark = admin.do(admin_calls.scan(admin.keys, "dead", most=1)).mark
+    mark = admin.do(scan_call(admin.keys, "dead", page_size=1)).mark
     steps = [
-        admin_calls.redrive(admin.keys, Step(b"op", at), [Named(one) for one in named], mark=mark, patient=False)
+        redrive_call(admin.keys, Step(b"op", at), [Target(one) for one in named], mark=mark, patient=False)
         for at, named in ((1, ids[:1]), (2, ids[1:]))
     ]
 
@@ -74,7 +76,7 @@ def test_an_earlier_step_that_arrives_late_is_answered_from_the_receipt(
 
 def test_a_whole_history_is_purged_once(admin: Admin) -> None:
     admin.client.lpush(admin.keys.failed, "x", "y")
-    call = admin_calls.purge(admin.keys, "failed", Step(b"op", 1))
+    call = purge_call(admin.keys, "failed", Step(b"op", 1))
     assert admin.do(call) == 2
     admin.client.lpush(admin.keys.failed, "z")
     assert admin.do(call) == 2

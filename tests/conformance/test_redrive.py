@@ -9,8 +9,11 @@ import pytest
 import redis
 
 from sluicegate import DeadMessage
-from sluicegate.core import admin_calls, replies
 from sluicegate.core.entry import read_prefix
+from sluicegate.core.steps import Step, Target
+from sluicegate.core.transitions.claim import Opened
+from sluicegate.core.transitions.redrive import Redriven, redrive_call
+from sluicegate.core.transitions.scan import scan_call
 from sluicegate.errors import ConfigurationError
 from tests.support import state
 from tests.support.core_administration import Admin
@@ -190,18 +193,18 @@ def test_what_dies_again_stays(admin: Admin) -> None:
 def test_what_dies_again_in_the_moment_of_the_first_look_stays(admin: Admin) -> None:
     """Deaths are dated in milliseconds: a letter goes only once the mark's is over."""
     admin.die("a")
-    now = admin.do(admin_calls.scan(admin.keys, "dead", most=1)).mark
-    step = admin_calls.Step(b"op", 1)
-    named = [admin_calls.Named(member) for member in admin.client.zrange(admin.keys.dead, 0, -1)]
-    assert admin.do(admin_calls.redrive(admin.keys, step, named, mark=now + 60_000)) is None
+    now = admin.do(scan_call(admin.keys, "dead", page_size=1)).mark
+    step = Step(b"op", 1)
+    named = [Target(member) for member in admin.client.zrange(admin.keys.dead, 0, -1)]
+    assert admin.do(redrive_call(admin.keys, step, named, mark=now + 60_000)) is None
     assert admin.names("dead") == ["a"]
-    done = admin.do(admin_calls.redrive(admin.keys, step, named, mark=now + 60_000, patient=False))
-    assert done == admin_calls.Redriven(1, [], None)
+    done = admin.do(redrive_call(admin.keys, step, named, mark=now + 60_000, patient=False))
+    assert done == Redriven(1, [], None)
 
 
 def test_a_clock_that_was_set_back_does_not_stop_it(admin: Admin) -> None:
     admin.die("a")
-    later = admin.do(admin_calls.scan(admin.keys, "dead", most=1)).mark + 3_600_000
+    later = admin.do(scan_call(admin.keys, "dead", page_size=1)).mark + 3_600_000
     assert admin.redrive(after=f"{later}::").redriven == 1
     assert admin.names("pending") == ["a"]
 
@@ -229,7 +232,7 @@ def test_ten_thousand_in_pages_while_others_die(admin: Admin) -> None:
         while not stop.is_set():
             token_lease = f"x{died}"
             reply = other.do(other.claim(token_lease, "n", 20))
-            if isinstance(reply, replies.Opened):
+            if isinstance(reply, Opened):
                 group = verdict("bury", f"1-{len(reply.entries)}", why=b"again\x1f\x1f")
                 other.do(other.settle(token_lease, b"n:" + reply.opening, group))
                 died += len(reply.entries)

@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from sluicegate import QueueEvent, RedisMessageQueue, RepairReport
-from sluicegate.core import replies
 from sluicegate.core.call import Call
-from sluicegate.core.repairing import repair
-from sluicegate.core.values import VerdictGroup
+from sluicegate.core.ledger import VerdictGroup
+from sluicegate.core.transitions.claim import Opened
+from sluicegate.core.transitions.repair import repair_operation
 from tests.support import state
 from tests.support.core_administration import Admin
 from tests.support.damage import NEWER, busy, matrix
@@ -29,7 +29,7 @@ def admin(bare_client: redis.Redis) -> Admin:
 
 
 def mend(admin: Admin, nonce: bytes = b"repair") -> RepairReport:
-    return admin.run(repair(admin.keys, admin.rules, nonce, emits_events=True))
+    return admin.run(repair_operation(admin.keys, admin.rules, nonce, emits_events=True))
 
 
 # ---------------------------------------------------------------------- what it mends
@@ -161,7 +161,7 @@ def test_a_recount_counts_what_others_do_meanwhile(admin: Admin) -> None:
                     number = next(numbers)
                     Admin(admin.client).do(admin.publish(f"b{number}", *"abc"))
                     reply = Admin(admin.client).do(admin.claim(f"l{number}", "n", rnd.randint(1, 3)))
-                    if isinstance(reply, replies.Opened):
+                    if isinstance(reply, Opened):
                         open_leases[f"l{number}"] = (b"n:" + reply.opening, [*range(1, len(reply.entries) + 1)])
                 case 2 | 3 if open_leases:
                     name = rnd.choice(list(open_leases))
@@ -209,7 +209,7 @@ def test_of_two_repairs_one_recounts(admin: Admin) -> None:
 
 
 def test_a_repair_that_was_left_behind_harms_nothing(admin: Admin) -> None:
-    operation = repair(admin.keys, admin.rules, b"dead", emits_events=False)
+    operation = repair_operation(admin.keys, admin.rules, b"dead", emits_events=False)
     step = next(operation)
     while step.args[0] != b"end":  # type: ignore[union-attr]
         step = operation.send(admin.do(step))  # type: ignore[arg-type]

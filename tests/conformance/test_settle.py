@@ -11,8 +11,10 @@ import redis
 
 from sluicegate import Lease, LeaseState, RedisMessageQueue, Verdict
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import operations, replies
-from sluicegate.core.values import SettleRequest
+from sluicegate.core.transitions.claim import Expired, Held
+from sluicegate.core.transitions.extend import Extended
+from sluicegate.core.transitions.reap import Reaped
+from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_operation
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from tests.support import state
 from tests.support.core_calls import Core, ids, verdict
@@ -359,7 +361,7 @@ def test_the_count_is_kept_to_four_thousand(make_queue: MakeQueue, core: Core) -
 def test_a_lease_used_after_it_was_lost_names_its_slots(letters: Callable[..., Lease], core: Core) -> None:
     lease = letters(3)
     state.expire(core.client, "orders")
-    assert core.do(core.reap(lease.id)) == replies.Reaped(finished=True, moved=3, buried=0)
+    assert core.do(core.reap(lease.id)) == Reaped(finished=True, moved=3, buried=0)
     with pytest.raises(LeaseLostError) as caught:
         lease.ack()
     assert (caught.value.lease_id, caught.value.lost, caught.value.settled) == (lease.id, (1, 2, 3), ())
@@ -426,7 +428,7 @@ def test_a_late_settle_after_the_id_was_opened_anew_changes_nothing(core: Core) 
     _, reply = core.opened("l", "n2", 1)
     assert ids(reply) == ["a"]
     assert core.do(core.settle("l", late, verdict("ack", "1"))).lost == [1]
-    assert core.do(core.extend("l", late)) is replies.Extended.LOST
+    assert core.do(core.extend("l", late)) is Extended.LOST
     assert core.do(core.depth()).in_flight == 1
 
 
@@ -434,15 +436,13 @@ def test_who_was_taken_over_can_no_longer_settle(core: Core) -> None:
     core.do(core.publish("b", "a"))
     old, _ = core.opened("l", "n1")
     held = core.do(core.claim("l", "n2", takeover=b"?"))
-    assert held == replies.Held(old, pytest.approx(0, abs=1))  # type: ignore[arg-type]
+    assert held == Held(old, pytest.approx(0, abs=1))  # type: ignore[arg-type]
     new, _ = core.opened("l", "n2", takeover=old)
     for verb in ("ack", "nack", "release", "bury"):
         assert core.do(core.settle("l", old, verdict(verb, "1"))).lost == [1]  # type: ignore[arg-type]
-    assert core.do(core.settle("l", new, verdict("ack", "1"))) == replies.Settled([], 0, [])
+    assert core.do(core.settle("l", new, verdict("ack", "1"))) == Settled([], 0, [])
     assert core.do(core.settle("l", old, verdict("ack", "1"))).lost == [1]
-    assert core.do(core.settle("l", new, verdict("ack", "1"))) == replies.Settled([], 0, []), (
-        "its repeat is told the truth"
-    )
+    assert core.do(core.settle("l", new, verdict("ack", "1"))) == Settled([], 0, []), "its repeat is told the truth"
 
 
 def test_a_takeover_is_compare_and_set(core: Core) -> None:
@@ -450,7 +450,7 @@ def test_a_takeover_is_compare_and_set(core: Core) -> None:
     first, _ = core.opened("l", "n1")
     second, _ = core.opened("l", "n2", takeover=first)
     reply = core.do(core.claim("l", "n3", takeover=first))
-    assert isinstance(reply, replies.Held)
+    assert isinstance(reply, Held)
     assert reply.token == second
     assert core.do(core.settle("l", second, verdict("ack", "1"))).lost == []
 
@@ -467,7 +467,7 @@ def test_only_a_one_message_lease_without_record_counts_as_done_for_a_while(core
     core.do(core.publish("b", "a"))
     token, _ = core.opened("l", "n", 1)
     call = core.settle("l", token, verdict("ack", "1"), recorded=False)
-    assert core.do(call) == replies.Settled([], 0, [])
+    assert core.do(call) == Settled([], 0, [])
     assert not core.client.exists(core.keys.closed(b"l"))
     assert core.do(call.later(3599)).lost == []
     assert core.do(call.later(3600)).lost == [1]
@@ -499,15 +499,15 @@ def test_time_between_asking_and_settling_counts(core: Core) -> None:
     token, _ = core.opened("l", "n", 1)
     request = SettleRequest(b"l", token, 3600, recorded=False, groups=(verdict("ack", "1"),))
     now = 10_000.0
-    settling = operations.settle(
+    settling = settle_operation(
         core.keys, core.rules, request, clock=lambda: now, confirmed_at=0, lease_seconds=60, lease_id="l"
     )
-    assert core.do(next(settling)) is replies.Extended.OK
+    assert core.do(next(settling)) is Extended.OK
     state.expire(core.client, "orders")
     core.do(core.reap("l"))
     state.forget_end(core.client, "orders", "l")
     now += 5000
-    assert core.do(settling.send(replies.Extended.OK)).lost == [1]
+    assert core.do(settling.send(Extended.OK)).lost == [1]
 
 
 @pytest.mark.parametrize("verb", ["nack", "release", "bury"])
@@ -557,21 +557,19 @@ def test_a_reap_takes_steps_and_fences_first(core: Core) -> None:
     token, _ = core.opened("l", "n", 6)
     core.do(core.settle("l", token, verdict("ack", "2"), verdict("nack", "3")))
     state.expire(core.client, "orders")
-    assert core.do(core.reap("l", 2)) == replies.Reaped(finished=False, moved=2, buried=0)
+    assert core.do(core.reap("l", 2)) == Reaped(finished=False, moved=2, buried=0)
     assert core.client.zcard(core.keys.returned) == 3
-    assert core.do(core.settle("l", token, verdict("ack", "5-6"))) == replies.Settled([5, 6], 0, []), (
-        "slots not yet moved"
-    )
-    assert core.do(core.settle("l", token, verdict("ack", "1-2"))) == replies.Settled([1], 0, [])
-    assert core.do(core.settle("l", token, verdict("nack", "3"))) == replies.Settled([], 0, [])
-    assert core.do(core.extend("l", token)) is replies.Extended.LOST
-    assert isinstance(core.do(core.claim("l", "n")), replies.Expired)
-    assert isinstance(core.do(core.claim("l", "n2", takeover=token)), replies.Expired)
+    assert core.do(core.settle("l", token, verdict("ack", "5-6"))) == Settled([5, 6], 0, []), "slots not yet moved"
+    assert core.do(core.settle("l", token, verdict("ack", "1-2"))) == Settled([1], 0, [])
+    assert core.do(core.settle("l", token, verdict("nack", "3"))) == Settled([], 0, [])
+    assert core.do(core.extend("l", token)) is Extended.LOST
+    assert isinstance(core.do(core.claim("l", "n")), Expired)
+    assert isinstance(core.do(core.claim("l", "n2", takeover=token)), Expired)
     assert core.do(core.depth()).in_flight == 2
     assert core.do(core.depth(b"l")).expired == 2
     state.check(core.client)
-    assert core.do(core.reap("l", 2)) == replies.Reaped(finished=True, moved=2, buried=0)
-    assert core.do(core.settle("l", token, verdict("ack", "1-6"))) == replies.Settled([1, 3, 4, 5, 6], 0, [])
+    assert core.do(core.reap("l", 2)) == Reaped(finished=True, moved=2, buried=0)
+    assert core.do(core.settle("l", token, verdict("ack", "1-6"))) == Settled([1, 3, 4, 5, 6], 0, [])
     assert len(ids(core.do(core.claim("l", "n3", 40)))) == 5
 
 
@@ -582,7 +580,7 @@ def test_a_fenced_lease_comes_back_whatever_the_clock_says(core: Core) -> None:
     state.expire(core.client, "orders")
     core.do(core.reap("l", 1))
     core.client.zincrby(core.keys.leases, 3_600_000, "l")
-    assert core.do(core.reap("l")) == replies.Reaped(finished=True, moved=2, buried=0)
+    assert core.do(core.reap("l")) == Reaped(finished=True, moved=2, buried=0)
 
 
 def test_a_lease_that_lives_again_is_left_alone(core: Core) -> None:
@@ -590,12 +588,12 @@ def test_a_lease_that_lives_again_is_left_alone(core: Core) -> None:
     token, _ = core.opened("l", "n")
     state.expire(core.client, "orders")
     core.do(core.extend("l", token))
-    assert core.do(core.reap("l")) == replies.Reaped(finished=True, moved=0, buried=0)
+    assert core.do(core.reap("l")) == Reaped(finished=True, moved=0, buried=0)
     assert core.do(core.settle("l", token, verdict("ack", "1"))).lost == []
 
 
 def test_a_reap_of_nothing_leaves_no_record(core: Core) -> None:
-    assert core.do(core.reap("l")) == replies.Reaped(finished=True, moved=0, buried=0)
+    assert core.do(core.reap("l")) == Reaped(finished=True, moved=0, buried=0)
     assert state.dumps(core.client) == {}
 
 
@@ -617,7 +615,7 @@ def test_a_reap_counts_and_buries_alone(core: Core) -> None:
         core.opened(name, "n")
         state.expire(core.client, "orders")
         last = core.do(core.reap(name))
-    assert last == replies.Reaped(finished=True, moved=0, buried=1)
+    assert last == Reaped(finished=True, moved=0, buried=1)
     assert state.contents(core.client, "orders").ids()["dead"] == ["b-0"]
     assert {"reaped": 1, "buried": 1, "in_flight": 0}.items() <= state.counters(core.client, "orders").items()
 
@@ -651,14 +649,14 @@ def test_extend_moves_the_deadline_to_now_plus_the_lease(core: Core, queue: Redi
 def test_no_lease_is_extended_past_its_longest_life(core: Core) -> None:
     core.do(core.publish("b", "a"))
     token, _ = core.opened("l", "n")
-    assert core.do(core.extend("l", token, longest=1000)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, longest=1000)) is Extended.OK
     packed = core.client.hget(core.keys.lease(b"l"), "m").split(b" ")
     packed[1] = b"%d" % (int(packed[1]) - 1_000_000)  # opened a thousand seconds ago
     core.client.hset(core.keys.lease(b"l"), "m", b" ".join(packed))
-    assert core.do(core.extend("l", token, longest=1000)) is replies.Extended.OVER
-    assert core.do(core.extend("l", token)) is replies.Extended.OK
+    assert core.do(core.extend("l", token, longest=1000)) is Extended.OVER
+    assert core.do(core.extend("l", token)) is Extended.OK
     heir, _ = core.opened("l", "n2", takeover=token)
-    assert core.do(core.extend("l", heir, longest=1000)) is replies.Extended.OK, "counted from the takeover"
+    assert core.do(core.extend("l", heir, longest=1000)) is Extended.OK, "counted from the takeover"
 
 
 def test_lost_follows_the_renewals_and_not_the_verdicts(

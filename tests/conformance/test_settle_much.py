@@ -10,8 +10,8 @@ import redis
 
 from sluicegate import RedisMessageQueue, Verdict
 from sluicegate._lease_operations import settle
-from sluicegate.core import operations, replies
-from sluicegate.core.values import SettleRequest, VerdictGroup
+from sluicegate.core.ledger import VerdictGroup
+from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_operation
 from sluicegate.errors import RedisUnavailableError
 from tests.support import state
 from tests.support.core_calls import Core, verdict
@@ -104,7 +104,7 @@ def test_thousands_of_different_verdicts_go_in_calls_of_a_thousand(make_queue: M
 
 def settling(core: Core, token: bytes, *groups: VerdictGroup) -> Any:
     request = SettleRequest(b"l", token, 3600, True, groups)
-    return operations.settle(
+    return settle_operation(
         core.keys, core.rules, request, clock=lambda: 0.0, confirmed_at=0, lease_seconds=60, lease_id="l"
     )
 
@@ -129,7 +129,7 @@ def test_a_lease_lost_between_the_calls_names_what_came_too_late(core: Core) -> 
     third = core.do(operation.send(second))
     with pytest.raises(StopIteration) as ended:
         operation.send(third)
-    settled: replies.Settled = ended.value.value
+    settled: Settled = ended.value.value
     assert settled.lost == [*range(1001, 2501)]
 
 

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import redis
 
-from sluicegate.core import calls
-from sluicegate.core.reports import QueueStats
+from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.stats import QueueStats
 from tests.support import state
 from tests.support.core_administration import Admin
 
@@ -92,5 +92,5 @@ def test_looking_changes_nothing(admin: Admin) -> None:
 @pytest.mark.parametrize("where", ["completed", "failed"])
 def test_peek_shows_the_newest_of_a_history_first(admin: Admin, where: str) -> None:
     admin.client.lpush(getattr(admin.keys, where), b"first", b"second", b"third")
-    assert admin.do(calls.peek(admin.keys, where, 2)) == [b"third", b"second"]
-    assert admin.do(calls.peek(admin.keys, where, 9)) == [b"third", b"second", b"first"]
+    assert admin.do(peek_call(admin.keys, where, 2)) == [b"third", b"second"]
+    assert admin.do(peek_call(admin.keys, where, 9)) == [b"third", b"second", b"first"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sluicegate.core import operations, replies
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Empty, Foreign, claim_operation
 from sluicegate.errors import MalformedStoredMessageError
 from tests.conformance.driven import Driven
 from tests.support import state
@@ -20,11 +19,11 @@ def core(client: redis.Redis) -> Core:
     return Core(client, strict=True)
 
 
-def claim(driven: Driven, lease: str = "l", limit: int = 10, **options: float) -> replies.ClaimReply:
+def claim(driven: Driven, lease: str = "l", limit: int = 10, **options: float) -> ClaimReply:
     core = driven.core
     request = ClaimRequest(core.keys.lease_name(lease), b"n", limit, 60, 3600)
     return driven.run(
-        operations.claim(core.keys, core.rules, request, clock=driven.clock, emits_events=True, **options)  # type: ignore[arg-type]
+        claim_operation(core.keys, core.rules, request, clock=driven.clock, emits_events=True, **options)  # type: ignore[arg-type]
     )
 
 
@@ -83,14 +82,14 @@ def test_a_waiting_claim_takes_what_comes(core: Core) -> None:
 
 def test_one_claim_goes_over_the_list_once(core: Core) -> None:
     core.client.lpush(core.keys.pending, *[b"junk-%d" % number for number in range(50)])
-    assert core.do(core.claim("l", "n", 5)) == replies.Foreign(50, more=False)
+    assert core.do(core.claim("l", "n", 5)) == Foreign(50, more=False)
 
 
 def test_many_foreign_values_are_passed_in_bounded_steps(core: Core) -> None:
     core.client.rpush(core.keys.pending, *[b"junk-%d" % number for number in range(3000)])
     core.do(core.publish("b", "a"))
     first = core.do(core.claim("l", "n", 1))
-    assert isinstance(first, replies.Foreign)
+    assert isinstance(first, Foreign)
     assert first.more
     assert 1000 <= first.count <= 1100
     driven = Driven(core)
@@ -118,7 +117,7 @@ def test_a_foreign_value_among_what_came_back(core: Core) -> None:
 
 def test_an_empty_answer_over_foreign_values_is_not_remembered(core: Core) -> None:
     core.client.lpush(core.keys.pending, *JUNK)
-    assert core.do(core.claim("l", "n", remember_empty=True)) == replies.Foreign(3)
+    assert core.do(core.claim("l", "n", remember_empty=True)) == Foreign(3)
     core.client.delete(core.keys.pending)
     core.do(core.publish("b", "a"))
     assert ids(core.opened("l", "n")[1]) == ["a"]
@@ -137,6 +136,6 @@ def test_without_it_they_are_buried(client: redis.Redis) -> None:
     core = Core(client)
     client.lpush(core.keys.pending, *JUNK)
     driven = Driven(core)
-    assert claim(driven) == replies.Empty(None, buried=3)
+    assert claim(driven) == Empty(None, buried=3)
     assert driven.events == [("bury", "success", 3), ("claim", "empty", 0)]
     assert client.zcard(core.keys.dead) == 3

@@ -6,10 +6,9 @@ import pytest
 import redis
 
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import operations, replies
 from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from tests.conformance.running import Drive
 from tests.support import state
 from tests.support.core_calls import Core
@@ -35,8 +34,8 @@ def batch_of(publishing: Publishing, batch_id: bytes, payloads: list[str], delay
 
 def test_entries_say_that_their_key_is_to_be_freed(core: Core, client: redis.Redis) -> None:
     drive = Drive(client)
-    drive(operations.publish(core.keys, batch_of(publishing(core), b"b", ["x", "y"]), clock=elapsed_clock))
-    drive(operations.publish(core.keys, batch_of(publishing(core), b"c", ["z"], delay_seconds=60), clock=elapsed_clock))
+    drive(publish_operation(core.keys, batch_of(publishing(core), b"b", ["x", "y"]), clock=elapsed_clock))
+    drive(publish_operation(core.keys, batch_of(publishing(core), b"c", ["z"], delay_seconds=60), clock=elapsed_clock))
     found = state.contents(client, core.queue)
     entries = [*found.pending, *found.delayed]
     assert [entry[:1] for entry in entries] == [b"2"] * 3
@@ -46,7 +45,7 @@ def test_entries_say_that_their_key_is_to_be_freed(core: Core, client: redis.Red
 
 def test_without_a_key_function_nothing_is_to_be_freed(core: Core, client: redis.Redis) -> None:
     keyless = Publishing(core.keys, None, 3600, 120, policy="until_acked")
-    Drive(client)(operations.publish(core.keys, batch_of(keyless, b"b", ["x"]), clock=elapsed_clock))
+    Drive(client)(publish_operation(core.keys, batch_of(keyless, b"b", ["x"]), clock=elapsed_clock))
     assert state.contents(client, core.queue).pending[0][:1] == b"1"
 
 
@@ -57,7 +56,7 @@ def test_a_marker_ends_by_itself_only_after_long(
     core: Core, client: redis.Redis, window: float, delay: float, life: float
 ) -> None:
     batch = batch_of(publishing(core, window), b"b", ["x"], delay_seconds=delay)
-    Drive(client)(operations.publish(core.keys, batch, clock=elapsed_clock))
+    Drive(client)(publish_operation(core.keys, batch, clock=elapsed_clock))
     marker = core.keys.dedup(b"x")
     assert client.get(marker) == b"b-0"
     assert client.ttl(marker) == pytest.approx(life, abs=20)
@@ -66,19 +65,19 @@ def test_a_marker_ends_by_itself_only_after_long(
 def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, client: redis.Redis) -> None:
     batch = batch_of(publishing(core), b"b", ["x", "y", "x"])
     drive = Drive(client)
-    first = drive(operations.publish(core.keys, batch, clock=elapsed_clock))
-    assert first == replies.Published(2, {2: "b-0"})
+    first = drive(publish_operation(core.keys, batch, clock=elapsed_clock))
+    assert first == Published(2, {2: "b-0"})
     client.delete(core.keys.pending, core.keys.dedup(b"x"), core.keys.dedup(b"y"))
-    again = operations.publish(core.keys, batch, clock=elapsed_clock, born=elapsed_clock() - 5)
+    again = publish_operation(core.keys, batch, clock=elapsed_clock, born=elapsed_clock() - 5)
     assert drive(again) == first
     assert client.exists(core.keys.pending, core.keys.dedup(b"x")) == 0
 
 
 def test_a_freed_key_may_be_published_under_again(core: Core, client: redis.Redis) -> None:
     drive = Drive(client)
-    drive(operations.publish(core.keys, batch_of(publishing(core), b"b", ["x"]), clock=elapsed_clock))
-    held = operations.publish(core.keys, batch_of(publishing(core), b"c", ["x"]), clock=elapsed_clock)
-    assert drive(held) == replies.Published(0, {0: "b-0"})
+    drive(publish_operation(core.keys, batch_of(publishing(core), b"b", ["x"]), clock=elapsed_clock))
+    held = publish_operation(core.keys, batch_of(publishing(core), b"c", ["x"]), clock=elapsed_clock)
+    assert drive(held) == Published(0, {0: "b-0"})
     client.delete(core.keys.dedup(b"x"))
-    free = operations.publish(core.keys, batch_of(publishing(core), b"d", ["x"]), clock=elapsed_clock)
-    assert drive(free) == replies.Published(1, {})
+    free = publish_operation(core.keys, batch_of(publishing(core), b"d", ["x"]), clock=elapsed_clock)
+    assert drive(free) == Published(1, {})

@@ -8,9 +8,11 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue, Verdict
-from sluicegate.core import operations, replies
-from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import ClaimRequest, QueueRules
+from sluicegate.core.entry import bound_markers
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import ClaimRequest, claim_operation
+from sluicegate.core.transitions.extend import Extended
+from sluicegate.core.transitions.reap import Reaped
 from tests.conformance.driven import Driven
 from tests.support import state
 from tests.support.core_calls import Core, ids, verdict
@@ -78,7 +80,7 @@ def test_a_claim_given_back_that_buries_frees_the_marker(core: Core) -> None:
         core.do(core.settle("l", token, verdict("release", "1", named=False)))
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("m"), b"n9", 1, 60, 3600)
-    claim = operations.claim(core.keys, core.rules, request, clock=driven.clock)
+    claim = claim_operation(core.keys, core.rules, request, clock=driven.clock)
     core.do(next(claim))
     look = claim.throw(KeyboardInterrupt())
     release = claim.send(core.do(look))
@@ -178,11 +180,11 @@ def poisoned(core: Core) -> None:
 def test_a_reap_asks_for_the_marker_before_it_buries(core: Core) -> None:
     poisoned(core)
     asked = core.do(core.reap("l"))
-    assert asked == replies.Reaped(finished=False, moved=0, buried=0, wanted=(b"a",))
+    assert asked == Reaped(finished=False, moved=0, buried=0, wanted=(b"a",))
     assert core.do(core.reap("l")) == asked
     assert core.owner("a") == "b-0"
     assert core.do(core.depth()).dead == 0
-    assert core.do(core.reap("l", wanted=asked.wanted)) == replies.Reaped(finished=True, moved=0, buried=1)
+    assert core.do(core.reap("l", wanted=asked.wanted)) == Reaped(finished=True, moved=0, buried=1)
     assert core.owner("a") is None
     assert core.do(core.reap("l", wanted=asked.wanted)).buried == 0
     assert state.contents(core.client, core.queue).ids()["dead"] == ["b-0"]
@@ -193,7 +195,7 @@ def test_a_reap_that_asked_has_fenced(core: Core) -> None:
     token, _ = core.opened("l", "n", 1)
     state.expire(core.client, core.queue)
     core.do(core.reap("l"))
-    assert core.do(core.extend("l", token)) is replies.Extended.LOST
+    assert core.do(core.extend("l", token)) is Extended.LOST
     assert core.do(core.settle("l", token, verdict("ack", "1"))).lost == [1]
     assert core.owner("a") == "b-0"
 
@@ -217,7 +219,7 @@ def test_a_claim_lets_a_poisonous_message_be_buried_with_its_marker(core: Core) 
     poisoned(core)
     driven = Driven(core)
     request = ClaimRequest(core.keys.lease_name("m"), b"n2", 10, 60, 3600)
-    assert ids(driven.run(operations.claim(core.keys, core.rules, request, clock=driven.clock))) == list("bcdef")
+    assert ids(driven.run(claim_operation(core.keys, core.rules, request, clock=driven.clock))) == list("bcdef")
     assert driven.sent == ["claim", "reap", "reap", "claim"]
     assert owners(core) == {name: ALL[name] for name in "bcd"}
 

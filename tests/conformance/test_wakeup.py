@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisGateway, RedisMessageQueue
-from sluicegate.core import calls, operations
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.transitions.promote import promote_call
+from sluicegate.core.transitions.reap import reap_call
 from tests.support import state
 from tests.support.flavours import Flavour
 from tests.support.servers import RedisServer
@@ -27,7 +28,7 @@ LONG = 60.0
 @pytest.fixture(autouse=True)
 def _long_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is not woken sleeps for long, so that no bound here depends on how busy the machine is."""
-    monkeypatch.setattr(operations, "_MAX_SLEEP_SECONDS", LONG)
+    monkeypatch.setattr("sluicegate.core.transitions.claim._MAX_SLEEP_SECONDS", LONG)
 
 
 @contextmanager
@@ -73,11 +74,11 @@ def test_whatever_makes_a_message_claimable_wakes(queue: RedisMessageQueue, clie
             case "reap":
                 state.expire(client, "orders")
                 RedisGateway(redis_client=client).execute(
-                    calls.reap(queue.session.keys, queue.session.rules, lease._batch.claim.request.name)
+                    reap_call(queue.session.keys, queue.session.rules, lease._batch.claim.request.name)
                 )
             case "promote":
                 state.fall_due(client, "orders")
-                RedisGateway(redis_client=client).execute(calls.promote(queue.session.keys))
+                RedisGateway(redis_client=client).execute(promote_call(queue.session.keys))
             case "late lease":
                 state.expire(client, "orders")
                 queue.publish("b")

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sluicegate.core import admin_calls
-from sluicegate.core import eviction as policies
-from sluicegate.core.admin_calls import Named, Step, head_of, marker_of
 from sluicegate.core.call import Call
+from sluicegate.core.entry import identify, marker_of
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.repair_calls import repair_part
+from sluicegate.core.steps import Step, Target
+from sluicegate.core.transitions.cancel import cancel_call
+from sluicegate.core.transitions.eviction import eviction_call
+from sluicegate.core.transitions.forget import forget_call
+from sluicegate.core.transitions.pause import pause_call
+from sluicegate.core.transitions.purge import purge_call
+from sluicegate.core.transitions.redrive import redrive_call
+from sluicegate.core.transitions.repair import repair_call
+from sluicegate.core.transitions.scan import scan_call
+from sluicegate.core.transitions.stats import stats_call
 from tests.support.core_calls import Core, verdict
 
 STEP = Step(b"op", 1)
@@ -30,8 +37,8 @@ def with_messages_everywhere(core: Core) -> None:
     core.client.set(core.keys.dedup(b"b"), "b-5", px=600_000)
 
 
-def _named(keys: QueueKeys, values: Sequence[bytes], whole: bool = False) -> list[Named]:
-    return [Named(value if whole else head_of(value)[0], marker_of(keys, value)) for value in values]
+def _named(keys: QueueKeys, values: Sequence[bytes], whole: bool = False) -> list[Target]:
+    return [Target(value if whole else identify(value)[0], marker_of(keys, value)) for value in values]
 
 
 def _letters(core: Core) -> list[bytes]:
@@ -40,51 +47,51 @@ def _letters(core: Core) -> list[bytes]:
 
 def scan_a_list(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.scan(core.keys, "pending", most=5, mark=1)
+    return scan_call(core.keys, "pending", page_size=5, mark=1)
 
 
 def scan_letters(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.scan(core.keys, "dead", most=5, mark=1 << 44, whole=True)
+    return scan_call(core.keys, "dead", page_size=5, mark=1 << 44, whole=True)
 
 
 def redrive(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.redrive(core.keys, STEP, _named(core.keys, _letters(core)), mark=1 << 44, patient=False)
+    return redrive_call(core.keys, STEP, _named(core.keys, _letters(core)), mark=1 << 44, patient=False)
 
 
 def redrive_what_fits(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     named = _named(core.keys, _letters(core))
-    return admin_calls.redrive(core.keys, STEP, named, mark=1 << 44, max_pending_length=10, patient=False)
+    return redrive_call(core.keys, STEP, named, mark=1 << 44, max_pending_length=10, patient=False)
 
 
 def purge_pending(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     named = _named(core.keys, core.client.lrange(core.keys.pending, -2, -1))
-    return admin_calls.purge(core.keys, "pending", STEP, named)
+    return purge_call(core.keys, "pending", STEP, named)
 
 
 def purge_delayed(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     named = _named(core.keys, core.client.zrange(core.keys.delayed, 0, 1), whole=True)
-    return admin_calls.purge(core.keys, "delayed", STEP, named)
+    return purge_call(core.keys, "delayed", STEP, named)
 
 
 def purge_dead(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.purge(core.keys, "dead", STEP, _named(core.keys, _letters(core)[1:]))
+    return purge_call(core.keys, "dead", STEP, _named(core.keys, _letters(core)[1:]))
 
 
 def purge_a_history(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     core.client.lpush(core.keys.failed, b"record", b"record")
-    return admin_calls.purge(core.keys, "failed", STEP)
+    return purge_call(core.keys, "failed", STEP)
 
 
 def _cancel(core: Core, where: str, values: Sequence[bytes]) -> Call[Any]:
-    page = core.do(admin_calls.scan(core.keys, where, most=10))
-    return admin_calls.cancel(core.keys, where, STEP, _named(core.keys, values, where != "pending"), 0, page)
+    page = core.do(scan_call(core.keys, where, page_size=10))
+    return cancel_call(core.keys, where, STEP, _named(core.keys, values, where != "pending"), 0, page)
 
 
 def cancel_pending(core: Core) -> Call[Any]:
@@ -99,31 +106,31 @@ def cancel_returned(core: Core) -> Call[Any]:
 
 def ask_who_owns(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.forget(core.keys, b"a")
+    return forget_call(core.keys, b"a")
 
 
 def forget(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.forget(core.keys, b"a", b"b-0")
+    return forget_call(core.keys, b"a", b"b-0")
 
 
 def pause(core: Core) -> Call[Any]:
-    return admin_calls.pause(core.keys, True, 0)
+    return pause_call(core.keys, True, 0)
 
 
 def resume(core: Core) -> Call[Any]:
     core.client.delete(core.keys.wakeup)
-    core.do(admin_calls.pause(core.keys, True, 0))
-    return admin_calls.pause(core.keys, False, 1)
+    core.do(pause_call(core.keys, True, 0))
+    return pause_call(core.keys, False, 1)
 
 
 def stats(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return admin_calls.stats(core.keys)
+    return stats_call(core.keys)
 
 
 def eviction(core: Core) -> Call[Any]:
-    return policies.eviction(core.keys)
+    return eviction_call(core.keys)
 
 
 def repair(core: Core, part: str = "count") -> Call[Any]:
@@ -131,8 +138,8 @@ def repair(core: Core, part: str = "count") -> Call[Any]:
     core.opened("open", "n", 2)
     core.client.zadd(core.keys.set_aside, {core.client.lpop(core.keys.pending): 1})
     core.client.hset(core.keys.counters, "set_aside", 1)
-    core.do(repair_part(core.keys, "begin", b"R"))
-    return repair_part(core.keys, part, b"R", place=b"f" if part == "count" else b"0", most=9, names=[b"open"])
+    core.do(repair_call(core.keys, "begin", b"R"))
+    return repair_call(core.keys, part, b"R", place=b"f" if part == "count" else b"0", page_size=9, names=[b"open"])
 
 
 def repair_what_was_set_aside(core: Core) -> Call[Any]:
@@ -159,7 +166,7 @@ def repair_leases(core: Core) -> Call[Any]:
 
 def end_a_repair(core: Core) -> Call[Any]:
     core.do(repair(core))
-    return repair_part(core.keys, "end", b"R")
+    return repair_call(core.keys, "end", b"R")
 
 
 REPAIRS = [repair, repair_what_was_set_aside, repair_letters, repair_records, repair_leases, end_a_repair]

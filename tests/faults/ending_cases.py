@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate.core.call import Call
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 

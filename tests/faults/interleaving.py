@@ -17,12 +17,16 @@ from typing import Any
 
 import redis
 
-from sluicegate.core import admin_calls, calls, operations, replies
-from sluicegate.core.admin_calls import Named, Step
 from sluicegate.core.call import Call, Operation
-from sluicegate.core.markers import bound_markers
+from sluicegate.core.entry import bound_markers, marker_of
+from sluicegate.core.ledger import Verb, VerdictGroup
 from sluicegate.core.ranges import format_ranges, parse_ranges
-from sluicegate.core.values import ClaimRequest, SettleRequest, Verb, VerdictGroup
+from sluicegate.core.steps import Step, Target
+from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
+from sluicegate.core.transitions.extend import Extended, extend_call
+from sluicegate.core.transitions.reap import reap_call
+from sluicegate.core.transitions.redrive import redrive_call
+from sluicegate.core.transitions.settle import SettleRequest, settle_operation
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
 from tests.support import state
 from tests.support.core_calls import Core
@@ -217,9 +221,9 @@ class Play:
     def _reap(self, name: bytes) -> None:
         """One step, and the next one at once or later when it asks for a marker."""
         keys, rules = self.core.keys, self.core.rules
-        wanted = self.world.execute(calls.reap(keys, rules, name, step=STEP)).wanted
+        wanted = self.world.execute(reap_call(keys, rules, name, step=STEP)).wanted
         if wanted:
-            step = calls.reap(keys, rules, name, step=STEP, wanted=wanted)
+            step = reap_call(keys, rules, name, step=STEP, wanted=wanted)
             if self.rnd.random() < 0.3:
                 self.world.late.append(step)
             else:
@@ -229,13 +233,10 @@ class Play:
         """All dead letters go back that may; the call is retried, repeated and late as any other."""
         keys, letters = self.core.keys, self.core.client.hgetall(self.core.keys.dead_records)
         if letters:
-            named = [
-                Named(name, admin_calls.marker_of(keys, record.split(b"\x1f", 4)[4]))
-                for name, record in letters.items()
-            ]
+            named = [Target(name, marker_of(keys, record.split(b"\x1f", 4)[4])) for name, record in letters.items()]
             step = Step(f"r{next(self.nonces)}".encode(), 1)
             with suppress(RetryBudgetExhaustedError):
-                self.world.send(admin_calls.redrive(keys, step, named, mark=1 << 44, patient=False))
+                self.world.send(redrive_call(keys, step, named, mark=1 << 44, patient=False))
 
     def _give_a_key_away(self) -> None:
         """A marker ran out, was forgotten or freed, and another message was published under its key."""
@@ -255,7 +256,7 @@ class Play:
             take_over = 0 if self.manner.chosen and self.rnd.random() < 0.7 else None
             try:
                 opened = yield from self.world.drive(
-                    operations.claim(
+                    claim_operation(
                         self.core.keys,
                         self.core.rules,
                         request,
@@ -265,10 +266,10 @@ class Play:
                 )
             except RetryBudgetExhaustedError:
                 continue
-            if isinstance(opened, replies.Opened):
+            if isinstance(opened, Opened):
                 yield from self._work(lease_id, request, opened, asked_at)
 
-    def _work(self, lease_id: str, request: ClaimRequest, opened: replies.Opened, asked_at: float) -> Iterator[None]:
+    def _work(self, lease_id: str, request: ClaimRequest, opened: Opened, asked_at: float) -> Iterator[None]:
         world, token = self.world, request.nonce + b":" + opened.opening
         slots = opened.slots or range(1, len(opened.entries) + 1)
         messages = {slot: _name(entry) for slot, entry in zip(slots, opened.entries, strict=True)}
@@ -278,9 +279,9 @@ class Play:
             yield
         if self.rnd.random() < 0.2:
             beat_at = world.now
-            extend = calls.extend(self.core.keys, request.name, token, lease_seconds=LEASE_SECONDS)
+            extend = extend_call(self.core.keys, request.name, token, lease_seconds=LEASE_SECONDS)
             try:
-                if world.send(extend) is not replies.Extended.OK:
+                if world.send(extend) is not Extended.OK:
                     return
                 if not world.holds(request.name, token):
                     self.faults.append(f"false extension of {lease_id} by {token!r}")
@@ -317,7 +318,7 @@ class Play:
         recorded = self.manner.chosen or self.manner.limit != 1
         asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs), bound)
         sent_at = world.now
-        settling = operations.settle(
+        settling = settle_operation(
             self.core.keys,
             self.core.rules,
             asked,

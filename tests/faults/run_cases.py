@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluicegate.core import batch_calls, calls
 from sluicegate.core.call import Call
-from sluicegate.core.values import ClaimRequest
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.remember_returned import remember_returned_call
 from tests.support.core_calls import Core, verdict
 
 
 def note(core: Core) -> Call[Any]:
-    return batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"b-0", b"b-1"])
+    return remember_returned_call(core.keys, core.keys.run("r"), [b"b-0", b"b-1"])
 
 
 def ask_what_was_noted(core: Core) -> Call[Any]:
     core.do(note(core))
-    return batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"b-1", b"b-2"], life_seconds=0)
+    return remember_returned_call(core.keys, core.keys.run("r"), [b"b-1", b"b-2"], life_seconds=0)
 
 
 def claim_for_a_run(core: Core, name: str = "m") -> Call[Any]:
     request = ClaimRequest(core.keys.lease_name(name), b"n2", 10, 60, 3600, run=core.keys.run("r"))
-    return calls.claim(core.keys, core.rules, request)
+    return claim_call(core.keys, core.rules, request)
 
 
 def claim_and_pass_by(core: Core) -> Call[Any]:
@@ -35,7 +35,7 @@ def claim_and_pass_by(core: Core) -> Call[Any]:
 def claim_what_was_given_back(core: Core) -> Call[Any]:
     core.do(core.publish("b", "a"))
     token, _ = core.opened("m", "n", 1)
-    core.do(batch_calls.remember_returned(core.keys, core.keys.run("r"), [b"\x1f" + core.keys.lease_name("m")]))
+    core.do(remember_returned_call(core.keys, core.keys.run("r"), [b"\x1f" + core.keys.lease_name("m")]))
     core.do(core.settle("m", token, verdict("nack", "1")))
     return claim_for_a_run(core)
 

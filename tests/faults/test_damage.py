@@ -10,9 +10,15 @@ import pytest
 import redis
 
 from sluicegate import QueueEvent, RedisMessageQueue
-from sluicegate.core import batch_calls, replies
 from sluicegate.core.entry import is_entry
+from sluicegate.core.transitions.claim import Expired, Opened
+from sluicegate.core.transitions.extend import Extended
+from sluicegate.core.transitions.manifest import manifest_call
+from sluicegate.core.transitions.publish import TOO_OLD, Published
+from sluicegate.core.transitions.reap import Reaped
+from sluicegate.core.transitions.settle import Settled
 from sluicegate.errors import MalformedStoredMessageError
+from sluicegate.spark.transitions import acquire_consumer_call
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 from tests.support.damage import NEWER, VALUES, Damage, busy, matrix
@@ -116,7 +122,7 @@ def test_a_newer_versions_message_is_set_aside_by_a_queue_that_keeps_foreign_val
     core = Core(bare_client, strict=True)
     bare_client.rpush(core.keys.pending, NEWER, b"foreign")
     core.do(core.publish("b", "a"))
-    assert isinstance(core.do(core.claim("l", "n")), replies.Opened)
+    assert isinstance(core.do(core.claim("l", "n")), Opened)
     assert bare_client.zrange(core.keys.set_aside, 0, -1) == [NEWER]
     assert bare_client.lrange(core.keys.pending, 0, -1) == [b"foreign"]
 
@@ -127,12 +133,10 @@ def test_a_lease_whose_words_are_gone_gives_its_messages_back(bare_client: redis
     token, _ = core.opened("l", "n", 4)
     bare_client.hdel(core.keys.lease(b"l"), "m")
     assert core.do(core.settle("l", token, verdict("ack", "1-4"), recorded=False)).lost == [1, 2, 3, 4]
-    assert core.do(core.extend("l", token)) is replies.Extended.LOST
-    assert isinstance(core.do(core.claim("l", "n")), replies.Expired), (
-        "before its deadline: nobody can hold it any more"
-    )
-    assert core.do(core.reap("l", 3)) == replies.Reaped(finished=False, moved=3, buried=0)
-    assert core.do(core.reap("l", 3)) == replies.Reaped(finished=True, moved=1, buried=0)
+    assert core.do(core.extend("l", token)) is Extended.LOST
+    assert isinstance(core.do(core.claim("l", "n")), Expired), "before its deadline: nobody can hold it any more"
+    assert core.do(core.reap("l", 3)) == Reaped(finished=False, moved=3, buried=0)
+    assert core.do(core.reap("l", 3)) == Reaped(finished=True, moved=1, buried=0)
     assert core.do(core.settle("l", token, verdict("ack", "1"), recorded=False)).lost == [1]
     assert state.contents(bare_client, "orders").ids()["returned"] == ["b-0", "b-1", "b-2", "b-3"]
     state.check(bare_client)
@@ -148,7 +152,7 @@ def test_a_lease_that_counts_too_few_slots_ends_with_the_last_of_them(bare_clien
     bare_client.hset(core.keys.lease(b"l"), "m", b" ".join(words))
     assert core.do(core.settle("l", token, verdict(verb, "1-2"))).held == 2
     state.check(bare_client)
-    assert core.do(core.settle("l", token, verdict("ack", "3-4"))) == replies.Settled([], 0, [])
+    assert core.do(core.settle("l", token, verdict("ack", "3-4"))) == Settled([], 0, [])
 
 
 @pytest.mark.parametrize("published", ["many", "", "-5", "0.5", "inf", "nan", "9" * 20])
@@ -185,17 +189,17 @@ def test_a_receipt_that_something_else_has_overwritten_is_an_unknown_outcome(bar
     call = core.publish("b", "a")
     core.do(call)
     bare_client.set(core.keys.published(b"b"), "garbage")
-    assert core.do(call) == replies.Published(replies.TOO_OLD, {})
+    assert core.do(call) == Published(TOO_OLD, {})
     assert core.do(core.depth()).pending == 1
 
 
 @pytest.mark.parametrize("value", ["garbage", "1.5", "99999999999999999999"])
 def test_a_seat_that_something_else_has_overwritten_can_be_taken(bare_client: redis.Redis, value: str) -> None:
     core = Core(bare_client)
-    first = core.do(batch_calls.acquire_consumer(core.keys, "c", b"n1", 0))
+    first = core.do(acquire_consumer_call(core.keys, "c", b"n1", 0))
     fields = ("epoch", "reader", "floor", "top", "left", "readers")
     bare_client.hset(core.keys.consumer("c"), mapping=dict.fromkeys(fields, value))
-    second = core.do(batch_calls.acquire_consumer(core.keys, "c", b"n2", 0))
+    second = core.do(acquire_consumer_call(core.keys, "c", b"n2", 0))
     assert second.acquired
     assert second.epoch >= first.epoch
     assert second.left == ()
@@ -216,7 +220,7 @@ def _calls_of_the_holder(core: Core, token: bytes) -> list[Any]:
     """What the holder of the lease, its retry and its successor may send."""
     return [
         core.extend("l", token),
-        batch_calls.manifest(core.keys, b"l", 1, 9),
+        manifest_call(core.keys, b"l", 1, 9),
         core.claim("l", "n"),
         core.settle(
             "l", token, verdict("nack", "1"), verdict("bury", "2"), verdict("release", "3"), verdict("ack", "4")
@@ -224,7 +228,7 @@ def _calls_of_the_holder(core: Core, token: bytes) -> list[Any]:
         core.claim("l", "n2", takeover=b"?"),
         core.claim("l", "n2", takeover=token),
         core.claim("first", "n3"),
-        batch_calls.manifest(core.keys, b"l"),
+        manifest_call(core.keys, b"l"),
         core.reap("l"),
     ]
 

@@ -15,10 +15,10 @@ import redis.asyncio
 
 from sluicegate._gateway_base import RetryNote
 from sluicegate._redis.connection import Address
-from sluicegate.core import calls
 from sluicegate.core.call import Call, Wait
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.scripts import load
+from sluicegate.core.transitions.depth import depth_call
 from sluicegate.errors import (
     ConfigurationError,
     RedisAccessError,
@@ -196,7 +196,7 @@ def running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:
 def test_an_old_server_is_not_asked_for_what_it_does_not_know(
     make_gateway: MakeGateway, own_server: RedisServer
 ) -> None:
-    body = calls.depth(KEYS)
+    body = depth_call(KEYS)
     behind = Call(body.script, body.keys, body.args, body.decode, then=(b"WAITAOF", 1, 0, 100))
     with own_server.client() as client:
         client.config_resetstat()
@@ -210,12 +210,12 @@ def test_an_outage_shorter_than_the_budget_is_survived(
     make_gateway: MakeGateway, own_server: RedisServer, away_seconds: float
 ) -> None:
     gateway = make_gateway(_port(own_server), retry_budget_seconds=100)
-    before = gateway.execute(calls.depth(KEYS))
+    before = gateway.execute(depth_call(KEYS))
     own_server.stop()
     answers: list[Any] = []
     met = threading.Event()
     worker = threading.Thread(
-        target=lambda: answers.append(gateway.execute(calls.depth(KEYS), on_retry=lambda _: met.set()))
+        target=lambda: answers.append(gateway.execute(depth_call(KEYS), on_retry=lambda _: met.set()))
     )
     worker.start()
     assert met.wait(60)
@@ -228,11 +228,11 @@ def test_an_outage_shorter_than_the_budget_is_survived(
 
 def test_a_hung_server_holds_one_attempt_a_few_seconds(make_gateway: MakeGateway, own_server: RedisServer) -> None:
     gateway = make_gateway(_port(own_server))
-    gateway.execute(calls.depth(KEYS), retry=False)
+    gateway.execute(depth_call(KEYS), retry=False)
     with own_server.frozen():
         begun = time.monotonic()
         with pytest.raises(RedisUnavailableError):
-            gateway.execute(calls.depth(KEYS), retry=False)
+            gateway.execute(depth_call(KEYS), retry=False)
         assert 4 < time.monotonic() - begun < 14, "15 s are the limit of other calls"
 
 
@@ -259,10 +259,10 @@ def test_a_call_sent_ahead_keeps_no_other_waiting_for_the_only_connection(
     make_gateway: MakeGateway, own_server: RedisServer
 ) -> None:
     gateway = make_gateway(_port(own_server), query="?max_connections=1", retry_budget_seconds=1)
-    gateway.execute(calls.depth(KEYS))
+    gateway.execute(depth_call(KEYS))
     run, target = running(gateway)
-    receive = run(lambda: target.send(calls.depth(KEYS)))
-    assert gateway.execute(calls.depth(KEYS)).pending == 0
+    receive = run(lambda: target.send(depth_call(KEYS)))
+    assert gateway.execute(depth_call(KEYS)).pending == 0
     assert run(receive).pending == 0
 
 

@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 import redis
 
-from sluicegate.core import calls, scripts
+from sluicegate.core import scripts
+from sluicegate.core.transitions.reap import reap_call
 from tests.faults.interleaving import STEP, play
 from tests.support.servers import PROGRAMS
 from tests.support.settings import THOROUGH
@@ -21,7 +22,7 @@ SEEDS = 2000 * (1 + THOROUGH)
 @pytest.fixture(autouse=True)
 def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that lets a lease come back does so in small steps too."""
-    monkeypatch.setattr(calls, "reap", partial(calls.reap, step=STEP))
+    monkeypatch.setattr("sluicegate.core.transitions.reap.reap_call", partial(reap_call, step=STEP))
 
 
 @pytest.mark.timeout(120 * (1 + THOROUGH))

@@ -18,9 +18,9 @@ from sluicegate import RedisMessageQueue
 from sluicegate._gateway_base import RetryNote
 from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
-from sluicegate.core import calls
 from sluicegate.core.call import Call
 from sluicegate.core.scripts import load
+from sluicegate.core.transitions.depth import depth_call
 from sluicegate.errors import RedisRefusedError, RedisUnavailableError, RetryBudgetExhaustedError
 from sluicegate.events import EventOutcome, QueueEvent
 from sluicegate.gateway import RedisGateway
@@ -128,11 +128,11 @@ def test_after_any_answer_an_outage_is_ridden_out(make_gateway: MakeGateway, own
     with answering(port=port) as server:
         server.others += [b"-BUSY Redis is busy running a script.\r\n"] * 1000
         with pytest.raises(RedisRefusedError):
-            gateway.execute(calls.depth(KEYS), retry=False)
+            gateway.execute(depth_call(KEYS), retry=False)
     met = threading.Event()
     answers: list[Any] = []
     worker = threading.Thread(
-        target=lambda: answers.append(gateway.execute(calls.depth(KEYS), on_retry=lambda _: met.set()))
+        target=lambda: answers.append(gateway.execute(depth_call(KEYS), on_retry=lambda _: met.set()))
     )
     worker.start()
     assert met.wait(60)
@@ -222,7 +222,7 @@ def test_a_pool_that_blocks_and_gives_up_is_asked_again(own_server: RedisServer)
     gateway, met = RedisGateway(redis_client=redis.Redis(connection_pool=pool)), threading.Event()
     held = pool.get_connection(*CONNECTION_FOR)
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(gateway.execute, calls.depth(KEYS), on_retry=lambda _: met.set())
+        running = threads.submit(gateway.execute, depth_call(KEYS), on_retry=lambda _: met.set())
         assert met.wait(60)
         pool.release(held)
         assert running.result(60).pending == 0

@@ -10,8 +10,17 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core import batch_calls, calls, concluding, looking, replies, scripts
+from sluicegate.core import scripts
 from sluicegate.core.call import Call
+from sluicegate.core.transitions.claim import Acked, Empty, Held, Opened
+from sluicegate.core.transitions.conclude import Conclusion, conclude_call
+from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
+from sluicegate.core.transitions.manifest import LeaseView, manifest_call
+from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.publish import Published
+from sluicegate.core.transitions.reap import Reaped
+from sluicegate.core.transitions.remember_returned import remember_returned_call
+from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
 from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, write_cases
 from tests.support import state
 from tests.support.core_administration import Admin
@@ -19,7 +28,7 @@ from tests.support.core_calls import Core, verdict
 
 MakeQueue = Callable[..., RedisMessageQueue]
 Prepare = Callable[[Core], Call[Any]]
-CONCLUSION = concluding.Conclusion(b"l", b"n:o", 3600, True, False)
+CONCLUSION = Conclusion(b"l", b"n:o", 3600, True, False)
 
 
 @pytest.fixture
@@ -189,7 +198,7 @@ def depth(core: Core) -> Call[Any]:
 
 def look_at_a_lease(core: Core) -> Call[Any]:
     lease(core)
-    return batch_calls.manifest(core.keys, b"l", 1, 2)
+    return manifest_call(core.keys, b"l", 1, 2)
 
 
 def conclude(core: Core) -> Call[Any]:
@@ -197,18 +206,18 @@ def conclude(core: Core) -> Call[Any]:
     core.do(core.publish("b", *"ab"))
     token, opened = core.opened("l", "n", 2)
     core.do(core.settle("l", token, verdict("ack", "1-2")))
-    ended = concluding.Conclusion(b"l", token, 3600, True, False)
-    return concluding.conclusion_call(core.keys, core.rules, ended, 1, 1, 1, opened.entries)
+    ended = Conclusion(b"l", token, 3600, True, False)
+    return conclude_call(core.keys, core.rules, ended, 1, 1, 1, opened.entries)
 
 
 def look_into_leases(core: Core) -> Call[Any]:
     lease(core)
-    return looking.held_page(core.keys, looking.LeasePage(b"0", [b"l"]), count=2)
+    return in_flight_call(core.keys, LeasePage(b"0", [b"l"]), count=2)
 
 
 def peek(core: Core) -> Call[Any]:
     lease(core)
-    return calls.peek(core.keys, "pending", 5)
+    return peek_call(core.keys, "pending", 5)
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
@@ -242,16 +251,16 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
     second = core.do(call)
     assert effect(core) == once
     match first:
-        case replies.Held():
-            assert isinstance(second, replies.Held)
+        case Held():
+            assert isinstance(second, Held)
             assert second.token == first.token
-        case replies.Opened():
-            assert second == replies.Opened(
+        case Opened():
+            assert second == Opened(
                 first.opening, first.takeovers, list(range(1, len(first.entries) + 1)), first.entries
             )
-        case replies.Empty():
-            assert isinstance(second, replies.Empty)
-        case batch_calls.LeaseView():
+        case Empty():
+            assert isinstance(second, Empty)
+        case LeaseView():
             assert replace(second, left_seconds=first.left_seconds) == first
         case _ if prepare not in ANSWERS_WHAT_IT_DID:
             assert second == first
@@ -299,7 +308,7 @@ def test_thousands_in_one_step(core: Core) -> None:
         core.do(core.publish(f"c{batch}", *(str(number) for number in range(1000))))
     core.opened("m", "n", 10_000)
     state.expire(core.client, core.queue)
-    assert core.do(core.reap("m", 10_000)) == replies.Reaped(finished=True, moved=10_000, buried=0)
+    assert core.do(core.reap("m", 10_000)) == Reaped(finished=True, moved=10_000, buried=0)
 
 
 # ---------------------------------------------------------------------- late
@@ -309,9 +318,9 @@ def test_a_claim_executed_late_takes_no_second_batch_while_its_end_is_remembered
     core.do(core.publish("b", *"abcd"))
     call = core.claim("l", "n", 2)
     reply = core.do(call)
-    assert isinstance(reply, replies.Opened)
+    assert isinstance(reply, Opened)
     core.do(core.settle("l", b"n:" + reply.opening, verdict("ack", "1-2")))
-    assert core.do(call) == replies.Acked(2, 0, 0)
+    assert core.do(call) == Acked(2, 0, 0)
     assert core.do(core.depth()).pending == 2
 
 
@@ -319,11 +328,11 @@ def test_a_claim_executed_late_opens_under_a_token_of_its_own(core: Core) -> Non
     core.do(core.publish("b", *"ab"))
     call = core.claim("l", "n", 1)
     first = core.do(call)
-    assert isinstance(first, replies.Opened)
+    assert isinstance(first, Opened)
     old = b"n:" + first.opening
     core.do(core.settle("l", old, verdict("ack", "1"), recorded=False))
     ghost = core.do(call)
-    assert isinstance(ghost, replies.Opened)
+    assert isinstance(ghost, Opened)
     assert ghost.opening != first.opening
     assert core.do(core.settle("l", old, verdict("ack", "1"))).lost == [1], "nobody has worked on this message"
 
@@ -334,10 +343,10 @@ def test_a_takeover_executed_late_does_not_take_from_the_next(core: Core) -> Non
     late = core.claim("l", "n2", takeover=first)
     core.do(late)
     held = core.do(core.claim("l", "n3", takeover=b"?"))
-    assert isinstance(held, replies.Held)
+    assert isinstance(held, Held)
     third, _ = core.opened("l", "n3", takeover=held.token)
     again = core.do(late)
-    assert isinstance(again, replies.Held)
+    assert isinstance(again, Held)
     assert again.token == third
     assert core.do(core.settle("l", third, verdict("ack", "1"))).lost == []
 
@@ -355,14 +364,14 @@ def test_a_publish_executed_late_is_found_done(core: Core, keyed: bool) -> None:
 @pytest.mark.parametrize("keyed", [False, True])
 def test_a_publish_too_late_to_be_judged_is_refused(core: Core, keyed: bool) -> None:
     call = core.publish("b", "a", "b", keyed=keyed)
-    assert core.do(call.later(501)) == replies.Published(-1, {})
+    assert core.do(call.later(501)) == Published(-1, {})
     assert core.do(core.depth()).pending == 0
 
 
 def test_a_receipt_tells_a_late_repeat_the_outcome_whatever_its_age(core: Core) -> None:
     call = core.publish("b", "a")
     core.do(call)
-    assert core.do(call.later(10_000)) == replies.Published(1, {})
+    assert core.do(call.later(10_000)) == Published(1, {})
 
 
 # ---------------------------------------------------------------------- script flush
@@ -408,13 +417,13 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.purge("failed") == 0
     assert (admin.stats().redriven, admin.stats().cancelled) == (1, 1)
     assert queue.repair().mended == 0
-    assert admin.do(batch_calls.remember_returned(queue.session.keys, queue.session.keys.run("r"), [b"1"])) == (False,)
-    assert admin.do(batch_calls.stage_rows(queue.session.keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
-    opened = admin.do(batch_calls.commit_write(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
+    assert admin.do(remember_returned_call(queue.session.keys, queue.session.keys.run("r"), [b"1"])) == (False,)
+    assert admin.do(stage_rows_call(queue.session.keys, b"s", 0, write_cases.PARTS, life_seconds=60)) == 4
+    opened = admin.do(commit_write_call(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
     assert opened.left == {"s": "4 4"}
-    assert admin.do(batch_calls.acquire_consumer(queue.session.keys, "c", b"n", 0)).acquired
-    assert admin.do(batch_calls.manifest(queue.session.keys, b"l")).state == "unknown"
-    assert not admin.do(concluding.conclusion_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
-    assert admin.do(looking.held_page(queue.session.keys)).messages == []
+    assert admin.do(acquire_consumer_call(queue.session.keys, "c", b"n", 0)).acquired
+    assert admin.do(manifest_call(queue.session.keys, b"l")).state == "unknown"
+    assert not admin.do(conclude_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
+    assert admin.do(in_flight_call(queue.session.keys)).messages == []
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

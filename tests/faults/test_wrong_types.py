@@ -9,9 +9,13 @@ import pytest
 import redis
 
 from sluicegate._redis.error_mapping import EXPECTED_TYPES
-from sluicegate.core import batch_calls, calls, concluding, looking, scripts
+from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.conclude import Conclusion, conclude_call
+from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
+from sluicegate.core.transitions.manifest import manifest_call
+from sluicegate.core.transitions.peek import peek_call
 from sluicegate.errors import WrongKeyTypeError
 from tests.faults import admin_cases, consumer_cases, run_cases, write_cases
 from tests.support import state
@@ -19,7 +23,7 @@ from tests.support.core_calls import Core, verdict
 
 Prepare = Callable[[Core], Call[Any]]
 ENTRIES = [b"1%028x" % number + b"id\x1f\x1f\x1fpayload" for number in range(2)]
-HELD = looking.LeasePage(b"0", [b"l"])
+HELD = LeasePage(b"0", [b"l"])
 
 
 def busy(core: Core) -> bytes:
@@ -70,8 +74,8 @@ def settle(core: Core, token: bytes) -> Call[Any]:
 def conclude(core: Core, token: bytes) -> Call[Any]:
     core.rules = QueueRules(completed_cap=5, failed_cap=5)
     core.do(core.settle("l", token, verdict("ack", "4-6")))
-    ended = concluding.Conclusion(b"l", token, 3600, True, True)
-    return concluding.conclusion_call(core.keys, core.rules, ended, 1, 2, 1, ENTRIES)
+    ended = Conclusion(b"l", token, 3600, True, True)
+    return conclude_call(core.keys, core.rules, ended, 1, 2, 1, ENTRIES)
 
 
 def reap(core: Core) -> Call[Any]:
@@ -98,7 +102,7 @@ def depth(core: Core) -> Call[Any]:
 
 
 def peek(where: str) -> Callable[[Core, bytes], Call[Any]]:
-    return lambda core, _: calls.peek(core.keys, where, 5)
+    return lambda core, _: peek_call(core.keys, where, 5)
 
 
 def without_token(prepare: Prepare) -> Callable[[Core, bytes], Call[Any]]:
@@ -127,9 +131,9 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
     "promote": (without_token(promote), "delayed pending returned wakeup"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
-    "in_flight": (lambda core, _: looking.held_page(core.keys, HELD, count=5), "leases lease"),
-    "manifest": (lambda core, _: batch_calls.manifest(core.keys, b"l", 1, 2), "lease leases"),
-    "manifest of an ended lease": (lambda core, _: batch_calls.manifest(core.keys, b"gone"), "closed"),
+    "in_flight": (lambda core, _: in_flight_call(core.keys, HELD, count=5), "leases lease"),
+    "manifest": (lambda core, _: manifest_call(core.keys, b"l", 1, 2), "lease leases"),
+    "manifest of an ended lease": (lambda core, _: manifest_call(core.keys, b"gone"), "closed"),
     "peek pending": (peek("pending"), "source"),
     "peek returned": (peek("returned"), "source"),
     "peek delayed": (peek("delayed"), "source"),

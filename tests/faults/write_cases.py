@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import WriteVerb
 from sluicegate.core.call import Call
 from sluicegate.core.entry import client_part
+from sluicegate.spark.transitions import WriteVerb, commit_write_call, stage_rows_call, staged_rows_call
 from tests.support.core_calls import Core
 
 PARTS = [client_part(b"", b"", b"", name.encode()) for name in "abcd"]
@@ -15,7 +14,7 @@ PARTS = [client_part(b"", b"", b"", name.encode()) for name in "abcd"]
 
 def stage(core: Core, name: str = "s", expected: int = 0) -> Call[Any]:
     parts = PARTS[expected : expected + 2]
-    return batch_calls.stage_rows(core.keys, name.encode(), expected, parts, life_seconds=60)
+    return stage_rows_call(core.keys, name.encode(), expected, parts, life_seconds=60)
 
 
 def stage_more(core: Core) -> Call[Any]:
@@ -29,12 +28,12 @@ def stage_what_is_gone(core: Core) -> Call[Any]:
 
 def look_into_a_stage(core: Core) -> Call[Any]:
     core.do(stage_more(core))
-    return batch_calls.staged_rows(core.keys, b"s", 1, 2)
+    return staged_rows_call(core.keys, b"s", 1, 2)
 
 
 def commit_write(core: Core, verb: WriteVerb, *names: str) -> Call[Any]:
     told = dict.fromkeys(names, "2 1000")
-    return batch_calls.commit_write(core.keys, b"w", verb, told, life_seconds=600)
+    return commit_write_call(core.keys, b"w", verb, told, life_seconds=600)
 
 
 def open_a_write(core: Core) -> Call[Any]:

@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from sluicegate import QueueBackpressureError, RedisMessageQueue
-from sluicegate.core import batch_calls, publishing
+from sluicegate.core import publishing
 from sluicegate.core.entry import client_part
 from sluicegate.core.keys import QueueKeys
+from sluicegate.spark.transitions import stage_rows_call
 from sluicegate.spark.writing import staging as _staging
 from sluicegate.spark.writing.naming import RowNames, digest_of
 from sluicegate.spark.writing.sending import Sender
@@ -306,7 +307,7 @@ def test_a_late_append_does_not_shorten_the_life_that_a_commit_gave(sender: Send
         with pytest.raises(Crash):
             _staging.commit(sender, "w", [stage])
     rows = parts(*map(str, range(7, 14)))
-    assert sender.run(batch_calls.stage_rows(sender.keys, name, 7, rows, life_seconds=86_400)) == 14
+    assert sender.run(stage_rows_call(sender.keys, name, 7, rows, life_seconds=86_400)) == 14
     assert client.pttl(sender.keys.stage(name)) > 6 * 86_400_000
 
 

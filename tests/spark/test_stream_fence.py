@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import ConsumerLease, Span
 from sluicegate.core.keys import QueueKeys
+from sluicegate.spark.transitions import ConsumerLease, Span, acquire_consumer_call
 from tests.support.core_calls import Core
 
 Ask = Callable[..., ConsumerLease]
@@ -25,7 +24,7 @@ def ask(core: Core) -> Ask:
     """Asks for the seat of the consumer `c`."""
 
     def asking(reader: str, epoch: int, floor: int = -1, top: int = -1) -> ConsumerLease:
-        return core.do(batch_calls.acquire_consumer(core.keys, "c", reader.encode(), epoch, floor=floor, top=top))
+        return core.do(acquire_consumer_call(core.keys, "c", reader.encode(), epoch, floor=floor, top=top))
 
     return asking
 
@@ -118,4 +117,4 @@ def test_consumers_have_seats_of_their_own(core: Core) -> None:
     names = ["c", "C", "{c}", "c:d", "x" * 200, "x" * 201, "#c"]
     assert len({core.keys.consumer(name) for name in names}) == len(names)
     assert all(len(core.keys.consumer(name)) < 80 for name in names)
-    assert all(b"{orders}" in QueueKeys("orders").seat(name) for name in names)
+    assert all(b"{orders}" in QueueKeys("orders").consumer(name) for name in names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sluicegate.core.publishing import Publishing
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch
 
 __all__ = ["one_call"]
 

@@ -8,9 +8,14 @@ from typing import Any, TypeVar
 
 import redis
 
-from sluicegate.core import admin, replies
 from sluicegate.core.call import Call, Operation
-from sluicegate.core.reports import QueueStats, RedriveReport
+from sluicegate.core.transitions.cancel import cancel_operation
+from sluicegate.core.transitions.claim import Opened
+from sluicegate.core.transitions.forget import forget_operation
+from sluicegate.core.transitions.pause import pause_operation, resume_operation
+from sluicegate.core.transitions.purge import purge_operation
+from sluicegate.core.transitions.redrive import RedriveReport, RedriveRequest, redrive_operation
+from sluicegate.core.transitions.stats import QueueStats, stats_operation
 from sluicegate.events import QueueEvent
 from tests.support import state
 from tests.support.core_calls import Core, verdict
@@ -51,28 +56,28 @@ class Admin(Core):
     # ------------------------------------------------------------------ the operations
 
     def redrive(self, *, max_pending_length: int = 0, **request: Any) -> RedriveReport:
-        asked = admin.RedriveRequest(**request)
+        asked = RedriveRequest(**request)
         return self.run(
-            admin.redrive(self.keys, nonce(), asked, max_pending_length=max_pending_length, emits_events=True)
+            redrive_operation(self.keys, nonce(), asked, max_pending_length=max_pending_length, emits_events=True)
         )
 
     def purge(self, where: str) -> int:
-        return self.run(admin.purge(self.keys, nonce(), where, emits_events=True))
+        return self.run(purge_operation(self.keys, nonce(), where, emits_events=True))
 
     def cancel(self, ids: Sequence[str]) -> list[str]:
-        return self.run(admin.cancel(self.keys, nonce(), ids, emits_events=True))
+        return self.run(cancel_operation(self.keys, nonce(), ids, emits_events=True))
 
     def forget(self, key: str) -> bool:
-        return self.run(admin.forget(self.keys, key, emits_events=True))
+        return self.run(forget_operation(self.keys, key, emits_events=True))
 
     def pause(self) -> bool:
-        return self.run(admin.pause(self.keys, emits_events=True))
+        return self.run(pause_operation(self.keys, emits_events=True))
 
     def resume(self) -> bool:
-        return self.run(admin.resume(self.keys, emits_events=True))
+        return self.run(resume_operation(self.keys, emits_events=True))
 
     def stats(self) -> QueueStats:
-        return self.run(admin.stats(self.keys))
+        return self.run(stats_operation(self.keys))
 
     # ------------------------------------------------------------------ messages in every state
 
@@ -105,7 +110,7 @@ class Admin(Core):
     def bury_all(self, reason: str = "hopeless") -> int:
         """Bury whatever can be claimed."""
         buried = 0
-        while isinstance(reply := self.do(self.claim(lease := f"l{next(_numbers)}", "n", 1000)), replies.Opened):
+        while isinstance(reply := self.do(self.claim(lease := f"l{next(_numbers)}", "n", 1000)), Opened):
             group = verdict("bury", f"1-{len(reply.entries)}", why=reason.encode() + b"\x1fE\x1ftext")
             self.do(self.settle(lease, b"n:" + reply.opening, group))
             buried += len(reply.entries)

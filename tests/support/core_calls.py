@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import redis
 
 from sluicegate import RedisGateway
-from sluicegate.core import calls, replies
 from sluicegate.core.call import Call
-from sluicegate.core.entry import PREFIX_LENGTH, client_part, split_entry
+from sluicegate.core.entry import PREFIX_LENGTH, bound_markers, client_part, split_entry
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.markers import bound_markers
-from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, Verb, VerdictGroup
+from sluicegate.core.ledger import Verb, VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Opened, claim_call
+from sluicegate.core.transitions.depth import Depth, ExpiredPage, depth_call
+from sluicegate.core.transitions.extend import Extended, extend_call
+from sluicegate.core.transitions.promote import promote_call
+from sluicegate.core.transitions.publish import Batch, Published, publish_call
+from sluicegate.core.transitions.reap import Reaped, reap_call
+from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_call
 
 T = TypeVar("T")
 
@@ -41,7 +48,7 @@ class Core:
         oldest: float = 500,
         age: float = 0,
         **more: Any,
-    ) -> Call[replies.Published]:
+    ) -> Call[Published]:
         """Messages whose payload is their name, and when `keyed` their key too, or else they have a receipt.
 
         `more` is as in `Batch`.
@@ -57,7 +64,7 @@ class Core:
             oldest_seconds=oldest,
             **more,
         )
-        return calls.publish(self.keys, made, age_seconds=age)
+        return publish_call(self.keys, made, age_seconds=age)
 
     def claim(
         self,
@@ -69,27 +76,27 @@ class Core:
         takeover: bytes = b"",
         maintain: bool = True,
         remember_empty: bool = False,
-    ) -> Call[replies.ClaimReply]:
+    ) -> Call[ClaimReply]:
         request = ClaimRequest(
             self.keys.lease_name(lease), nonce.encode(), limit, lease_seconds, 3600, 600 if remember_empty else 0
         )
-        return calls.claim(self.keys, self.rules, request, takeover=takeover, maintain=maintain)
+        return claim_call(self.keys, self.rules, request, takeover=takeover, maintain=maintain)
 
-    def opened(self, lease: str, nonce: str, limit: int = 10, **options: object) -> tuple[bytes, replies.Opened]:
+    def opened(self, lease: str, nonce: str, limit: int = 10, **options: object) -> tuple[bytes, Opened]:
         """Claim, which must open or adopt; returns the token and the reply."""
         reply = self.do(self.claim(lease, nonce, limit, **options))  # type: ignore[arg-type]
-        assert isinstance(reply, replies.Opened), reply
+        assert isinstance(reply, Opened), reply
         return nonce.encode() + b":" + reply.opening, reply
 
     def settle(
         self, lease: str, token: bytes, *groups: VerdictGroup, recorded: bool = True, held_seconds: float = 0
-    ) -> Call[replies.Settled]:
+    ) -> Call[Settled]:
         """Verdicts, with the markers of what the lease holds now, as its holder knows them from the claim."""
         stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
         entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
         bound = bound_markers(self.keys, entries)
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
-        return calls.settle(self.keys, self.rules, request, held_seconds=held_seconds)
+        return settle_call(self.keys, self.rules, request, held_seconds=held_seconds)
 
     def bind(self, *names: str) -> None:
         """Make what is pending under these names hold its key until it ends, as `until_acked` publishes it."""
@@ -106,27 +113,28 @@ class Core:
         owner = self.client.get(self.keys.dedup(name.encode()))
         return owner.decode() if owner is not None else None
 
-    def extend(self, lease: str, token: bytes, seconds: float = 60, longest: float = 0) -> Call[replies.Extended]:
+    def extend(self, lease: str, token: bytes, seconds: float = 60, longest: float = 0) -> Call[Extended]:
         name = self.keys.lease_name(lease)
-        return calls.extend(self.keys, name, token, lease_seconds=seconds, max_lease_seconds=longest)
+        return extend_call(self.keys, name, token, lease_seconds=seconds, max_lease_seconds=longest)
 
-    def reap(self, lease: str, step: int = 500, wanted: Sequence[bytes] = ()) -> Call[replies.Reaped]:
-        return calls.reap(self.keys, self.rules, self.keys.lease_name(lease), step=step, wanted=wanted)
+    def reap(self, lease: str, step: int = 500, wanted: Sequence[bytes] = ()) -> Call[Reaped]:
+        return reap_call(self.keys, self.rules, self.keys.lease_name(lease), step=step, wanted=wanted)
 
     def promote(self, step: int = 1000) -> Call[int]:
-        return calls.promote(self.keys, step=step)
+        return promote_call(self.keys, step=step)
 
-    def depth(self, *expired: bytes) -> Call[replies.Counted]:
+    def depth(self, *expired: bytes) -> Call[Depth]:
         """Counts, and the messages of these leases."""
         place = (b"9999999999999", b"0", expired[-1], expired) if expired else ()
-        return calls.depth(self.keys, replies.ExpiredPage(*place))
+        call = depth_call(self.keys, ExpiredPage(*place))
+        return replace(call, decode=lambda reply: call.decode(reply).depth)
 
 
 def verdict(verb: Verb, slots: str, **options: object) -> VerdictGroup:
     return VerdictGroup(verb, slots, **options)  # type: ignore[arg-type]
 
 
-def ids(reply: replies.ClaimReply) -> list[str]:
+def ids(reply: ClaimReply) -> list[str]:
     """The names of the messages of an open lease."""
-    assert isinstance(reply, replies.Opened), reply
+    assert isinstance(reply, Opened), reply
     return [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]

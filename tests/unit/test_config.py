@@ -20,7 +20,7 @@ from sluicegate import EventDrivenInterruptHandler, QueueSpec, RedisGateway, Red
 from sluicegate._redis.connection import Address
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
 from sluicegate.errors import ConfigurationError
 from sluicegate.options import OPTIONS as DECLARED
 from sluicegate.options import QueueOptions

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from sluicegate.core import admin_calls, batch_calls, calls
 from sluicegate.core.call import Call
 from sluicegate.core.durability import replicated
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch, ClaimRequest, QueueRules, SettleRequest, VerdictGroup
+from sluicegate.core.ledger import VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.extend import extend_call
+from sluicegate.core.transitions.publish import Batch, publish_call
+from sluicegate.core.transitions.remember_returned import remember_returned_call
+from sluicegate.core.transitions.scan import scan_call
+from sluicegate.core.transitions.settle import SettleRequest, settle_call
+from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
 
 KEYS = QueueKeys("orders")
 SHORT = 0.0004
@@ -18,17 +25,17 @@ RULES = QueueRules(max_lease_seconds=SHORT)
 
 
 def _publish(**durations: float) -> Call[Any]:
-    return calls.publish(KEYS, Batch(id=b"B", parts=[b"p"], **durations), age_seconds=SHORT)  # type: ignore[arg-type]
+    return publish_call(KEYS, Batch(id=b"B", parts=[b"p"], **durations), age_seconds=SHORT)  # type: ignore[arg-type]
 
 
 def _claim() -> Call[Any]:
     request = ClaimRequest(b"L", b"N", 1, lease_seconds=SHORT, keep_seconds=SHORT, empty_seconds=SHORT, run=b"r")
-    return calls.claim(KEYS, RULES, request)
+    return claim_call(KEYS, RULES, request)
 
 
 def _settle() -> Call[Any]:
     group = VerdictGroup("nack", "1", delay_seconds=SHORT)
-    return calls.settle(KEYS, RULES, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
+    return settle_call(KEYS, RULES, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
 
 
 CASES: dict[str, tuple[Call[Any], str]] = {
@@ -38,12 +45,12 @@ CASES: dict[str, tuple[Call[Any], str]] = {
     ),
     "claim": (_claim(), "span_ms keep_ms empty_ms max_lease_ms exclude_ms"),
     "settle": (_settle(), "keep_ms held_ms delay_ms"),
-    "extend": (calls.extend(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "span_ms max_lease_ms"),
-    "scan": (admin_calls.scan(KEYS, "dead", most=1, older_seconds=SHORT), "older_ms"),
-    "acquire_consumer": (batch_calls.acquire_consumer(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
-    "remember_returned": (batch_calls.remember_returned(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
-    "stage_rows": (batch_calls.stage_rows(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
-    "commit_write": (batch_calls.commit_write(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
+    "extend": (extend_call(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "span_ms max_lease_ms"),
+    "scan": (scan_call(KEYS, "dead", page_size=1, older_seconds=SHORT), "older_ms"),
+    "acquire_consumer": (acquire_consumer_call(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
+    "remember_returned": (remember_returned_call(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
+    "stage_rows": (stage_rows_call(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
+    "commit_write": (commit_write_call(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
 }
 
 

@@ -12,9 +12,8 @@ from redis.exceptions import RedisError, ResponseError
 import sluicegate
 from sluicegate import errors
 from sluicegate._redis import error_mapping
-from sluicegate.core import calls
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch, publish_call
 
 EXTRA: dict[str, dict[str, Any]] = {
     "DrainFailedError": {"summary": "s"},
@@ -88,6 +87,6 @@ def test_every_error_travels_to_another_process(name: str) -> None:
 
 
 def test_prepared_calls_stay_behind_when_an_unknown_publish_travels() -> None:
-    call = calls.publish(QueueKeys("orders"), Batch(b"b" * 16, [b"part"]), age_seconds=0)
+    call = publish_call(QueueKeys("orders"), Batch(b"b" * 16, [b"part"]), age_seconds=0)
     read = pickle.loads(pickle.dumps(errors.PublishUnknownError("text", ids=["a"], calls=[call])))  # noqa: S301
     assert (read.ids, read.calls) == (("a",), ())

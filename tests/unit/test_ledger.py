@@ -41,7 +41,7 @@ def test_a_second_verdict_is_refused_and_changes_nothing() -> None:
     with pytest.raises(AlreadySettledError, match="slot 2 already has the verdict 'ack'"):
         ledger.group("nack", [1, 2])
     assert ledger.open == [1, 3]
-    with pytest.raises(AlreadySettledError, match="slot 4 is not of this lease"):
+    with pytest.raises(AlreadySettledError, match="slot 4 does not belong to this lease"):
         ledger.group("ack", [1, 4])
     assert ledger.open == [1, 3]
 

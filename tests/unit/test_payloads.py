@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate import errors
-from sluicegate.core import admin_calls, calls, replies
 from sluicegate.core.deduplication import compile_key_function
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.payload_limits import PayloadLimits
-from sluicegate.core.publishing import MAX_BYTES_PER_CALL, Publishing, cut, encode_payload
-from sluicegate.core.values import Batch, VerdictGroup
+from sluicegate.core.publishing import MAX_BYTES_PER_CALL, Publishing, call_ranges, encode_payload
+from sluicegate.core.steps import Target
+from sluicegate.core.transitions.claim import Opened
+from sluicegate.core.transitions.publish import Batch, publish_call
+from sluicegate.core.transitions.scan import Cursor, Page
 from sluicegate.errors import PayloadTooLargeError
 from tests.support.batches import one_call
 
@@ -102,7 +105,7 @@ def test_a_message_larger_than_a_call_goes_alone() -> None:
 
 @given(st.lists(st.integers(0, 4 * MB) | st.integers(0, 20 * MB) | st.integers(0, 9), max_size=40), st.integers(1, 9))
 def test_ranges_by_size_are_whole_in_order_and_as_long_as_they_may_be(sizes: list[int], most: int) -> None:
-    ranges = list(cut(sizes, most))
+    ranges = list(call_ranges(sizes, most))
     assert [at for first, end in ranges for at in range(first, end)] == list(range(len(sizes)))
     for first, end in ranges:
         fits = end - first <= most and sum(sizes[first:end]) <= MAX_BYTES_PER_CALL
@@ -144,11 +147,11 @@ def test_payloads_stay_out_of_reprs() -> None:
     batch = one_call(Publishing(keys, lambda _: "hush", 3600, 120), b"b" * 16, ["hush"], {"trace": "hush"})
     shown = [
         batch,
-        calls.publish(keys, batch, age_seconds=0),
-        replies.Opened(b"1-1", 0, [], [b"hush"]),
+        publish_call(keys, batch, age_seconds=0),
+        Opened(b"1-1", 0, [], [b"hush"]),
         VerdictGroup("nack", "1", why=b"hush"),
-        admin_calls.Named(b"hush"),
-        admin_calls.Page(0, 0, 0, 1, True, admin_calls.Cursor(), [(0, b"hush")]),
+        Target(b"hush"),
+        Page(0, 0, 0, 1, True, Cursor(), [(0, b"hush")]),
     ]
     for one in shown[:1] + shown[2:]:
         assert "hush" not in repr(one)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sluicegate.core.ledger import VerdictGroup, merge_verdicts
 from sluicegate.core.ranges import parse_ranges
-from sluicegate.core.replies import Settled
-from sluicegate.core.settling import MAX_BYTES, MAX_SLOTS, joined, merged, steps
-from sluicegate.core.values import QueueRules, SettleRequest, VerdictGroup
+from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.settle import MAX_BYTES, MAX_SLOTS, Settled, SettleRequest, join_settled, split_settle
 
 PLAIN = QueueRules()
 
@@ -19,13 +19,13 @@ def planned(
     size_of: Callable[[int], int] = lambda slot: 100,
 ) -> list[list[tuple[str, str]]]:
     request = SettleRequest(b"l", b"t", 60, True, groups, bound)
-    return [[(group.verb, group.slots) for group in step.groups] for step in steps(rules, request, size_of)]
+    return [[(group.verb, group.slots) for group in step.groups] for step in split_settle(rules, request, size_of)]
 
 
 def test_verdicts_that_say_the_same_become_one_group() -> None:
     given = [VerdictGroup("nack" if slot % 2 else "ack", str(slot)) for slot in range(1, 8)]
-    assert merged(given) == [VerdictGroup("nack", "1,3,5,7"), VerdictGroup("ack", "2,4,6")]
-    assert merged([VerdictGroup("ack", str(slot)) for slot in (3, 1, 2)]) == [VerdictGroup("ack", "1-3")]
+    assert merge_verdicts(given) == [VerdictGroup("nack", "1,3,5,7"), VerdictGroup("ack", "2,4,6")]
+    assert merge_verdicts([VerdictGroup("ack", str(slot)) for slot in (3, 1, 2)]) == [VerdictGroup("ack", "1-3")]
 
 
 def test_what_tells_verdicts_apart_keeps_them_apart() -> None:
@@ -37,12 +37,12 @@ def test_what_tells_verdicts_apart_keeps_them_apart() -> None:
         VerdictGroup("nack", "5-6", named=False),
         VerdictGroup("release", "7"),
     ]
-    assert merged(given) == given
+    assert merge_verdicts(given) == given
 
 
 def test_a_slot_goes_by_the_first_verdict_that_names_it() -> None:
     named, rest = VerdictGroup("nack", "2", why=b"\x1fE\x1ft"), VerdictGroup("nack", "1-3", named=False)
-    assert merged([named, rest]) == [named, VerdictGroup("nack", "1,3", named=False)]
+    assert merge_verdicts([named, rest]) == [named, VerdictGroup("nack", "1,3", named=False)]
 
 
 def test_a_settle_is_one_call_in_the_order_given_unless_it_is_much() -> None:
@@ -94,5 +94,5 @@ def test_every_slot_is_in_one_step() -> None:
 
 
 def test_answers_become_one() -> None:
-    assert joined([Settled([1], 9, [2], 3)]) == Settled([1], 9, [2], 3)
-    assert joined([Settled([1], 9, [2], 3), Settled([5], 4, [2, 6], 1)]) == Settled([1, 5], 4, [2, 6], 4)
+    assert join_settled([Settled([1], 9, [2], 3)]) == Settled([1], 9, [2], 3)
+    assert join_settled([Settled([1], 9, [2], 3), Settled([5], 4, [2, 6], 1)]) == Settled([1, 5], 4, [2, 6], 4)

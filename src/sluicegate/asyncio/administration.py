@@ -8,10 +8,16 @@ from typing import Literal, overload
 from sluicegate._queue_base import QueueBase, check_peek, ids_of
 from sluicegate._session import new_id
 from sluicegate.asyncio.operation_runner import OperationRunner
-from sluicegate.core import admin, calls, looking, operations
-from sluicegate.core.call import alone
-from sluicegate.core.redriving import RedriveRequest, redrive
-from sluicegate.core.repairing import repair
+from sluicegate.core.transitions.cancel import cancel_operation
+from sluicegate.core.transitions.depth import depth_operation
+from sluicegate.core.transitions.forget import forget_operation
+from sluicegate.core.transitions.in_flight import in_flight_operation
+from sluicegate.core.transitions.pause import pause_operation, resume_operation
+from sluicegate.core.transitions.peek import peek_operation
+from sluicegate.core.transitions.purge import purge_operation
+from sluicegate.core.transitions.redrive import RedriveRequest, redrive_operation
+from sluicegate.core.transitions.repair import repair_operation
+from sluicegate.core.transitions.stats import stats_operation
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
 
@@ -29,7 +35,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
         left out; the next count finds them among the returned.
         """
-        return Depth.from_counts(await self.session.runner.run(operations.depth(self.session.keys)))
+        return await self.session.runner.run(depth_operation(self.session.keys))
 
     @overload
     async def peek(self, count: int = 10, *, state: Literal["dead"], offset: int = 0) -> list[DeadMessage]: ...
@@ -69,9 +75,9 @@ class QueueAdministration(QueueBase[OperationRunner]):
         """
         check_peek(count, state, offset)
         if state == "in_flight":
-            held = await self.session.runner.run(looking.in_flight(self.session.keys, count, offset))
+            held = await self.session.runner.run(in_flight_operation(self.session.keys, count, offset))
             return [InFlightMessage.from_held(one) for one in held]
-        values = await self.session.runner.run(alone(calls.peek(self.session.keys, state, count, offset=offset)))
+        values = await self.session.runner.run(peek_operation(self.session.keys, state, count, offset=offset))
         if state == "set_aside":
             return values
         if state == "dead":
@@ -84,7 +90,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
 
     async def stats(self) -> QueueStats:
         """Totals of the queue since it exists, kept in Redis: they survive every process."""
-        return await self.session.runner.run(admin.stats(self.session.keys))
+        return await self.session.runner.run(stats_operation(self.session.keys))
 
     # ------------------------------------------------------------------ administer
 
@@ -131,7 +137,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         )
         cap = self.session.config.max_pending_length or 0
         return await self.session.runner.run(
-            redrive(
+            redrive_operation(
                 self.session.keys,
                 new_id(),
                 request,
@@ -150,7 +156,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
             How many messages or records were deleted. What arrives meanwhile stays.
         """
         return await self.session.runner.run(
-            admin.purge(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
+            purge_operation(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
         )
 
     async def cancel(self, ids: Iterable[str]) -> list[str]:
@@ -163,13 +169,13 @@ class QueueAdministration(QueueBase[OperationRunner]):
         """
         wanted = ids_of(ids) or ()
         return await self.session.runner.run(
-            admin.cancel(self.session.keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
+            cancel_operation(self.session.keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
         )
 
     async def forget(self, key: str) -> bool:
         """Free a deduplication key, whoever holds it; returns whether anybody did."""
         return await self.session.runner.run(
-            admin.forget(self.session.keys, key, emits_events=self.session.runner.emits_events)
+            forget_operation(self.session.keys, key, emits_events=self.session.runner.emits_events)
         )
 
     async def pause(self) -> bool:
@@ -179,13 +185,13 @@ class QueueAdministration(QueueBase[OperationRunner]):
             Whether the queue was not paused yet.
         """
         return await self.session.runner.run(
-            admin.pause(self.session.keys, emits_events=self.session.runner.emits_events)
+            pause_operation(self.session.keys, emits_events=self.session.runner.emits_events)
         )
 
     async def resume(self) -> bool:
         """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
         return await self.session.runner.run(
-            admin.resume(self.session.keys, emits_events=self.session.runner.emits_events)
+            resume_operation(self.session.keys, emits_events=self.session.runner.emits_events)
         )
 
     async def repair(self) -> RepairReport:
@@ -197,5 +203,7 @@ class QueueAdministration(QueueBase[OperationRunner]):
         what only they find: leases without a deadline, and dead records without a letter.
         """
         return await self.session.runner.run(
-            repair(self.session.keys, self.session.rules, new_id(), emits_events=self.session.runner.emits_events)
+            repair_operation(
+                self.session.keys, self.session.rules, new_id(), emits_events=self.session.runner.emits_events
+            )
         )

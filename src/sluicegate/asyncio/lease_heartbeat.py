@@ -11,7 +11,7 @@ from sluicegate.asyncio.heartbeat import scheduler
 from sluicegate.asyncio.runtime import notify
 from sluicegate.asyncio.session import Session
 from sluicegate.config import QueueConfig
-from sluicegate.core import replies
+from sluicegate.core.transitions.extend import Extended
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 
 __all__ = ["LeaseHeartbeat", "interval_for"]
@@ -65,7 +65,7 @@ class LeaseHeartbeat:
             return None
         if batch.is_finished:
             return None
-        if extended is not replies.Extended.OK:
+        if extended is not Extended.OK:
             await self._report_stopped("it is lost or over its longest life")
             return None
         return self.interval_seconds

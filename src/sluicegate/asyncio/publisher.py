@@ -12,12 +12,11 @@ from sluicegate.asyncio.runtime import current_owner, give_way
 from sluicegate.asyncio.session import Session
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import operations, replies
 from sluicegate.core.call import Operation
 from sluicegate.core.deduplication import PendingKey
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from sluicegate.errors import (
     ConfigurationError,
     NotDurableError,
@@ -144,7 +143,7 @@ class Publisher:
             await give_way()
             await self._emit_refused(unknown, elapsed_clock())
             raise unknown
-        assert unknown.batch is not None
+        assert isinstance(unknown.batch, Batch)
         publish = self._activity.begin_publish(current_owner())
         try:
             return await self._send(unknown.batch, unknown.born)
@@ -217,11 +216,11 @@ class Publisher:
     async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
         return await self._outcome(batch, lambda: self._runner.run(self._operation(batch, born)))
 
-    async def _outcome(self, batch: Batch, receive: Callable[[], Awaitable[replies.Published]]) -> PublishReport:
+    async def _outcome(self, batch: Batch, receive: Callable[[], Awaitable[Published]]) -> PublishReport:
         try:
             return PublishReport.of(await receive(), batch.message_ids())
         except NotDurableError as error:
-            if error.published is not None:
+            if isinstance(error.published, Published):
                 error.report = PublishReport.of(error.published, list(error.ids))
             _locate(error, batch)
             raise
@@ -229,18 +228,18 @@ class Publisher:
             _locate(error, batch)
             raise
 
-    def _operation(self, batch: Batch, born: float | None = None) -> Operation[replies.Published]:
+    def _operation(self, batch: Batch, born: float | None = None) -> Operation[Published]:
         session = self._session
         config, eviction = session.config, session.eviction
         block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
-        return operations.publish(
+        return publish_operation(
             session.keys,
             batch,
             clock=elapsed_clock,
             block_seconds=block,
             emits_events=self._runner.emits_events,
             born=born,
-            eviction=None if eviction.looked else eviction,
+            eviction=None if eviction.done else eviction,
         )
 
 

@@ -23,10 +23,10 @@ from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, i
 from sluicegate.asyncio.session import open_session
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
-from sluicegate.core import operations, replies
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Payload
+from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
@@ -353,12 +353,12 @@ class RedisMessageQueue(QueueAdministration):
             asked_at = elapsed_clock()
             return asked_at
 
-        reply: replies.ClaimReply = replies.Empty()
+        reply: ClaimReply = Empty()
         if session.activity.stopping():
             await give_way()
         else:
             reply = await session.runner.run(
-                operations.claim(
+                claim_operation(
                     session.keys,
                     session.rules,
                     claim.request,

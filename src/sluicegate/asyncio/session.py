@@ -10,8 +10,8 @@ from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.operation_runner import OperationRunner
 from sluicegate.asyncio.runtime import AWAITS
 from sluicegate.config import QueueConfig
-from sluicegate.core.eviction import Eviction
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.transitions.eviction import EvictionCheck
 
 __all__ = ["Session", "open_session"]
 
@@ -33,7 +33,7 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway) -> Session:
         config=config,
         rules=config.rules,
         publishing=publishing_for(keys, config, gateway.retry_budget_seconds, awaits=AWAITS),
-        eviction=Eviction(keys, config.require_noeviction),
+        eviction=EvictionCheck(keys, config.require_noeviction),
         activity=activity,
         runner=OperationRunner(gateway, name, config.on_event, activity.stopping),
     )

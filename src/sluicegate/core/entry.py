@@ -18,21 +18,26 @@ hold; the payload is last and may hold anything. JSON payloads stay readable in 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sluicegate.core import json
 from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES
-from sluicegate.core.keys import encode_name
+from sluicegate.core.keys import QueueKeys, encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
 __all__ = [
     "KINDS",
     "PREFIX_LENGTH",
+    "SEPARATOR",
     "Prefix",
+    "bound_markers",
     "client_part",
     "encode_deduplication_key",
     "encode_headers",
+    "identify",
     "is_entry",
+    "marker_of",
     "payload_of",
     "read_prefix",
     "split_entry",
@@ -42,6 +47,7 @@ KINDS = (b"1", b"2")
 SEPARATOR = b"\x1f"
 PREFIX_LENGTH = 29
 _FIELDS = 4
+_BOUND = ord("2")
 _ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
 
 
@@ -140,3 +146,27 @@ def payload_of(entry: bytes) -> bytes:
     if len(fields) != _FIELDS:
         raise MalformedStoredMessageError("a stored value is not a Sluicegate entry")
     return fields[-1]
+
+
+def identify(value: bytes) -> tuple[bytes, bytes]:
+    """The id and the deduplication key of an entry, or of its beginning as far as the end of the key."""
+    message_id, key, _ = value.split(SEPARATOR, 2)
+    return message_id[PREFIX_LENGTH:], key
+
+
+def marker_of(keys: QueueKeys, value: bytes) -> bytes:
+    """The marker key of an entry, or of its beginning as far as the end of the deduplication key; b"" for none."""
+    if value.count(SEPARATOR) < 2 or value.startswith(SEPARATOR):
+        return b""
+    key = identify(value)[1]
+    return keys.dedup(key) if key else b""
+
+
+def bound_markers(keys: QueueKeys, entries: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
+    """Slot and marker key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
+
+    Args:
+        keys: the keys of the queue.
+        entries: slots, ascending, with their entries. An entry without such a marker costs a look at its first byte.
+    """
+    return tuple([(slot, keys.dedup(split_entry(entry)[1])) for slot, entry in entries if entry[0] == _BOUND])

@@ -13,7 +13,7 @@ import re
 from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_BYTES
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
-__all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name"]
+__all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name", "lease_id_of", "text_of"]
 
 PREFIX = "sluicegate"
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
@@ -32,6 +32,17 @@ def encode_name(name: str) -> str:
 def decode_name(encoded: str) -> str:
     """The inverse of `encode_name`."""
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), encoded)
+
+
+def text_of(raw: bytes) -> str:
+    """Decode stored bytes, even if another program has overwritten them with something that is not UTF-8."""
+    return raw.decode(errors="backslashreplace")
+
+
+def lease_id_of(name: bytes) -> str:
+    """The lease's id as far as its keys hold it; of an id of more than 40 bytes they hold a hash (`#...`)."""
+    text = text_of(name)
+    return text if text.startswith("#") else decode_name(text)
 
 
 def _bounded(raw: bytes, longest: int) -> bytes:

@@ -1,25 +1,64 @@
-"""The verdicts of one lease: which slots have one, which are still open, and what a settle's answer means. Pure."""
+"""The verdicts of one lease: which slots have one, which are still open, and which Redis has confirmed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from sluicegate.core.ranges import format_ranges
-from sluicegate.core.values import Verb, VerdictGroup
+from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.errors import AlreadySettledError
 
-__all__ = ["LeaseCounts", "Ledger"]
+__all__ = ["LeaseCounts", "Ledger", "Verb", "VerdictGroup", "merge_verdicts"]
+
+Verb = Literal["ack", "discard", "nack", "release", "bury"]
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictGroup:
+    """One verdict for some slots.
+
+    Attributes:
+        verb: ack, discard, nack, release or bury.
+        slots: as ranges, such as "1-3,5".
+        delay_seconds: how long a nacked message cannot be claimed.
+        named: whether the verdict names these messages instead of a whole batch; then a nack may bury them at once
+            when they have reached the queue's largest number of deliveries.
+        why: "reason US error type US error text".
+    """
+
+    verb: Verb
+    slots: str
+    delay_seconds: float = 0
+    named: bool = True
+    why: bytes = field(default=b"\x1f\x1f", repr=False)
+
+
+def merge_verdicts(groups: Sequence[VerdictGroup]) -> list[VerdictGroup]:
+    """Merge verdicts that differ in nothing but their slots, in the order of their first slot given.
+
+    A slot goes by the first verdict that names it.
+    """
+    if len(groups) < 2:
+        return list(groups)
+    slots: dict[VerdictGroup, list[int]] = {}
+    seen: set[int] = set()
+    for group in groups:
+        fresh = [slot for slot in parse_ranges(group.slots) if slot not in seen]
+        if fresh:
+            seen.update(fresh)
+            slots.setdefault(replace(group, slots=""), []).extend(fresh)
+    return [replace(group, slots=format_ranges(sorted(members))) for group, members in slots.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseCounts:
-    """What became of a lease's messages.
+    """The confirmed verdicts of a lease.
 
     Attributes:
-        acked: done, or discarded: gone for good either way.
-        returned: nacked or released, claimable again.
-        buried: dead.
+        acked: messages acked or discarded.
+        returned: messages nacked or released, which are claimable again.
+        buried: messages that are dead letters now.
     """
 
     acked: int = 0
@@ -28,8 +67,9 @@ class LeaseCounts:
 
 
 class Ledger:
-    """One verdict per slot: a second, different one is refused; the same one may be sent again until it is
-    confirmed.
+    """Keeps one verdict per slot.
+
+    A second, different verdict is refused. The same verdict may be sent again until it is confirmed.
     """
 
     __slots__ = ("_confirmed", "_counts", "_open", "_verbs")
@@ -46,18 +86,18 @@ class Ledger:
         return list(self._open)
 
     def rest(self, verb: Verb) -> list[int]:
-        """Slots that a verdict for all the rest means: those without one, or with this one unconfirmed."""
+        """Slots that a verdict for all remaining messages covers: without a verdict, or with this one unconfirmed."""
         unconfirmed = [slot for slot, given in self._verbs.items() if given == verb and slot not in self._confirmed]
         return sorted((*self._open, *unconfirmed)) if unconfirmed else self.open
 
     @property
     def counts(self) -> LeaseCounts:
-        """Confirmed verdicts so far."""
+        """How many verdicts are confirmed so far."""
         counts = self._counts
         return LeaseCounts(counts["ack"] + counts["discard"], counts["nack"] + counts["release"], counts["bury"])
 
     def confirmed(self, slots: Iterable[int]) -> bool:
-        """Whether Redis has answered to the verdicts of these slots."""
+        """Whether Redis has confirmed the verdicts of these slots."""
         return self._confirmed.issuperset(slots)
 
     def group(
@@ -69,7 +109,7 @@ class Ledger:
         named: bool = True,
         why: bytes = b"\x1f\x1f",
     ) -> VerdictGroup | None:
-        """Note a verdict and give the group to send; None when all of it is already confirmed.
+        """Record a verdict and make the group to send; None when all of it is already confirmed.
 
         Raises:
             AlreadySettledError: a slot has another verdict or does not belong to this lease.
@@ -84,7 +124,7 @@ class Ledger:
                 raise AlreadySettledError(
                     f"message in slot {slot} already has the verdict {earlier!r}"
                     if earlier
-                    else f"slot {slot} is not of this lease"
+                    else f"slot {slot} does not belong to this lease"
                 )
         wanted = sorted({slot for slot in slots if slot not in self._confirmed})
         for slot in wanted:
@@ -93,7 +133,7 @@ class Ledger:
         return VerdictGroup(verb, format_ranges(wanted), delay_seconds, named, why) if wanted else None
 
     def copy(self) -> Ledger:
-        """A snapshot, to go back to when verdicts that belong together are refused."""
+        """Make a snapshot to return to when one of several verdicts is refused."""
         other = Ledger(self._open)
         other._verbs = dict(self._verbs)
         other._confirmed = set(self._confirmed)
@@ -101,7 +141,7 @@ class Ledger:
         return other
 
     def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int] = ()) -> tuple[int, ...]:
-        """Note that what was sent took effect but `lost`; returns the slots that did. A nack may have buried."""
+        """Record that all slots sent took effect, except `lost`; returns those that did. A nack may bury."""
         missing, dead = set(lost), set(buried)
         settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
         for slot in dict.fromkeys(settled):

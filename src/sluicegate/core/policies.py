@@ -11,7 +11,7 @@ import tenacity
 
 from sluicegate import checks
 from sluicegate.core.bounds import MAX_ERROR_LENGTH, MAX_ERROR_TYPE_LENGTH, MAX_REASON_LENGTH, cut
-from sluicegate.core.values import Verb
+from sluicegate.core.ledger import Verb
 
 __all__ = [
     "DEFAULT_BACKOFF",

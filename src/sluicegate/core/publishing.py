@@ -13,13 +13,13 @@ from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_he
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.schedule import NOW, Schedule, parse_schedule
-from sluicegate.core.values import Batch, Overload
+from sluicegate.core.transitions.publish import Batch, Overload
 from sluicegate.errors import RedisMessageQueueError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MAX_BYTES_PER_CALL", "MAX_PER_CALL", "Batches", "Payload", "Publishing", "cut", "encode_payload"]
+__all__ = ["MAX_BYTES_PER_CALL", "MAX_PER_CALL", "Batches", "Payload", "Publishing", "call_ranges", "encode_payload"]
 
 Payload: TypeAlias = (
     Mapping[str, json.Json] | Sequence[json.Json] | json.TypedDictLike | str | bytes | bytearray | memoryview
@@ -62,7 +62,7 @@ def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
-def cut(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
+def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
     """Ranges of messages, by their encoded sizes, that fit into a call each; one that is too large goes alone."""
     first, held = 0, 0
     for at, size in enumerate(sizes):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import LeaseView
 from sluicegate.core.call import alone
+from sluicegate.core.transitions.manifest import LeaseView, manifest_call
+from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["LeaseView", "look", "remember_returned"]
@@ -15,7 +15,7 @@ __all__ = ["LeaseView", "look", "remember_returned"]
 def look(queue: RedisMessageQueue, lease_id: str) -> LeaseView:
     """Read the state of a lease. It changes nothing and needs no token."""
     keys = queue.session.keys
-    return queue.session.runner.run(alone(batch_calls.manifest(keys, keys.lease_name(lease_id))))
+    return queue.session.runner.run(alone(manifest_call(keys, keys.lease_name(lease_id))))
 
 
 def remember_returned(
@@ -23,5 +23,5 @@ def remember_returned(
 ) -> tuple[bool, ...]:
     """Remember for a time what a run gave back; a life of 0 only asks. Answers which members were known before."""
     keys = queue.session.keys
-    call = batch_calls.remember_returned(keys, keys.run(run_id), members, life_seconds=life_seconds)
+    call = remember_returned_call(keys, keys.run(run_id), members, life_seconds=life_seconds)
     return queue.session.runner.run(alone(call))

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sluicegate.config import QueueSpec
-from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import LeaseView
 from sluicegate.core.call import Call, alone
 from sluicegate.core.entry import SEPARATOR
+from sluicegate.core.transitions.manifest import LeaseView, manifest_call
 from sluicegate.errors import RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
@@ -74,7 +73,7 @@ def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0)
     Changes nothing; needs no token. Raises as any call does when Redis is away.
     """
     keys = queue.session.keys
-    return run(queue, batch_calls.manifest(keys, keys.lease_name(lease_id), first, last))
+    return run(queue, manifest_call(keys, keys.lease_name(lease_id), first, last))
 
 
 def messages_of(seen: LeaseView) -> list[Message]:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from sluicegate._lease_values import LeaseState
-from sluicegate.core.batch_calls import ConsumerLease
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.spark._access import drop_payloads
@@ -21,6 +20,7 @@ from sluicegate.spark._options import StreamOptions, queue_of
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
 from sluicegate.spark.streaming.epoch import NEW, Reader, adopt, lease_id, release_older
 from sluicegate.spark.streaming.microbatch import Offset, Room
+from sluicegate.spark.transitions import ConsumerLease
 
 __all__ = ["Consumer"]
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 
 from sluicegate._session import new_id
-from sluicegate.core import batch_calls
-from sluicegate.core.batch_calls import ConsumerLease, Span
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _access
+from sluicegate.spark.transitions import ConsumerLease, Span, acquire_consumer_call
 
 __all__ = ["NEW", "Reader", "adopt", "lease_id", "release_older"]
 
@@ -45,7 +44,7 @@ class Reader:
         self._ask(epoch, floor, top)
 
     def _ask(self, epoch: int, floor: int, top: int) -> ConsumerLease:
-        call = batch_calls.acquire_consumer(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
+        call = acquire_consumer_call(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
         seat = _access.run(self._queue, call)
         if not seat.acquired:
             raise ConfigurationError(

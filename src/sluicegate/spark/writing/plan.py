@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.config import QueueSpec
-from sluicegate.core.publishing import cut
+from sluicegate.core.publishing import call_ranges
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._options import WriteOptions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from sluicegate.core.values import Batch
+    from sluicegate.core.transitions.publish import Batch
 
 __all__ = ["WritePlan", "Written", "plan_write"]
 
@@ -132,7 +132,7 @@ class WritePlan:
                 rows = self.rows.rows(batch.slice(start, size))
                 sender.check(rows.payloads, first=before + start)
                 parts, keys = rows.parts(), rows.keys
-                for first, last in cut([len(part) for part in parts]):
+                for first, last in call_ranges([len(part) for part in parts]):
                     yield parts[first:last], None if keys is None else keys[first:last]
             before += batch.num_rows
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sluicegate._session import new_id
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import Batch
+from sluicegate.core.transitions.publish import Batch
 from sluicegate.errors import PayloadTooLargeError
 from sluicegate.publisher import Publisher
 from sluicegate.queue import RedisMessageQueue

@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate.core import batch_calls
 from sluicegate.core.entry import SEPARATOR
-from sluicegate.core.publishing import cut
-from sluicegate.core.values import Batch
+from sluicegate.core.publishing import call_ranges
+from sluicegate.core.transitions.publish import Batch
 from sluicegate.errors import PayloadTooLargeError, RedisMessageQueueError
+from sluicegate.spark.transitions import WriteRecord, WriteVerb, commit_write_call, stage_rows_call, staged_rows_call
 from sluicegate.spark.writing.naming import digest_of
 from sluicegate.spark.writing.sending import Sender
 
@@ -96,9 +96,7 @@ class StageWriter:
             StageLostError: the stage is gone.
             PayloadTooLargeError: a row that the server does not accept as a message; says which of the task's rows.
         """
-        call = batch_calls.stage_rows(
-            self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS
-        )
+        call = stage_rows_call(self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS)
         try:
             kept = self._sender.run(call)
         except PayloadTooLargeError as error:
@@ -196,7 +194,7 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
     """One call after the other; the same ones at every repeat, none once another commit of the write has ended them."""
     for first in range(0, stage.rows, stage.step):
         count = min(stage.step, stage.rows - first)
-        parts = sender.run(batch_calls.staged_rows(sender.keys, stage.name.encode(), first, count))
+        parts = sender.run(staged_rows_call(sender.keys, stage.name.encode(), first, count))
         if len(parts) != count:
             seen = _commit_write(sender, write_id, "look", [stage])
             if seen.known and not seen.left:
@@ -207,22 +205,18 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
             )
         keys = [part.split(SEPARATOR, 2)[1] for part in parts]
         markers = [sender.keys.dedup(key) for key in keys] if keys[0] else []
-        for start, end in cut([len(part) for part in parts]):  # a step goes by the size of an average row
+        for start, end in call_ranges([len(part) for part in parts]):  # a step goes by the size of an average row
             batch_id = digest_of(stage.name, str(first + start))[:16].replace(b"-", b".")
             yield sender.batch(
                 parts[start:end], markers[start:end], batch_id=batch_id, receipt_seconds=_RECEIPT_SECONDS
             )
 
 
-def _commit_write(
-    sender: Sender, write_id: str, verb: batch_calls.WriteVerb, stages: Sequence[Stage]
-) -> batch_calls.WriteRecord:
+def _commit_write(sender: Sender, write_id: str, verb: WriteVerb, stages: Sequence[Stage]) -> WriteRecord:
     told = {stage.name: stage.told for stage in stages}
-    return sender.run(
-        batch_calls.commit_write(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS)
-    )
+    return sender.run(commit_write_call(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS))
 
 
-def _drop(sender: Sender, write_id: str, verb: batch_calls.WriteVerb, stages: Sequence[Stage]) -> None:
+def _drop(sender: Sender, write_id: str, verb: WriteVerb, stages: Sequence[Stage]) -> None:
     for first in range(0, len(stages), _PAGE):
         _commit_write(sender, write_id, verb, stages[first : first + _PAGE])

@@ -1,4 +1,4 @@
-"""Looking into open leases without touching them."""
+"""In flight: show messages in open leases without touching the leases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["HeldMessage", "HeldPage", "LeasePage", "held_page", "in_flight"]
+__all__ = ["HeldMessage", "HeldPage", "LeasePage", "in_flight_call", "in_flight_operation"]
 
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_LEASES = 500
@@ -18,15 +18,15 @@ _MAX_LEASES = 500
 
 @dataclass(frozen=True, slots=True)
 class HeldMessage:
-    """A message in a lease, and what is known of the lease; times in ms, by the server's clock.
+    """A message in a lease, with what is known of the lease; times are in ms by the server's clock.
 
     Attributes:
-        name: of the lease, as its keys have it.
-        entry: as stored.
-        slot: in the lease.
-        deadline: of the lease.
-        opened: when; None when that cannot be read, or a reap is under way.
-        takeovers: of the lease.
+        name: the lease, as its keys have it.
+        entry: the stored message.
+        slot: its slot in the lease.
+        deadline: when the lease expires.
+        opened: when the lease was opened; None when that cannot be read, or a reap is under way.
+        takeovers: how often the lease was taken over.
         held_since: since when its present consumer holds it.
         extended: when it was last opened, taken over or extended.
         reaping: whether its messages are being taken back.
@@ -51,7 +51,7 @@ class LeasePage:
 
     Attributes:
         score: deadline of the last one.
-        names: of the leases; none when there are no more.
+        names: the leases; none when there are no more.
     """
 
     score: bytes = b""
@@ -60,34 +60,34 @@ class LeasePage:
 
 @dataclass(frozen=True, slots=True)
 class HeldPage:
-    """What one look found.
+    """The answer to one call.
 
     Attributes:
-        messages: of the leases that were asked for.
-        passed: messages that were passed over.
+        messages: messages of the leases that were asked for.
+        skipped: messages that were skipped.
         ended: whether these leases were read to their end.
         page: the leases that follow.
     """
 
     messages: list[HeldMessage]
-    passed: int
+    skipped: int
     ended: bool
     page: LeasePage
 
 
-_FROM_THE_FIRST = LeasePage()
+_FIRST_PAGE = LeasePage()
 
 
-def held_page(
+def in_flight_call(
     keys: QueueKeys,
-    page: LeasePage = _FROM_THE_FIRST,
+    page: LeasePage = _FIRST_PAGE,
     *,
     count: int = 0,
     offset: int = 0,
     max_leases: int = _MAX_LEASES,
     max_bytes: int = _MAX_BYTES,
 ) -> Call[HeldPage]:
-    """Read messages of the leases that the answer before named, and name the next ones."""
+    """Prepare the call that reads messages of the leases on `page` and names the leases that follow."""
     place: tuple[bytes | int, ...] = ()
     if page.names:
         place = (page.score, page.names[-1], count, offset, max_bytes, *page.names)
@@ -95,36 +95,37 @@ def held_page(
         scripts.load("in_flight"),
         (keys.leases, *(keys.lease(name) for name in page.names)),
         (max_leases, *place),
-        _held_page,
+        _decode,
     )
 
 
-def in_flight(
+def in_flight_operation(
     keys: QueueKeys, count: int, offset: int, *, max_leases: int = _MAX_LEASES, max_bytes: int = _MAX_BYTES
 ) -> Operation[list[HeldMessage]]:
-    """Messages in leases, by deadline and slot, behind so many: a call for the names, then one per page or 4 MB.
+    """Show up to `count` messages in leases by deadline and slot, after skipping `offset` of them.
 
-    What moves between two calls may be missed or shown twice.
+    It takes one call for the first names and one per page or 4 MB. A message that moves between two calls may be missed
+    or shown twice.
     """
     leases = min(max_leases, count + offset)  # each holds a message at least
     found: list[HeldMessage] = []
-    look: HeldPage = yield held_page(keys, max_leases=leases)
-    page = look.page
+    held: HeldPage = yield in_flight_call(keys, max_leases=leases)
+    page = held.page
     while page.names and len(found) < count:
-        look = yield held_page(
+        held = yield in_flight_call(
             keys, page, count=count - len(found), offset=offset, max_leases=leases, max_bytes=max_bytes
         )
-        found += look.messages
-        if look.ended or not look.messages:
-            offset -= look.passed
-            page = look.page
+        found += held.messages
+        if held.ended or not held.messages:
+            offset -= held.skipped
+            page = held.page
         else:
-            offset = look.passed + len(look.messages)
+            offset = held.skipped + len(held.messages)
     return found
 
 
-def _held_page(reply: list[Any]) -> HeldPage:
-    now, passed, ended, score, names, *leases = reply
+def _decode(reply: list[Any]) -> HeldPage:
+    now, skipped, ended, score, names, *leases = reply
     messages = [
         HeldMessage(
             name,
@@ -141,7 +142,7 @@ def _held_page(reply: list[Any]) -> HeldPage:
         for name, deadline, opening, takeovers, held_since, extended, reaping, slots, entries in leases
         for slot, entry in zip(slots, entries, strict=True)
     ]
-    return HeldPage(messages, passed, bool(ended), LeasePage(score, names))
+    return HeldPage(messages, skipped, bool(ended), LeasePage(score, names))
 
 
 def _opened(opening: bytes) -> int | None:

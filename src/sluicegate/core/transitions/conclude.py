@@ -1,17 +1,17 @@
-"""At most once: messages are acked before they are handled, and how that ended is recorded afterwards."""
+"""Conclude: record how messages ended that were acked before their handler ran (at most once)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.values import QueueRules
+from sluicegate.core.rules import QueueRules
 
-__all__ = ["Conclusion", "conclude", "conclusion_call"]
+__all__ = ["Conclusion", "conclude_call", "conclude_operation"]
 
 _MAX_MESSAGES = 1000
 _MAX_BYTES = 4 * 1024 * 1024
@@ -22,14 +22,14 @@ class Conclusion:
     """How the messages of one lease ended.
 
     Attributes:
-        name: of the lease.
-        token: under which they were acked.
+        name: the lease's id as it stands in keys.
+        token: the token under which they were acked.
         keep_seconds: life of the record of the ack, where it has to be made.
-        recorded: whether the ack left one.
+        recorded: whether the ack left a record.
         asked_for: whether a retry may ask for that record, so that it must stay.
         done: entries of the messages that were handled.
-        failed: of those that were not.
-        why: "US error type US error text" of these.
+        failed: entries of the messages that were not.
+        why: "US error type US error text" of the failed ones.
     """
 
     name: bytes
@@ -42,15 +42,7 @@ class Conclusion:
     why: bytes = field(default=b"\x1f\x1f", repr=False)
 
 
-def conclude(keys: QueueKeys, rules: QueueRules, conclusion: Conclusion) -> Operation[None]:
-    """Record all of it, 1,000 messages or 4 MB a call."""
-    parts = list(_parts(conclusion))
-    for number, (done, entries) in enumerate(parts, 1):
-        last = (2 if conclusion.asked_for else 1) if number == len(parts) else 0
-        yield conclusion_call(keys, rules, conclusion, number, last, done, entries)
-
-
-def conclusion_call(
+def conclude_call(
     keys: QueueKeys,
     rules: QueueRules,
     conclusion: Conclusion,
@@ -59,28 +51,52 @@ def conclusion_call(
     done: int,
     entries: Sequence[bytes],
 ) -> Call[bool]:
-    """Record one part: `done` of the entries are done, the others failed."""
-    caps = (-1 if cap is None else cap for cap in (rules.completed_cap, rules.failed_cap))
+    """Prepare the call that records one part; answers whether it was recorded now.
+
+    Args:
+        keys: the keys of the queue.
+        rules: the rules of the queue.
+        conclusion: how all messages ended.
+        part: the number of this part, from 1.
+        last: 0 when parts follow; 1 when the record of the ack can go; 2 when it must stay.
+        done: how many of the entries are done. The others failed.
+        entries: the messages of this part, the done ones first.
+    """
     return Call(
         scripts.load("conclude"),
         (keys.closed(conclusion.name), keys.leases, keys.counters, keys.completed, keys.failed),
         (
             conclusion.token,
-            math.ceil(conclusion.keep_seconds * 1000),
+            ceil(conclusion.keep_seconds * 1000),
             int(conclusion.recorded),
             part,
             last,
-            *caps,
+            *rules.history_caps,
             conclusion.why,
             done,
             *entries,
         ),
-        _recorded,
+        _decode,
     )
 
 
+def conclude_operation(keys: QueueKeys, rules: QueueRules, conclusion: Conclusion) -> Operation[None]:
+    """Record all of it, up to 1,000 messages or 4 MB per call."""
+    parts = list(_parts(conclusion))
+    for number, (done, entries) in enumerate(parts, 1):
+        last = (2 if conclusion.asked_for else 1) if number == len(parts) else 0
+        yield conclude_call(keys, rules, conclusion, number, last, done, entries)
+
+
+def _decode(reply: list[int]) -> bool:
+    return bool(reply[0])
+
+
 def _parts(conclusion: Conclusion) -> Iterator[tuple[int, list[bytes]]]:
-    """How many of a part are done, and its entries; always one part at least, which ends the record of the ack."""
+    """Split into parts: how many of a part are done, and its entries.
+
+    There is always at least one part, because the last one ends the record of the ack.
+    """
     done, size = 0, 0
     entries: list[bytes] = []
     for at, entry in enumerate((*conclusion.done, *conclusion.failed)):
@@ -91,7 +107,3 @@ def _parts(conclusion: Conclusion) -> Iterator[tuple[int, list[bytes]]]:
         size += len(entry)
         done += at < len(conclusion.done)
     yield done, entries
-
-
-def _recorded(reply: list[int]) -> bool:
-    return bool(reply[0])

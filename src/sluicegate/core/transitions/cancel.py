@@ -1,0 +1,121 @@
+"""Cancel: delete waiting messages by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sluicegate.core import scripts
+from sluicegate.core.call import Call, Operation
+from sluicegate.core.entry import identify, marker_of
+from sluicegate.core.keys import QueueKeys, text_of
+from sluicegate.core.steps import RECEIPT_MS, Step, Steps, Target, target_args
+from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+
+__all__ = ["cancel_call", "cancel_operation"]
+
+_PAGE_SIZE = 500
+_MAX_IDS = 1000  # looked for at once
+
+
+def cancel_call(
+    keys: QueueKeys, state: str, step: Step, targets: Sequence[Target], place: int, page: Page
+) -> Call[list[int]]:
+    """Prepare one step: delete targets that a page from `place` on showed; answers the positions of those deleted."""
+    markers, args = target_args(targets)
+    return Call(
+        scripts.load("cancel"),
+        (getattr(keys, state), keys.leases, keys.counters, keys.published(step.nonce), *markers),
+        (
+            b"newest" if state == "pending" else b"zset",
+            step.number,
+            RECEIPT_MS,
+            place,
+            place + page.read - 1,
+            page.cancelled,
+            *args,
+        ),
+        _decode,
+    )
+
+
+def cancel_operation(
+    keys: QueueKeys, nonce: bytes, ids: Iterable[str], *, emits_events: bool = False
+) -> Operation[list[str]]:
+    """Delete waiting messages by id, and free their deduplication keys.
+
+    For each 1,000 ids it reads what waits until all are found: one call per 500 waiting messages or 4 MB of them.
+    Messages in flight, dead letters and unknown ids are left alone. A message that is in flight for a moment while the
+    others are read may be missed; the result does not list it then.
+
+    Args:
+        keys: the keys of the queue.
+        nonce: identifies this operation.
+        ids: ids of messages.
+        emits_events: whether to emit an event per step that deleted something.
+
+    Returns:
+        The ids of the messages that were cancelled, in the order of `ids`.
+
+    Raises:
+        TypeError: an id is not a str, or `ids` is one str.
+    """
+    if isinstance(ids, str):
+        raise TypeError("ids must be several message ids, such as a list; put the one id into a list")
+    asked = list(dict.fromkeys(ids))
+    for one in asked:
+        if not isinstance(one, str):
+            raise TypeError(f"a message id must be a str, not {type(one).__name__}")
+    steps, gone = Steps(nonce), set[bytes]()
+    for first in range(0, len(asked), _MAX_IDS):
+        wanted = {one.encode(errors="replace") for one in asked[first : first + _MAX_IDS]}
+        # A message that is promoted meanwhile moves to a state that is read later.
+        for state in ("delayed", "pending", "returned"):
+            if wanted:
+                found = yield from _cancel_in(keys, state, steps, wanted, emits_events)
+                wanted -= found
+                gone |= found
+    return [one for one in asked if one.encode(errors="replace") in gone]
+
+
+def _cancel_in(
+    keys: QueueKeys, state: str, steps: Steps, wanted: set[bytes], emits_events: bool
+) -> Operation[set[bytes]]:
+    """Cancel wanted messages of one state; returns the ids of those cancelled."""
+    gone: set[bytes] = set()
+    cursor, expected = Cursor(), None
+    while len(gone) < len(wanted):
+        page: Page = yield scan_call(
+            keys, state, page_size=_PAGE_SIZE, cursor=cursor, whole=state != "pending", wanted=sorted(wanted - gone)
+        )
+        if expected is not None and page.cancelled > expected and cursor.place:
+            # Another cancel has moved what follows to the left, past the place where this page began.
+            cursor = Cursor(max(0, cursor.place - (page.cancelled - expected)))
+            expected = page.cancelled
+            continue
+        found = [(identify(value)[0], value) for _, value in page.items]
+        targets = [Target(name if state == "pending" else value, marker_of(keys, value)) for name, value in found]
+        removed: list[int] = []
+        if targets:
+            removed = yield cancel_call(keys, state, steps.next(), targets, cursor.place, page)
+            ids = [found[position][0] for position in removed]
+            if emits_events and ids:
+                yield _event(keys, ids)
+            gone.update(ids)
+        if page.ended:
+            break
+        expected = page.cancelled + len(removed)
+        if state == "pending":
+            cursor = Cursor(cursor.place + page.read - len(removed))
+        elif page.kept.member:
+            cursor = page.kept
+    return gone
+
+
+def _decode(reply: list[int]) -> list[int]:
+    return [number - 1 for number in reply]
+
+
+def _event(keys: QueueKeys, ids: Sequence[bytes]) -> QueueEvent:
+    message_id = text_of(ids[0]) if len(ids) == 1 else None
+    return QueueEvent(EventOperation.CANCEL, EventOutcome.SUCCESS, keys.name, len(ids), message_id=message_id)

@@ -1,0 +1,80 @@
+"""Manifest: show a lease and the messages that it still holds, without a token and without touching it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sluicegate.core import scripts
+from sluicegate.core.call import Call
+from sluicegate.core.keys import QueueKeys
+
+__all__ = ["LeaseView", "manifest_call"]
+
+_MAX_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """What a read-only look at a lease shows.
+
+    Attributes:
+        state: `open`; `ended`, when the record of its end is kept; `unknown` without either.
+        token: the token of the present or the last consumer; empty for an unknown lease.
+        takeovers: how often an open lease was taken over.
+        size: messages that were claimed.
+        held: messages of an open lease that have no verdict.
+        left_seconds: time until an open lease expires unless extended; 0 or less when it has expired.
+        how: how an ended lease ended, such as `acked` or `returned`.
+        acked: messages of an ended lease that were acked.
+        returned: messages of an ended lease that were returned.
+        buried: messages of an ended lease that were buried.
+        slots: those asked for that are still held.
+        entries: the stored messages in these slots.
+    """
+
+    state: Literal["open", "ended", "unknown"]
+    token: bytes = b""
+    takeovers: int = 0
+    size: int = 0
+    held: int = 0
+    left_seconds: float = 0
+    how: str = ""
+    acked: int = 0
+    returned: int = 0
+    buried: int = 0
+    slots: list[int] = field(default_factory=list)
+    entries: list[bytes] = field(default_factory=list, repr=False)
+
+    @property
+    def opening(self) -> str:
+        """Identifies the opening that is open, or was the last to end; "" for an unknown lease."""
+        return self.token.rpartition(b":")[2].decode(errors="replace")
+
+
+def manifest_call(
+    keys: QueueKeys, name: bytes, first: int = 1, last: int = 0, *, max_bytes: int = _MAX_BYTES
+) -> Call[LeaseView]:
+    """Prepare the call that shows a lease and the entries of its slots from `first` to `last`.
+
+    `name` is the lease's id as `keys.lease_name` makes it.
+    """
+    return Call(
+        scripts.load("manifest"),
+        (keys.lease(name), keys.leases, keys.closed(name)),
+        (name, first, last, max_bytes),
+        _decode,
+    )
+
+
+def _decode(reply: list[Any]) -> LeaseView:
+    state, *rest = reply
+    if state == b"open":
+        token, takeovers, size, held, left_ms, slots, entries = rest
+        return LeaseView("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
+    if state == b"ended":
+        token, how, size, acked, returned, buried = rest
+        return LeaseView(
+            "ended", token, size=size, how=how.decode(errors="replace"), acked=acked, returned=returned, buried=buried
+        )
+    return LeaseView("unknown")

@@ -1,0 +1,311 @@
+"""Publish: messages become pending or delayed, unless their deduplication key is held or the queue is full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any, Literal
+
+from sluicegate.core import scripts
+from sluicegate.core.call import Call, Operation, Pause
+from sluicegate.core.durability import MEMORY, Durability
+from sluicegate.core.entry import SEPARATOR
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.transitions.eviction import EvictionCheck
+from sluicegate.errors import (
+    DurabilityAccessError,
+    NotDurableError,
+    PayloadTooLargeError,
+    PublishUnknownError,
+    QueueBackpressureError,
+    RedisUnavailableError,
+    RetryBudgetExhaustedError,
+)
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+
+__all__ = ["REFUSED", "TOO_OLD", "Batch", "Overload", "Published", "publish_call", "publish_operation"]
+
+TOO_OLD, REFUSED = -1, -2
+_MIN_PAUSE_SECONDS = 0.01
+_MAX_PAUSE_SECONDS = 0.1
+
+Overload = Literal["raise", "partial", "drop_oldest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that one call publishes; message i has the id `<batch id>-<i>`.
+
+    Attributes:
+        id: identifies the batch.
+        parts: the client's part of each entry, from the first separator on.
+        markers: the marker key of each message, or nothing for a batch without deduplication.
+        window_seconds: life of a marker.
+        receipt_seconds: life of the receipt, 0 for none.
+        oldest_seconds: the age up to which a repeat is known to be harmless.
+        kind: first byte of the entries: `1`, or `2` when a marker is freed as its message ends.
+        delay_seconds: from the time at which the server stores the messages until they fall due.
+        due_ms: when they fall due, in ms since the epoch; 0 to go by the delay.
+        max_pending_length: messages that may wait in the queue, these included; 0 for any number.
+        overload: what happens beyond that: the batch is refused whole, or in part, or the oldest messages are dropped.
+        durability: what the publish waits for.
+        first: position of the first message among all that its caller publishes.
+    """
+
+    id: bytes
+    parts: list[bytes] = field(repr=False)
+    markers: list[bytes] = field(default_factory=list, repr=False)
+    window_seconds: float = 0
+    receipt_seconds: float = 0
+    oldest_seconds: float = 0
+    kind: bytes = b"1"
+    delay_seconds: float = 0
+    due_ms: int = 0
+    max_pending_length: int = 0
+    overload: Overload = "raise"
+    durability: Durability = MEMORY
+    first: int = 0
+
+    def message_ids(self) -> list[str]:
+        """The ids of the messages by position."""
+        prefix = self.id.decode()
+        return [f"{prefix}-{position}" for position in range(len(self.parts))]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Outcomes of a batch.
+
+    Attributes:
+        accepted: messages published; `TOO_OLD` when the batch was too old to be published safely, `REFUSED` when the
+            cap refused it whole.
+        duplicates: by position, the id of the message that holds the deduplication key.
+        refused: positions that the cap refused.
+        dropped: messages that were dropped to make room.
+        waiting: messages that wait in the queue, when the batch was refused whole.
+    """
+
+    accepted: int
+    duplicates: dict[int, str]
+    refused: tuple[int, ...] = ()
+    dropped: int = 0
+    waiting: int = 0
+
+
+def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[Published]:
+    """Prepare the call that publishes a batch which was first sent `age_seconds` ago."""
+    args: list[bytes | int] = [
+        batch.id,
+        ceil(age_seconds * 1000),
+        ceil(batch.oldest_seconds * 1000),
+        ceil(batch.window_seconds * 1000),
+        ceil(batch.receipt_seconds * 1000),
+        batch.kind,
+        ceil(batch.delay_seconds * 1000),
+        batch.due_ms,
+        batch.max_pending_length,
+        batch.overload.encode(),
+    ]
+    args += batch.parts
+    return Call(
+        scripts.load("publish"),
+        (
+            keys.pending,
+            keys.counters,
+            keys.wakeup,
+            keys.published(batch.id),
+            keys.returned,
+            keys.delayed,
+            *batch.markers,
+        ),
+        args,
+        _decode,
+        elapsed_arg=1,
+        then=batch.durability.command(),
+    )
+
+
+def publish_operation(
+    keys: QueueKeys,
+    batch: Batch,
+    *,
+    clock: Callable[[], float],
+    block_seconds: float | None = None,
+    emits_events: bool = False,
+    born: float | None = None,
+    eviction: EvictionCheck | None = None,
+) -> Operation[Published]:
+    """Publish one batch, or ask again for the outcome of one; while the queue is full, repeat the call if asked to.
+
+    Args:
+        keys: the keys of the queue.
+        batch: the messages.
+        clock: the gateway's clock, in seconds.
+        block_seconds: how long to wait for room when the queue is full, from the first call on; None: not at all.
+        emits_events: whether to emit events.
+        born: when the batch was first sent, if it was sent before.
+        eviction: the check of the server's eviction policy, None when it is not wanted.
+
+    Raises:
+        EvictionPolicyError: the queue requires that nothing is evicted, and something may be; nothing was stored.
+        QueueBackpressureError: there was no room, or the queue is stopping and does not wait; nothing was stored.
+        NotDurableError: the messages were published, but their durability was not confirmed.
+        PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
+    """
+    operation = _publish(keys, batch, clock, block_seconds, born)
+    if eviction is not None:
+        operation = _checked(operation, eviction)
+    return _reported(keys, batch, operation) if emits_events else operation
+
+
+def _checked(operation: Operation[Published], eviction: EvictionCheck) -> Operation[Published]:
+    """The operation with the check of the eviction policy around it."""
+    yield from eviction.before_publish()
+    published = yield from operation
+    yield from eviction.after_publish()
+    return published
+
+
+def _publish(
+    keys: QueueKeys, batch: Batch, clock: Callable[[], float], block_seconds: float | None, born: float | None
+) -> Operation[Published]:
+    call, now, asked_before = publish_call(keys, batch, age_seconds=0), clock(), born is not None
+    born = now if born is None else born
+    deadline, pause = now + (block_seconds or 0), _MIN_PAUSE_SECONDS
+    published = yield from _attempt(batch, call, born, now - born, None, asked_before)
+    while published.accepted == REFUSED:
+        left = deadline - clock()
+        if left <= 0 or (yield Pause(min(pause, left))):
+            raise _backpressure(keys, batch, published.waiting, stopping=left > 0)
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        now = clock()
+        published = yield from _attempt(batch, call, born, now - born, max(deadline - now, _MIN_PAUSE_SECONDS), False)
+    return published
+
+
+def _attempt(
+    batch: Batch,
+    call: Call[Published],
+    born: float,
+    age_seconds: float,
+    patience_seconds: float | None,
+    asked_before: bool,
+) -> Operation[Published]:
+    """Make one call and check its answer; a call that was not executed leaves a batch that was sent before unknown."""
+    attempt = call.later(age_seconds)
+    if patience_seconds is not None:
+        attempt = replace(attempt, patience_seconds=patience_seconds)
+    try:
+        reply = yield attempt
+    except RedisUnavailableError as error:
+        if not (asked_before or isinstance(error, RetryBudgetExhaustedError)):
+            raise
+        raise PublishUnknownError(
+            f"{error}; whether the {len(batch.parts)} messages were published is unknown. `publish_again` with this "
+            f"error publishes none of them twice within {batch.oldest_seconds:.0f} s of the publish",
+            ids=batch.message_ids(),
+            calls=(call,),
+            born=born,
+            batch=batch,
+        ) from error
+    except PayloadTooLargeError as error:
+        raise _located(batch, error) from error
+    published, confirmation = reply if call.then else (reply, None)
+    if published.accepted == TOO_OLD:
+        raise PublishUnknownError(
+            f"a publish of {len(batch.parts)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after "
+            "which a repeat could publish them twice; look for them by their ids before publishing again",
+            ids=batch.message_ids(),
+        )
+    if published.accepted != REFUSED and not batch.durability.confirmed(confirmation):
+        refused = batch.durability.forbidden(confirmation)
+        raise (DurabilityAccessError if refused else NotDurableError)(
+            f"{published.accepted} of {len(batch.parts)} messages were published, but "
+            f"{batch.durability.shortfall(confirmation)}",
+            ids=batch.message_ids(),
+            published=published,
+        )
+    return published  # type: ignore[no-any-return]
+
+
+def _decode(reply: list[Any]) -> Published:
+    head = reply[0]
+    if head == REFUSED:
+        return Published(REFUSED, {}, waiting=reply[1])
+    duplicates = (
+        {int(reply[i]): reply[i + 1].decode(errors="replace") for i in range(1, len(reply), 2)}
+        if len(reply) > 1
+        else {}
+    )
+    if isinstance(head, list):
+        return Published(head[0], duplicates, refused=tuple(head[2:]), dropped=head[1])
+    return Published(head, duplicates)
+
+
+def _located(batch: Batch, error: PayloadTooLargeError) -> PayloadTooLargeError:
+    """Turn a gateway's error about an argument into one about a message."""
+    at = next((at for at, part in enumerate(batch.parts) if len(part) == error.size), 0)
+    position = batch.first + at
+    _, key, headers, payload = batch.parts[at].split(SEPARATOR, 3)
+    return PayloadTooLargeError(
+        f"the message at position {position} has {len(payload)} bytes of payload, {len(headers)} of headers and "
+        f"{len(key)} of deduplication key: {error}. Nothing of its call of {len(batch.parts)} messages was stored; "
+        "store the bulk elsewhere and publish where it is, or raise the limit",
+        size=error.size,
+        limit=error.limit,
+        position=position,
+    )
+
+
+def _backpressure(keys: QueueKeys, batch: Batch, waiting: int, *, stopping: bool) -> QueueBackpressureError:
+    count, limit = len(batch.parts), batch.max_pending_length
+    why = ", and this queue object is stopping, so that nobody waits for room" if stopping else ""
+    remediation = "claim some, raise max_pending_length, or wait for room with pending_overload_policy='block'"
+    if count > limit:
+        remediation = "a call of more messages than max_pending_length never fits; publish fewer, or with partial=True"
+    return QueueBackpressureError(
+        f"queue {keys.name!r} holds {waiting} waiting messages, {limit} at most{why}; {count} more were refused and "
+        "nothing was stored",
+        queue=keys.name,
+        limit=limit,
+        waiting=waiting,
+        count=count,
+        remediation=remediation,
+    )
+
+
+def _reported(keys: QueueKeys, batch: Batch, operation: Operation[Published]) -> Operation[Published]:
+    """The operation with an event for each outcome."""
+    count = len(batch.parts)
+    try:
+        published = yield from operation
+    except QueueBackpressureError as error:
+        yield _event(keys, batch, EventOutcome.REFUSED, count, error=error)
+        raise
+    except NotDurableError as error:
+        if isinstance(error.published, Published):
+            yield from _events(keys, batch, error.published)
+        yield _event(keys, batch, EventOutcome.FAILURE, count, error=error)
+        raise
+    except Exception as error:
+        yield _event(keys, batch, EventOutcome.FAILURE, count, error=error)
+        raise
+    yield from _events(keys, batch, published)
+    return published
+
+
+def _events(keys: QueueKeys, batch: Batch, published: Published) -> Iterator[QueueEvent]:
+    if published.accepted:
+        yield _event(keys, batch, EventOutcome.SUCCESS, published.accepted, seconds=batch.delay_seconds or None)
+    if published.duplicates:
+        yield _event(keys, batch, EventOutcome.DUPLICATE, len(published.duplicates))
+    if published.refused:
+        yield _event(keys, batch, EventOutcome.REFUSED, len(published.refused))
+    if published.dropped:
+        yield QueueEvent(EventOperation.PUBLISH, EventOutcome.DROPPED, keys.name, published.dropped)
+
+
+def _event(keys: QueueKeys, batch: Batch, outcome: EventOutcome, count: int, **more: Any) -> QueueEvent:
+    message_id = batch.message_ids()[0] if len(batch.parts) == 1 else None
+    return QueueEvent(EventOperation.PUBLISH, outcome, keys.name, count, message_id=message_id, **more)
