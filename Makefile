@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test test-slow test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -22,19 +22,19 @@ demo-crash: setup ## The same while a Spark worker is killed in the middle: noth
 quickstart: setup ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow
 	@$(PYTHON_IN_VENV) example_dags/quickstart.py
 
-test: setup ## Run the test suite (make test ARGS="-k lease tests/unit" for a part of it)
-	@$(PYTHON_IN_VENV) -m pytest $(ARGS)
+test: setup ## Test every behaviour, in ten minutes on two cores (make test ARGS="-k lease tests/unit" for a part)
+	@$(PYTHON_IN_VENV) -m scripts.run_tests $(ARGS)
 
-test-slow: setup ## Run the tests that take minutes: Spark's speculation on a cluster of its own
-	@$(PYTHON_IN_VENV) -m pytest -m nightly $(ARGS)
+test-all: setup ## Test on every server program, flavour and topology too, with long faults and test-matrix: an hour
+	@$(PYTHON_IN_VENV) -m scripts.run_tests --all $(ARGS)
 
-test-matrix: setup ## Run the suite with redis-py 5 to 8, and Spark's with PySpark 4.0 to 4.2, in environments under build/matrix
-	@$(PYTHON_IN_VENV) scripts/matrix.py $(ARGS)
+test-matrix: setup ## Test with redis-py 5 to 8 and PySpark 4.0 to 4.2 only, in environments under build/matrix
+	@$(PYTHON_IN_VENV) -m scripts.matrix $(ARGS)
 
 mutants: setup ## Seed faults into copies of the project, one by one, and show that the quick tests catch each
 	@$(PYTHON_IN_VENV) -m tests.mutants.run $(ARGS)
 
-check: setup ## Format, lint, types, layers and Lua, in under a minute (make check ARGS=types for one)
+check: setup ## Check format, lint, types, layers, Lua and sync, in under a minute (make check ARGS=types for one)
 	@$(PYTHON_IN_VENV) scripts/check.py $(ARGS)
 
 format: setup ## Put format, imports, the synchronous shells and the documentation's snippets right

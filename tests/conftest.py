@@ -11,10 +11,12 @@ import redis
 from hypothesis import settings
 
 from sluicegate import RedisMessageQueue
-from tests.support import state
+from tests.support import axes, state
 from tests.support.flavours import Flavour, Loop, MakeQueue, Maker
+from tests.support.not_run import NotRun
+from tests.support.room_report import RoomReport
 from tests.support.servers import PROGRAMS, RedisServer, free_port
-from tests.support.settings import THOROUGH
+from tests.support.settings import COMPLETE, REPORT, THOROUGH
 
 # The same examples in every run, so that a red test is red again. THOROUGH runs other examples, and more of them.
 settings.register_profile("sluicegate", deadline=None, derandomize=THOROUGH == 0, print_blob=True)
@@ -23,6 +25,17 @@ settings.load_profile("sluicegate")
 # `nohup make test &` ignores SIGINT, and so would every program that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(NotRun(COMPLETE))
+    if REPORT:
+        config.pluginmanager.register(RoomReport(Path(REPORT)), RoomReport.__name__)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    axes.mark_full(items)
 
 
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda path: f"{path.parts[-3]}-{path.name}")

@@ -11,6 +11,7 @@ from benchmarks import compare
 from benchmarks.compare_rows import ROWS
 
 
+@pytest.mark.full
 def test_every_row_is_measured_on_both_sides(tmp_path: Path) -> None:
     output = tmp_path / "compare.json"
 

@@ -41,6 +41,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.full
 def test_a_quick_run_reports_every_bar_that_needs_no_spark(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 
@@ -56,6 +57,7 @@ def test_a_quick_run_reports_every_bar_that_needs_no_spark(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 
@@ -68,6 +70,7 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
     assert all(rate > 0 for row in rates.values() for rate in row.values())
 
 
+@pytest.mark.full
 def test_a_quick_run_reports_the_bar_of_the_typed_columns(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 
@@ -82,6 +85,7 @@ def test_a_quick_run_reports_the_bar_of_the_typed_columns(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_without_another_python_the_other_libraries_are_not_measured_and_the_run_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +102,7 @@ def test_without_another_python_the_other_libraries_are_not_measured_and_the_run
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_library_that_fails_is_named_with_its_error_and_the_report_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ BARS = {
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.full
 def test_a_quick_run_reports_every_bar_of_spark(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

@@ -122,6 +122,7 @@ def test_leases_that_nothing_would_bring_back(admin: Admin) -> None:
     assert mend(admin, b"again").mended == 0
 
 
+@pytest.mark.every_server
 def test_after_any_damage_everything_agrees_again(admin: Admin, request: pytest.FixtureRequest) -> None:
     """Each server sees a part of the matrix, from its own beginning."""
     which = PROGRAMS.index(request.node.callspec.params["server"])

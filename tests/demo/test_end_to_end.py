@@ -65,6 +65,7 @@ def test_a_killed_worker_loses_nothing_and_acks_nothing_twice(home: Path, rows: 
     assert "SparkContext" in (home / "logs" / "spark.log").read_text()
 
 
+@pytest.mark.full
 def test_a_step_that_fails_is_named_with_its_last_log_lines_and_what_to_do(
     home: Path, rows: list[Row], tmp_path: Path
 ) -> None:

@@ -244,6 +244,7 @@ def effect(core: Core) -> dict[bytes, Any]:
 
 
 @pytest.mark.parametrize("prepare", CASES, ids=lambda prepare: prepare.__name__)
+@pytest.mark.every_server
 def test_executed_twice(core: Core, prepare: Prepare) -> None:
     call = prepare(core)
     first = core.do(call)

@@ -139,6 +139,7 @@ def forget_what_was_done(queue: RedisMessageQueue, client: redis.Redis) -> None:
     assert client.delete(*closed) == len(closed) > 0
 
 
+@pytest.mark.full
 def test_a_batch_in_parquet(crashed: Crashed, spark: SparkSession) -> None:
     sink = crashed.folder / "parquet"
     once = Counter(crashed.ids["parquet"])
@@ -151,6 +152,7 @@ def test_a_batch_in_parquet(crashed: Crashed, spark: SparkSession) -> None:
     assert recipe("parquet_by_batch").main(spark, crashed.queues["parquet"], "nightly", sink) == 0
 
 
+@pytest.mark.full
 def test_a_batch_in_delta(crashed: Crashed, spark: SparkSession) -> None:
     sink = crashed.folder / "delta"
     once = Counter(crashed.ids["delta"])
@@ -165,6 +167,7 @@ def test_a_batch_in_delta(crashed: Crashed, spark: SparkSession) -> None:
     assert in_delta(sink) == once  # a run that is done tells what it did
 
 
+@pytest.mark.full
 def test_a_stream_in_two_sinks(crashed: Crashed, spark: SparkSession) -> None:
     sink = crashed.folder / "stream"
     once = Counter(crashed.ids["stream"])

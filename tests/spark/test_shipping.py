@@ -48,6 +48,7 @@ def test_the_lua_files_are_in_the_zip_and_read_from_it(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_submitted_with_py_files_it_drains_where_nothing_is_installed(
     queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
 ) -> None:

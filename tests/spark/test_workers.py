@@ -44,6 +44,7 @@ def other_python(folder: Path) -> Path:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_a_local_spark_runs_its_workers_as_its_driver_although_the_environment_is_not_activated(
     queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
 ) -> None:

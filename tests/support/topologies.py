@@ -215,7 +215,7 @@ class ReplicatedServers(Topology):
 
     def start(self) -> Topology:
         primary = self._serve("--repl-diskless-sync-delay", "0", port=free_port())
-        following = ("--replicaof", f"127.0.0.1 {primary.port}", "--repl-diskless-sync-delay", "0")
+        following = ("--replicaof", "127.0.0.1", str(primary.port), "--repl-diskless-sync-delay", "0")
         for replica in [self._serve(*following, port=free_port()) for _ in range(self._replicas)]:
             in_step(replica)
         return self

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from tests.support.flavours import FLAVOURS, Blocking, Flavour, Loop
 from tests.support.servers import programs
+from tests.support.settings import PRODUCT
 from tests.support.topologies import (
     AclCluster,
     AclServer,
@@ -26,22 +27,27 @@ from tests.support.topologies import (
     UnixServer,
 )
 
-# `full`: every flavour with every protocol. Otherwise the two that differ in everything, and one by URL.
-PRODUCT = os.environ.get("SLUICEGATE_TEST_PRODUCT", "")
 PROTOCOLS = tuple(int(number) for number in os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "2,3").split(","))
 # What a complete run has, as program and versions. SLUICEGATE_TEST_WANTED overrides it where less, or more, is meant.
 _WANTED = os.environ.get("SLUICEGATE_TEST_WANTED", "redis 6.2,redis 7.0,redis 8.2,valkey")
 
 
+# By client and threads, by client and asyncio, or by URL.
+_USUAL: dict[type[Topology], int] = {
+    UnixServer: 0, Topology: 1, AclServer: 2, ClusterServers: 1, AclCluster: 0, SentinelServers: 2, TlsServer: 1,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Way:
-    """One way of reaching Redis, in one flavour."""
+    """One way of reaching Redis, in one flavour; `make test` takes the usual ones only."""
 
     topology: type[Topology]
     program: Path
     flavour: Flavour
     protocol: int
     by_url: bool = False
+    usual: bool = True
 
     def __str__(self) -> str:
         on = f"-{version(self.program).replace(' ', '')}" if self.topology is Topology else ""
@@ -103,12 +109,19 @@ def _impossible(way: Way) -> bool:
 
 def _ways() -> Iterator[Way]:
     for topology, program in places():
-        if PRODUCT == "full":
+        by_url = Way(topology, program, Flavour(decodes=True), PROTOCOLS[-1], by_url=True)
+        if PRODUCT:
             yield from (Way(topology, program, flavour, protocol) for flavour in FLAVOURS for protocol in PROTOCOLS)
-        else:
-            yield Way(topology, program, Flavour(), PROTOCOLS[0])
-            yield Way(topology, program, Flavour(asyncio=True, decodes=True), PROTOCOLS[-1])
-        yield Way(topology, program, Flavour(decodes=True), PROTOCOLS[-1], by_url=True)
+            yield by_url
+            continue
+        # The two that differ in everything, and one by URL: of these one is usual, in turn.
+        differing = (
+            Way(topology, program, Flavour(), PROTOCOLS[0]),
+            Way(topology, program, Flavour(asyncio=True, decodes=True), PROTOCOLS[-1]),
+            by_url,
+        )
+        for at, way in enumerate(differing):
+            yield replace(way, usual=at == _USUAL[topology])
 
 
 def places() -> Iterator[tuple[type[Topology], Path]]:
@@ -129,12 +142,14 @@ def missing() -> list[str]:
     versions = [version(program) for program in programs()]
     wanted = [name.strip() for name in _WANTED.split(",") if name.strip()]
     lines = [
-        f"{name} (no such program on PATH, in a wheel or in SLUICEGATE_TEST_SERVERS)"
+        f"{name}: no such program on PATH, in a wheel or in SLUICEGATE_TEST_SERVERS"
         for name in wanted
         if not any(found == name or found.startswith((f"{name} ", f"{name}.")) for found in versions)
     ]
     if with_tls() is None:
-        lines.append("TLS (no openssl program, or no server program that was built with TLS)")
+        lines.append(
+            "TLS: no openssl program, or no server program built with TLS (apt-get install redis-server openssl)"
+        )
     return lines
 
 
@@ -167,4 +182,4 @@ def _speaks_tls(program: Path) -> bool:
         timeout=20,
     )
     text = told.stdout + told.stderr
-    return "Bad directive" not in text and "not supported" not in text
+    return not any(words in text for words in ("Bad directive", "not supported", "Failed finding TLS support"))

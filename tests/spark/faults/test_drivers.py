@@ -124,6 +124,7 @@ def truths(queues: dict[str, RedisMessageQueue], sinks: dict[str, Sink], tmp_pat
     return published
 
 
+@pytest.mark.full
 def test_what_a_killed_driver_had_in_hand_is_done_again_under_the_same_names_and_nothing_else(
     spark: SparkSession,
     queues: dict[str, RedisMessageQueue],

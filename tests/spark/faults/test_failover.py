@@ -22,6 +22,7 @@ from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost,
 from tests.spark.faults.sources import faulty_source
 from tests.spark.faults.streaming import QUERY_SECONDS, Stream
 from tests.support import state
+from tests.support.axes import quick
 from tests.support.servers import programs
 from tests.support.topologies import ClusterServers, SentinelServers
 from tests.support.waiting import wait_until
@@ -37,7 +38,7 @@ CHUNK = 20
 RETRIES: dict[str, Any] = {"retry_budget_seconds": 60, "retry_max_delay_seconds": 0.2}
 
 
-@pytest.fixture(scope="module", params=["sentinel", "cluster"])
+@pytest.fixture(scope="module", params=[pytest.param("sentinel", marks=pytest.mark.full), "cluster"])
 def topology(request: pytest.FixtureRequest) -> Iterator[Servers]:
     made: Servers
     made = (
@@ -78,6 +79,7 @@ def write(spark: SparkSession, queue: RedisMessageQueue, source: type[Sluicegate
     frame.write.format(source.name()).mode("append").options(**options(queue), **given).save()
 
 
+@pytest.mark.full
 def test_what_is_written_is_streamed_on_and_drained(
     spark: SparkSession, topology: Servers, queue: RedisMessageQueue, sink: Sink, tmp_path: Path
 ) -> None:
@@ -155,7 +157,7 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", quick(POINTS, "the commit"))
 def test_a_write_goes_on_when_the_primary_dies(
     spark: SparkSession, failover: Failover, queue: RedisMessageQueue, tmp_path: Path, point: str
 ) -> None:

@@ -19,7 +19,7 @@ from tests.spark.faults.standalone import StandaloneCluster
 from tests.support import state
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.timeout(900)]
 
 SESSION_SECONDS = 240.0
 PROGRAM = """

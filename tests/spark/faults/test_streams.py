@@ -13,6 +13,7 @@ from sluicegate import RedisMessageQueue
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import QUERY_SECONDS, Stream, newest_commit, remove_commit
+from tests.support.axes import quick
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def fail_in(*numbers: int) -> object:
     return check
 
 
-@pytest.mark.parametrize(("when", "action"), [("before", "raise"), ("after", "kill")])
+@pytest.mark.parametrize(
+    ("when", "action"), [pytest.param("before", "raise", marks=pytest.mark.full), ("after", "kill")]
+)
 def test_a_worker_that_ends_while_it_reads_is_replaced_and_reads_the_same(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path, when: str, action: str
 ) -> None:
@@ -63,7 +66,7 @@ PLANNER = {
 }
 
 
-@pytest.mark.parametrize("point", PLANNER)
+@pytest.mark.parametrize("point", quick(PLANNER, "before an ack", "after an ack"))
 def test_a_planning_process_that_is_killed_at_any_point_repeats_no_batch_that_was_committed(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path, point: str
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_planning_process_that_is_killed_at_any_point_repeats_no_batch_that_wa
     assert sink.duplicates() == {}
 
 
+@pytest.mark.full
 def test_a_batch_that_reached_the_sink_and_not_the_commit_log_is_replayed_with_the_same_messages(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink
 ) -> None:
@@ -96,6 +100,7 @@ def test_a_batch_that_reached_the_sink_and_not_the_commit_log_is_replayed_with_t
     assert sorted(sink.duplicates().elements()) == first, "the batch that was not committed, and nothing else"
 
 
+@pytest.mark.full
 def test_a_commit_that_was_lost_replays_its_batch_and_no_other(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path
 ) -> None:
@@ -114,6 +119,7 @@ def test_a_commit_that_was_lost_replays_its_batch_and_no_other(
     assert sorted(sink.duplicates().elements()) == first
 
 
+@pytest.mark.full
 def test_a_commit_that_is_deleted_after_its_batch_was_acked_is_told_and_costs_nothing(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink
 ) -> None:
@@ -131,6 +137,7 @@ def test_a_commit_that_is_deleted_after_its_batch_was_acked_is_told_and_costs_no
     assert sink.duplicates() == {}
 
 
+@pytest.mark.full
 def test_a_deleted_checkpoint_repeats_what_was_not_acked_and_loses_nothing(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink
 ) -> None:
@@ -146,6 +153,7 @@ def test_a_deleted_checkpoint_repeats_what_was_not_acked_and_loses_nothing(
     assert sorted(sink.duplicates().elements()) == unacked
 
 
+@pytest.mark.full
 def test_of_two_queries_with_one_consumer_the_older_one_ends_and_nothing_is_lost(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path
 ) -> None:

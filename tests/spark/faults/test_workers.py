@@ -13,6 +13,7 @@ from sluicegate.spark import drain
 from tests.spark.faults.points import Fault, Faulty
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.support import state
+from tests.support.axes import quick
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +33,11 @@ POINTS = {
 
 @pytest.mark.parametrize(
     ("point", "action"),
-    [*((point, "kill") for point in POINTS), ("after a claim", "raise"), ("after process", "raise")],
+    quick(
+        [*((point, "kill") for point in POINTS), ("after a claim", "raise"), ("after process", "raise")],
+        ("after a claim", "kill"),
+        ("after process", "raise"),
+    ),
 )
 def test_a_worker_that_ends_at_any_point_loses_nothing_and_acks_nothing_twice(
     spark: SparkSession,

@@ -16,6 +16,7 @@ from tests.spark.faults.sinks import check_acked_once, publish
 from tests.spark.faults.sources import faulty_source
 from tests.spark.faults.streaming import QUERY_SECONDS, newest_commit, remove_commit
 from tests.support import state
+from tests.support.axes import quick
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 
@@ -47,7 +48,7 @@ def numbers(queue: RedisMessageQueue) -> list[int]:
     return sorted(message.json()["n"] for message in queue.peek(10 * ROWS))
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", quick(POINTS, "a task after it published", "the commit after it published a part"))
 def test_a_write_that_ends_at_any_point_publishes_each_row_once(
     spark: SparkSession, queue: RedisMessageQueue, client: redis.Redis, tmp_path: Path, point: str
 ) -> None:
@@ -68,7 +69,7 @@ def test_a_write_that_ends_at_any_point_publishes_each_row_once(
     assert state.counters(client, queue.name)["published"] == ROWS
 
 
-@pytest.mark.parametrize("mode", ["direct", "staged"])
+@pytest.mark.parametrize("mode", quick(["direct", "staged"], "staged"))
 def test_a_stream_from_queue_to_queue_carries_each_message_once_whatever_is_killed_and_replayed(
     spark: SparkSession,
     queue: RedisMessageQueue,
