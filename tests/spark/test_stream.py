@@ -403,7 +403,7 @@ def test_a_lease_that_is_lost_while_its_batch_waits_is_told(
         return found
 
     query.reader.latestOffset = claim_and_lose
-    with pytest.raises(LeaseLostError, match="is not held any more"):
+    with pytest.raises(LeaseLostError, match="is no longer held"):
         query.trigger()
     assert stream.sink.calls == []
     die(query.reader)
@@ -414,7 +414,7 @@ def test_a_lease_that_ends_while_it_is_adopted_is_none(
 ) -> None:
     numbers(3)
     queue.claim(3, lease_id="gone").release()
-    monkeypatch.setattr(_access, "look", lambda *given: _access.LeaseView("open"))
+    monkeypatch.setattr(_access, "read_lease", lambda *given: _access.LeaseView("open"))
     assert _epoch.adopt(queue, "gone", 60) is None
     assert (queue.depth().ready, queue.depth().in_flight) == (3, 0)
 
@@ -826,7 +826,7 @@ def test_the_messages_of_a_lost_lease_are_not_read(
     ((lease_id, *_),) = part.parts
     state.expire(client, queue.name)
     queue.claim(1).release()
-    assert _access.look(queue, lease_id).state == "ended"
+    assert _access.read_lease(queue, lease_id).state == "ended"
     told = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600$"
     with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' ran out.*; either {told}"):
         list(query.reader.read(part))

@@ -1,4 +1,4 @@
-"""Looks at leases from where nobody holds them: the one place of this room that reaches below the queue's methods."""
+"""Make calls below the queue's methods: read leases, run prepared calls, and read a depth before a job starts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from sluicegate.report import Depth
 
 __all__ = [
     "LeaseView",
-    "briefly",
-    "depth_of",
     "drop_payloads",
-    "look",
-    "messages_of",
-    "run",
+    "messages_in",
+    "read_depth",
+    "read_lease",
+    "run_call",
+    "short_traceback",
 ]
 
 T = TypeVar("T")
 
 
-def run(queue: RedisMessageQueue, call: Call[T]) -> T:
-    """Execute a prepared call as the queue does its own: with its retries."""
+def run_call(queue: RedisMessageQueue, call: Call[T]) -> T:
+    """Execute a prepared call with the queue's own retries."""
     return queue.session.runner.run(alone(call))
 
 
-def depth_of(spec: QueueSpec) -> Depth:
-    """The depth of a queue, by a connection of its own, as tasks have one: where that fails, so would every task.
+def read_depth(spec: QueueSpec) -> Depth:
+    """Read the depth of a queue over a new connection, as every task opens one: if that fails, so would every task.
 
     Raises:
         RedisUnavailableError: Redis cannot be reached.
@@ -48,11 +48,11 @@ def depth_of(spec: QueueSpec) -> Depth:
 
 
 @contextmanager
-def briefly() -> Iterator[None]:
-    """Let a Redis that cannot be reached be reported in its own words.
+def short_traceback() -> Iterator[None]:
+    """Raise the error of an unreachable Redis without its traceback and causes.
 
-    Spark shows the traceback of whatever ends a planning process, with those of its causes: a page of them would hide
-    the one line that says what to do.
+    Spark prints the traceback of the error that ends a planning process, and those of its causes. A page of them would
+    hide the one line that says what to do.
     """
     try:
         yield
@@ -61,22 +61,22 @@ def briefly() -> Iterator[None]:
 
 
 def drop_payloads(lease: Lease) -> None:
-    """Keep what names the messages and their deduplication keys: a driver needs no payloads, executors read them."""
+    """Drop the payloads and headers of a lease's messages: executors read them, the driver does not need them."""
     for message in lease.messages:
         head = message.entry.split(SEPARATOR, 2)[:2]
         message.entry = SEPARATOR.join((*head, b"", b""))
 
 
-def look(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
-    """Look at a lease and, with a `last`, at its messages from slot `first` on: as many as 4 MiB hold, one at least.
+def read_lease(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
+    """Read the state of a lease and, with a `last`, its messages from slot `first` on, up to 4 MiB and at least one.
 
-    Changes nothing; needs no token. Raises as any call does when Redis is away.
+    The call changes nothing and needs no token. It raises as every call does when Redis cannot be reached.
     """
     keys = queue.session.keys
-    return run(queue, manifest_call(keys, keys.lease_name(lease_id), first, last))
+    return run_call(queue, manifest_call(keys, keys.lease_name(lease_id), first, last))
 
 
-def messages_of(seen: LeaseView) -> list[Message]:
-    """What a look at a lease showed, as its holder has it."""
-    begun = 1 + seen.takeovers
-    return [Message(entry, slot, begun) for slot, entry in zip(seen.slots, seen.entries, strict=True)]
+def messages_in(view: LeaseView) -> list[Message]:
+    """Return the messages of a lease that was read, with the delivery counts that its consumer sees."""
+    begun = 1 + view.takeovers
+    return [Message(entry, slot, begun) for slot, entry in zip(view.slots, view.entries, strict=True)]

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sluicegate.core.entry import is_entry
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark._access import briefly
+from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import BrowseOptions, queue_of
 from sluicegate.spark.schemas import struct_of
 from sluicegate.tables.columns import MESSAGE_FIELDS, PREFIX, Columns
@@ -91,7 +91,7 @@ class BrowseReader(DataSourceReader):
         """Windows over what is there now, at most the limit; the last also shows what arrives until it is read."""
         queue = queue_of(self._options.spec)
         try:
-            with briefly():
+            with short_traceback():
                 count = min(_size(queue, self._options.state), self._options.limit)
         finally:
             queue.close()

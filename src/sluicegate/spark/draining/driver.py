@@ -19,7 +19,7 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth
 from sluicegate.spark import _workers
-from sluicegate.spark._access import depth_of
+from sluicegate.spark._access import read_depth
 from sluicegate.spark.draining.speculation import with_speculation
 from sluicegate.spark.draining.task import REPORT_SCHEMA, is_report, run
 from sluicegate.spark.schemas import parsed
@@ -137,7 +137,7 @@ def drain(
     spec = queue.spec()
     handler = Handler.of(process, batch_format, parsed(schema))
     _check_pickles(process)
-    depth = depth_of(spec)
+    depth = read_depth(spec)
     _workers.prepare(spark)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _cores(spark)
@@ -168,7 +168,7 @@ def drain(
         plan.run_id,
         [PartitionSummary.from_dict(json.loads(row[0])) for row in rows],
         time.monotonic() - started,
-        None if run_id is None else lambda: depth_of(spec).ready,
+        None if run_id is None else lambda: read_depth(spec).ready,
     )
 
 

@@ -119,7 +119,7 @@ class Holding:
 
     def _seen(self) -> Iterator[_access.LeaseView]:
         for number in range(_MAX_LEASES):
-            view = _access.look(self.queue, self._name(number))
+            view = _access.read_lease(self.queue, self._name(number))
             if view.state == "unknown":
                 return
             yield view

@@ -20,7 +20,7 @@ from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
-from sluicegate.spark._access import LeaseView, look, messages_of
+from sluicegate.spark._access import LeaseView, messages_in, read_lease
 from sluicegate.spark._options import BrowseOptions, queue_of
 from sluicegate.tables.columns import Columns
 
@@ -191,11 +191,11 @@ def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[lis
     """The messages of a part, as many at a time as one look answers: those asked for, or an error."""
     wanted = list(part.slots)
     while wanted:
-        seen = look(queue, part.lease_id, wanted[0], wanted[-1])
+        seen = read_lease(queue, part.lease_id, wanted[0], wanted[-1])
         if seen.state != "open" or seen.opening != part.opening:
             raise _lost(queue, part, wanted, _fate_of(part, seen), advise)
         last = seen.slots[-1] if seen.slots else wanted[-1]
-        held = {message.slot: message for message in messages_of(seen)}
+        held = {message.slot: message for message in messages_in(seen)}
         page = wanted[: next((at for at, slot in enumerate(wanted) if slot > last), len(wanted))]
         missing = [slot for slot in page if slot not in held]
         if missing:

@@ -1,1 +1,1 @@
-"""The Structured Streaming source: consumers, epochs and micro-batches."""
+"""Read a queue with Structured Streaming: consumers, epochs and micro-batches."""

@@ -1,4 +1,4 @@
-"""Which streaming query may claim for a consumer: one at a time, the one that was started last."""
+"""Let one streaming query at a time claim for a consumer: the query that was started last."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _access
 from sluicegate.spark.transitions import ConsumerLease, Span, acquire_consumer_call
 
-__all__ = ["NEW", "Reader", "adopt", "lease_id", "release_older"]
+__all__ = ["NEW", "ConsumerReader", "adopt", "lease_id", "release_older"]
 
 NEW = 0
 _log = logging.getLogger("sluicegate")
 
 
-class Reader:
-    """One reader of a consumer, and its seat."""
+class ConsumerReader:
+    """Acquires a consumer for one streaming query and checks that no other query has acquired it since."""
 
     def __init__(self, queue: RedisMessageQueue, consumer: str) -> None:
         self._queue = queue
@@ -28,53 +28,54 @@ class Reader:
         self._nonce = new_id()
 
     def acquire(self, epoch: int) -> ConsumerLease:
-        """Be seated in an epoch, or in a `NEW` one, which fences every query of an older one.
+        """Acquire the consumer in an epoch, or in a `NEW` one, which fences every query of an older epoch.
 
         Raises:
-            ConfigurationError: a newer epoch was given.
+            ConfigurationError: another query has acquired the consumer in a newer epoch.
         """
-        return self._ask(epoch, -1, -1)
+        return self._call(epoch, -1, -1)
 
-    def keep(self, epoch: int, *, floor: int, top: int) -> None:
-        """Make sure of the seat before leases up to `top` are claimed; those up to `floor` are settled.
+    def confirm(self, epoch: int, *, floor: int, top: int) -> None:
+        """Confirm the consumer before leases up to `top` are claimed; leases up to `floor` are settled.
 
         Raises:
-            ConfigurationError: another query was seated since.
+            ConfigurationError: another query has acquired the consumer since.
         """
-        self._ask(epoch, floor, top)
+        self._call(epoch, floor, top)
 
-    def _ask(self, epoch: int, floor: int, top: int) -> ConsumerLease:
+    def _call(self, epoch: int, floor: int, top: int) -> ConsumerLease:
         call = acquire_consumer_call(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
-        seat = _access.run(self._queue, call)
-        if not seat.acquired:
+        consumer_lease = _access.run_call(self._queue, call)
+        if not consumer_lease.acquired:
             raise ConfigurationError(
                 f"another streaming query was started with consumer {self._consumer!r} of queue {self._queue.name!r}, "
-                f"and this one must stop (its epoch is {epoch}, the other's {seat.epoch}): give every query a consumer "
-                "of its own, and start a query with a new checkpoint only where the one with the old is given up"
+                f"and this one must stop (its epoch is {epoch}, the other's {consumer_lease.epoch}): give every query "
+                "a consumer of its own, and start a query with a new checkpoint only if the query with the old one is "
+                "stopped for good"
             )
-        return seat
+        return consumer_lease
 
 
 def lease_id(consumer: str, epoch: int, number: int) -> str:
-    """The name of one lease of a consumer."""
+    """Return the id of one lease of a consumer."""
     return f"{consumer}/{epoch}/{number}"
 
 
 def adopt(queue: RedisMessageQueue, name: str, lease_seconds: float) -> Lease | None:
-    """Take an open lease over; None where there is none under this name."""
-    if _access.look(queue, name).state != "open":
+    """Take an open lease over; return None if no lease of this name is open."""
+    if _access.read_lease(queue, name).state != "open":
         return None
     lease = queue.claim(1, lease_id=name, lease_seconds=lease_seconds, take_over_after_seconds=0, heartbeat=False)
     if not lease:
         return None
-    if lease.takeovers == 0:  # it ran out since it was looked at, and the claim opened it anew
+    if lease.takeovers == 0:  # it expired after it was read, and the claim opened it again
         lease.release()
         return None
     return lease
 
 
 def release_older(queue: RedisMessageQueue, consumer: str, spans: tuple[Span, ...]) -> int:
-    """Release what queries of older epochs hold, and return how many messages that were."""
+    """Release the leases of queries of older epochs, and return the number of their messages."""
     released = 0
     for span in spans:
         for number in range(span.floor + 1, span.top + 1):

@@ -1,4 +1,4 @@
-"""What a micro-batch is made of, as values: offsets, and room for messages."""
+"""Hold the values of a micro-batch: its offsets, and its capacity."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 
-__all__ = ["Offset", "Room"]
+__all__ = ["Capacity", "Offset"]
 
-MAX_CLAIM_LIMIT = 10_000  # messages of one lease
-_MAX_CLAIM_BYTES = 32 * 1024 * 1024  # likewise
-_FIRST_CLAIM = 100  # while nothing is known of their size
+_MAX_CLAIM_BYTES = 32 * 1024 * 1024  # about the largest lease
+_FIRST_CLAIM = 100  # messages, while their size is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a consumer is.
+    """Says how far a consumer has claimed.
 
     Attributes:
-        consumer: its name.
-        epoch: 0 before anything was claimed.
+        consumer: the name of the consumer.
+        epoch: the epoch of the query; 0 before the first claim.
         number: leases claimed in this epoch.
-        turn: counts micro-batches that are planned only to have the last one committed.
+        turn: counts micro-batches that are planned only so that Spark commits the one before.
     """
 
     consumer: str
@@ -34,16 +34,16 @@ class Offset:
     turn: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As Spark keeps it: it compares texts, so the order of the keys is fixed."""
+        """Return the form that Spark stores; Spark compares texts, so the order of the keys is fixed."""
         values: dict[str, Any] = {"c": self.consumer, "e": self.epoch, "n": self.number}
         return values | {"t": self.turn} if self.turn else values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], consumer: str) -> Offset:
-        """What Spark hands back.
+        """Read an offset that Spark stored.
 
         Raises:
-            ConfigurationError: it is another consumer's.
+            ConfigurationError: the offset is of another consumer.
         """
         if values.get("c") != consumer:
             raise ConfigurationError(
@@ -53,13 +53,13 @@ class Offset:
         return cls(consumer, int(values["e"]), int(values["n"]), int(values.get("t", 0)))
 
 
-class Room:
-    """What a micro-batch may still take.
+class Capacity:
+    """Counts the messages and bytes that a micro-batch may still claim.
 
     Args:
-        messages: most of them, None for any number.
-        size: bytes of them, about; None for any number.
-        average: bytes of a message as known so far; 0 when nothing is.
+        messages: the largest number of messages, None for any.
+        size: the largest number of bytes, approximately; None for any.
+        average: the average bytes of a message so far; 0 if unknown.
     """
 
     def __init__(self, messages: int | None, size: int | None, average: float) -> None:
@@ -68,17 +68,17 @@ class Room:
         self.average = average
 
     @property
-    def asked(self) -> int:
-        """How many messages the next claim asks for; 0 for no claim."""
+    def next_limit(self) -> int:
+        """Return the limit of the next claim; 0 for no claim."""
         if self.messages <= 0 or self.bytes <= 0:
             return 0
         fitting = self.bytes / self.average if self.average else self.bytes if self.bytes == math.inf else _FIRST_CLAIM
         return int(max(1, min(self.messages, fitting, MAX_CLAIM_LIMIT)))
 
-    def take(self, lease: Lease) -> bool:
-        """Note what a claim got; returns whether the queue may hold more."""
-        asked, size = self.asked, sum(len(message.entry) for message in lease.messages)
+    def use(self, lease: Lease) -> bool:
+        """Subtract a claimed lease; return whether the queue may hold more messages."""
+        limit, size = self.next_limit, sum(len(message.entry) for message in lease.messages)
         self.average = max(self.average, size / len(lease))
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
-        # What failed before comes in smaller leases than asked for, and a lease takes so many bytes at most.
-        return len(lease) == asked or lease.messages[0].delivery_count > 1 or size >= _MAX_CLAIM_BYTES
+        # Messages that failed before come in smaller leases, and the bytes of a lease are bounded.
+        return len(lease) == limit or lease.messages[0].delivery_count > 1 or size >= _MAX_CLAIM_BYTES

@@ -1,8 +1,8 @@
-"""The streaming source as Spark calls it.
+"""Implement the streaming source that Spark calls.
 
 Spark makes two readers from one data source. The first lives as long as the query, in a process beside the driver, and
-plans; the second is pickled once and reads on the executors: it sees nothing of what the first one knows but the
-partitions. Neither can count on being told when the query stops: its process is killed.
+plans. The second is pickled once and reads on the executors; of the first reader's state it receives only the
+partitions. Spark kills the first reader's process when the query stops, so neither can rely on `stop()`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sluicegate.message import Message
-from sluicegate.spark._access import briefly
+from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import StreamOptions
 from sluicegate.spark.leasing.manifest import Slice, read_slice
 from sluicegate.spark.streaming.consumer import Consumer
@@ -31,17 +31,17 @@ try:
 except ImportError:  # before Spark 4.2, which then stops at the first answer by itself
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in."""
+        """Replaces the missing base class."""
 
-    _SAYS_FROM_WHERE = False
+    _PASSES_START = False
 else:
-    _SAYS_FROM_WHERE = True
+    _PASSES_START = True
 
 __all__ = ["StreamReader", "ZeroArgumentStreamReader", "make_reader"]
 
 
 class _Reader(DataSourceStreamReader):
-    """What is alike for every version of Spark."""
+    """Implements the parts that are the same for every version of Spark."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options = options
@@ -52,22 +52,22 @@ class _Reader(DataSourceStreamReader):
         return Consumer(self._options)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the leases, which are the planning process's own."""
+        """Leave the leases out: they belong to the planning process."""
         return {"_options": self._options, "_schema": self._schema}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; Spark asks twice and keeps neither answer."""
+        """Return where a new query begins; Spark asks twice and keeps neither answer."""
         return self._consumer.initial().to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch: a replay, which comes before anything else after a restart, gets the same."""
+        """Plan the tasks of a micro-batch; the replay after a restart, which is the first call, gets the same tasks."""
         return self._consumer.slices(self._offset(start), self._offset(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one task, on an executor; changes nothing.
+        """Read the messages of one task on an executor, without changing anything.
 
         Raises:
-            LeaseLostError: they are not this query's any more.
+            LeaseLostError: the messages are no longer leased to this query.
             PayloadError: a payload that does not fit the declared schema.
         """
         assert isinstance(partition, Slice)
@@ -77,20 +77,20 @@ class _Reader(DataSourceStreamReader):
             f"longer than leaseSeconds={self._options.lease_seconds:g}"
         )
         for found in read_slice(self._options.spec, partition, lambda _: why):
-            # A replay takes the lease over, which begins a delivery; its rows are the same all the same.
+            # A replay takes the lease over, which begins another delivery; its rows must be the same nevertheless.
             messages = [Message(message.entry, message.slot, 1) for message in found]
             yield from columns.table(messages).to_batches()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """What Spark calls done is acked, where that was not done before."""
+        """Ack the micro-batches up to `end`, unless they are acked already."""
         self._consumer.settle(self._offset(end))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the query is, with the number of ready messages, for its progress reports."""
+        """Return the latest offset and the number of ready messages, for Spark's progress reports."""
         return self._consumer.progress()
 
     def stop(self) -> None:
-        """Called when a method raised, and when the process is not killed before it finds that the query has ended."""
+        """Stop the heartbeats. Spark calls this after an error, and rarely at the end: it usually kills the process."""
         self._consumer.stop()
 
     def _offset(self, values: dict[str, Any]) -> Offset:
@@ -98,34 +98,34 @@ class _Reader(DataSourceStreamReader):
 
 
 class StreamReader(_Reader, SupportsTriggerAvailableNow):
-    """For Spark 4.2 and later, which says from where it asks."""
+    """Reads for Spark 4.2 and later, which passes the offset from which it asks."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxMessagesPerTrigger`."""
+        """Return the limit of `maxMessagesPerTrigger`."""
         from pyspark.sql.streaming.datasource import ReadMaxRows
 
         return ReadMaxRows(self._options.max_messages_per_trigger)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Acks up to `start`, claims up to the limit, and says how far that goes."""
-        with briefly():
+        """Ack the messages up to `start`, claim up to the limit, and return the new end."""
+        with short_traceback():
             return self._consumer.latest(self._offset(start), getattr(limit, "max_rows", None)).to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Notes how many messages are ready: no more than that are claimed."""
-        with briefly():
+        """Count the ready messages: the query claims no more than these."""
+        with short_traceback():
             self._consumer.prepare_available_now()
 
 
 class ZeroArgumentStreamReader(_Reader):
-    """For Spark 4.0 and 4.1, which ask for the latest offset without saying what is done."""
+    """Reads for Spark 4.0 and 4.1, which ask for the latest offset without saying what is done."""
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """Claims up to `maxMessagesPerTrigger`, and says how far that goes."""
-        with briefly():
+        """Claim up to `maxMessagesPerTrigger` messages, and return the new end."""
+        with short_traceback():
             return self._consumer.latest_of_all().to_dict()
 
 
 def make_reader(options: StreamOptions, schema: StructType) -> DataSourceStreamReader:
-    """A reader for the Spark that is installed."""
-    return StreamReader(options, schema) if _SAYS_FROM_WHERE else ZeroArgumentStreamReader(options, schema)
+    """Make a reader for the installed version of Spark."""
+    return StreamReader(options, schema) if _PASSES_START else ZeroArgumentStreamReader(options, schema)

@@ -79,7 +79,7 @@ class Sender:
 
     def run(self, call: Call[T]) -> T:
         """Execute a prepared call."""
-        return _access.run(self._queue, call)
+        return _access.run_call(self._queue, call)
 
     def close(self) -> None:
         """Close the connections."""

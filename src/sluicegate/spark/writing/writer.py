@@ -20,7 +20,7 @@ from pyspark.taskcontext import TaskContext
 from sluicegate.config import QueueSpec
 from sluicegate.errors import ConfigurationError
 from sluicegate.log_lines import log_line
-from sluicegate.spark._access import briefly, depth_of
+from sluicegate.spark._access import read_depth, short_traceback
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.plan import WritePlan, Written, plan_write
@@ -58,8 +58,8 @@ def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> B
         RedisUnavailableError: Redis cannot be reached from here; likewise.
     """
     plan = plan_write(options, schema, overwrite)
-    with briefly():
-        depth_of(QueueSpec.from_json(plan.spec))
+    with short_traceback():
+        read_depth(QueueSpec.from_json(plan.spec))
     return BatchWriter(plan, options.write_id or uuid.uuid4().hex)
 
 

@@ -1,4 +1,4 @@
-"""The seat of a consumer: one reader at a time, whatever is repeated, late or lost."""
+"""A consumer has one reader at a time, whatever call is repeated, late or lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def core(client: redis.Redis) -> Core:
 
 @pytest.fixture
 def ask(core: Core) -> Ask:
-    """Asks for the seat of the consumer `c`."""
+    """Acquires the consumer `c`."""
 
     def asking(reader: str, epoch: int, floor: int = -1, top: int = -1) -> ConsumerLease:
         return core.do(acquire_consumer_call(core.keys, "c", reader.encode(), epoch, floor=floor, top=top))
