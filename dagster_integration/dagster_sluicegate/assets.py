@@ -6,13 +6,14 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.drain import DrainPlan, SettleWhen, drain
+from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.resources import queue_resource
+from sluicegate.core.bounds import MAX_CLAIM_LIMIT
+from sluicegate.draining.handler import Handler
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_drain_asset"]
 
-_MAX_PER_BATCH = 10_000
 _IO_MANAGER_METADATA = "dagster/io_manager_key"
 
 
@@ -34,39 +35,40 @@ def build_queue_drain_asset(
 ) -> dg.AssetsDefinition:
     """Build an asset that claims batches of messages, processes them, hands the result over and only then acks.
 
-    Delivery is at-least-once. When `process` raises, its batch comes back with the error (counted as a delivery) and
-    the step fails; batches before it that are not settled yet come back uncounted. When the IO manager raises,
-    everything comes back. A worker that dies leaves leases that run out. Nothing is ever acked on the way out of a
-    failure. A lease that was lost before the hand-over, or whose ack came too late, fails the step, because its
-    messages are delivered to somebody else too.
+    Delivery is at-least-once. When `process` raises, its batch returns to the queue with the error (counted as a
+    delivery) and the step fails. Earlier batches that are not settled yet return uncounted. When the IO manager raises,
+    all batches return. A worker that dies leaves leases that expire. A failing step never acks anything on its way out.
+    A lease that was lost before the hand-over, or whose ack came too late, fails the step, because its messages are
+    delivered to another consumer too.
 
-    A retry of the step (`RetryPolicy`), and a re-execution of the run (by hand or by Dagster's run retries), goes on
-    with the batches of the first try: leases are named by the **root** run, the asset and the number of the batch.
-    Batches that were acked are not processed again for an hour (or ten leases, if that is longer); launch a new run,
-    rather than re-executing an old one, for new messages. Two re-executions of one run at the same time take the
-    batches from each other; the loser fails.
+    A retry of the step (`RetryPolicy`) and a re-execution of the run (by hand or by Dagster's run retries) go on with
+    the batches of the first try: leases are named by the **root** run, the asset and the number of the batch. Batches
+    that were acked are not processed again for a day. For new messages launch a new run instead of re-executing an old
+    one. Two re-executions of one run at the same time take the batches from each other, and the loser fails.
 
-    With nothing to claim, or the queue paused, the step succeeds without materializing the asset, and what depends on
-    it in the same run is skipped: an empty result would overwrite data and trigger what is downstream. In `per_batch`
-    mode, a retry that finds everything acked by earlier tries does materialize it, because those failed before they
-    could.
+    With nothing to claim, or the queue paused, the step succeeds without materializing the asset, and assets that
+    depend on it are skipped in the same run: an empty result would overwrite data and trigger downstream assets. In
+    `per_batch` mode, a retry that finds everything acked by earlier tries does materialize the asset, because those
+    tries failed before they could.
 
     The materialization carries `dagster/row_count` (acked messages), `sluicegate/batches`, `/claimed`, `/acked`,
-    `/returned` and `/buried` (single messages that `process` gave a verdict), `/acked_before` (by earlier tries),
+    `/returned` and `/buried` (messages that `process` gave a verdict), `/acked_before` (by earlier tries),
     `/ready_left` and `/queue`.
 
     Args:
-        spec: the asset: a full `AssetSpec` (partitions do not make sense here), or just its key. It is made skippable.
-        process: called with the `list[Message]` of a batch, and with a `QueueDrainContext` if it takes a second,
-            required parameter or one named `ctx` or `context`. Through the context it may nack or bury single messages.
-            What it returns goes to the IO manager; None means that it has written everything by itself.
+        spec: the asset: a full `AssetSpec` (without partitions), or just its key. It is made skippable.
+        process: a plain function of a batch, called with a `QueueDrainContext` too if it takes a second, required
+            parameter or one named `ctx` or `context`. A batch is a `list[Message]`; where the first parameter is
+            annotated as a `pyarrow.Table` or a `pandas.DataFrame`, it is one of these. Through the context the function
+            gives verdicts on single messages (`ctx.nack`, `ctx.release`, `ctx.bury`), which do not stand when it
+            raises. What it returns goes to the IO manager; None means that it has written everything by itself.
         batch_size: most messages per batch, up to 10,000; default 1000. Messages that failed before come in smaller
             batches.
         max_batches: how many batches one run takes; default 1. None, for `per_batch` only: as many as are ready when
             the step begins.
         settle: `after_yield` (the default): every batch is held, and kept in memory, until Dagster has stored the
-            result. `per_batch`: each is settled as soon as `process` returns, so `process` must have written it durably
-            by then, and must return None.
+            result. `per_batch`: each batch is settled as soon as `process` returns, so `process` must have written it
+            durably by then (`ctx.output_file` does), and must return None.
         lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
             `visibility_timeout_seconds`. A worker that is killed gives its messages back after this time.
         combine: makes one value of the results of several batches; default: the list of them (the result itself with
@@ -115,9 +117,9 @@ def build_queue_drain_asset(
     if _IO_MANAGER_METADATA not in asset.metadata:  # without it, Dagster would refuse any value
         asset = asset.with_io_manager_key(io_manager_key)
     _check(asset, batch_size, max_batches, settle, lease_seconds)
-    plan = DrainPlan(
+    options = QueueDrainOptions(
         key=asset.key,
-        process=process,
+        handler=Handler.of(process),
         batch_size=batch_size,
         max_batches=max_batches,
         lease_seconds=lease_seconds,
@@ -135,7 +137,7 @@ def build_queue_drain_asset(
     )
     def queue_drain(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         with queue_resource(context.resources, resource_key).get_queue() as queue:
-            yield from drain(context, queue, plan)
+            yield from drain(context, queue, options)
 
     return queue_drain
 
@@ -150,9 +152,9 @@ def _check(
         )
     if settle not in ("after_yield", "per_batch"):
         raise ConfigurationError(f"drain asset {name!r}: settle must be 'after_yield' or 'per_batch', not {settle!r}")
-    if not 1 <= batch_size <= _MAX_PER_BATCH:
+    if not 1 <= batch_size <= MAX_CLAIM_LIMIT:
         raise ConfigurationError(
-            f"drain asset {name!r}: batch_size must be from 1 to {_MAX_PER_BATCH}, not {batch_size!r}"
+            f"drain asset {name!r}: batch_size must be from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}"
         )
     if max_batches is None and settle == "after_yield":
         raise ConfigurationError(

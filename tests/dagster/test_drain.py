@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 import redis
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from dagster_sluicegate import QueueDrainContext, RedisQueueResource, build_queue_drain_asset
 from sluicegate import Depth, Lease, Message, RedisMessageQueue
-from sluicegate.errors import AlreadySettledError, LeaseLostError
+from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from tests.dagster.helpers import asset_job, re_execute
 from tests.support.waiting import wait_until
 
@@ -156,7 +158,7 @@ def test_the_handler_knows_its_lease_and_the_run(queue: RedisMessageQueue, resou
     fill(queue, 4)
     result = run(drain_asset(process, batch_size=2, max_batches=2), resource)
     assert [entry[:1] + entry[2:] for entry in known] == [
-        (f"{result.run_id}:drained:{chunk}", chunk, False, result.run_id) for chunk in range(2)
+        (f"{result.run_id}:drained/0/{chunk}", chunk, False, result.run_id) for chunk in range(2)
     ]
     assert len({entry[1] for entry in known}) == 2
 
@@ -180,6 +182,42 @@ def test_a_long_batch_keeps_its_lease(
     fill(queue, 3)
     result = run(drain_asset(process, lease_seconds=60), resource)
     assert metadata_of(result)["sluicegate/acked"] == 3
+
+
+def test_a_batch_may_be_a_table_and_its_file_is_in_place_before_the_settle(
+    queue: RedisMessageQueue, resource: RedisQueueResource, tmp_path: Path
+) -> None:
+    def process(batch: pa.Table, context: QueueDrainContext) -> None:
+        context.release(batch["id"][:1])
+        context.output_file(tmp_path, ".txt").write_text(str(batch.num_rows))
+        assert (context.partition, context.attempt) == (0, 0)
+
+    fill(queue, 3)
+    metadata = metadata_of(run(drain_asset(process, settle="per_batch"), resource))
+
+    assert (metadata["sluicegate/acked"], metadata["sluicegate/returned"]) == (2, 1)
+    assert [file.read_text() for file in tmp_path.glob("[!.]*.txt")] == ["3"]
+
+
+def test_a_message_that_is_nacked_without_a_delay_waits_as_the_queue_says(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    fill(queue, 2)
+    run(drain_asset(lambda messages, ctx: ctx.nack(messages[0])), resource)
+
+    (delayed,) = queue.peek(state="delayed")  # for a second at least
+    assert delayed.json() == {"n": 0}
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "generator"])
+def test_a_handler_whose_work_would_not_be_done_is_refused(kind: str) -> None:
+    async def coroutine(messages: list[Message]) -> None: ...
+
+    def generator(messages: list[Message]) -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(ConfigurationError, match=kind):
+        drain_asset({"coroutine": coroutine, "generator": generator}[kind])
 
 
 # ---------------------------------------------------------------------------------------------------- nothing to do
@@ -339,7 +377,7 @@ def test_a_verdict_for_a_foreign_or_settled_message_fails_before_the_hand_over(
     error = error_of(run(drain_asset(process, batch_size=2), resource, storage))
     assert len(complaints) == 1
     for complaint in (complaints[0], error):
-        assert "has a verdict already, or is not of lease" in complaint
+        assert "has the verdict" in complaint or "is not of this batch" in complaint
     assert storage.stored == []
     assert queue.depth().dead == 0
 
@@ -352,7 +390,7 @@ def test_a_re_executed_run_takes_over_the_batch_of_its_dead_root(
 ) -> None:
     fill(queue, 5)
     root = dg.DagsterRun(job_name="drain_job").run_id
-    dead = queue.claim(3, lease_id=f"{root}:drained:0")  # its worker was killed, and the lease has not run out
+    dead = queue.claim(3, lease_id=f"{root}:drained/0/0")  # its worker was killed, and the lease has not run out
     handled: list[tuple[str, list[int], set[int]]] = []
 
     def process(messages: list[Message], ctx: QueueDrainContext) -> None:
@@ -442,7 +480,7 @@ def test_per_batch_materializes_what_an_earlier_try_acked_but_could_not_report(
 ) -> None:
     fill(queue, 3)
     root = dg.DagsterRun(job_name="drain_job").run_id
-    queue.claim(3, lease_id=f"{root}:drained:0").ack()
+    queue.claim(3, lease_id=f"{root}:drained/0/0").ack()
     asset = drain_asset(lambda messages: None, max_batches=None, settle="per_batch")
     job = asset_job([asset], {"queue": resource, "io_manager": Storage()})
     again = re_execute(job, instance, root)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from dagster_sluicegate import QueueDrainContext, build_queue_drain_asset
-from dagster_sluicegate.drain import wants_context
+from dagster_sluicegate import build_queue_drain_asset
 from sluicegate.errors import ConfigurationError
 
 pytestmark = pytest.mark.dagster
@@ -65,31 +63,3 @@ def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=f"drain asset 'orders'.*{complaint}"):
         build_queue_drain_asset(**({"spec": "orders", "process": len} | options))
-
-
-class Handler:
-    def one(self, messages: list[Any]) -> None: ...
-
-    def two(self, messages: list[Any], context: QueueDrainContext) -> None: ...
-
-    def __call__(self, messages: list[Any], anything: QueueDrainContext) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("process", "wanted"),
-    [
-        (lambda messages: None, False),
-        (lambda messages, ctx: None, True),
-        (lambda messages, ctx=None: None, True),
-        (lambda messages, folder="build": None, False),
-        (lambda *messages: None, False),
-        (functools.partial(lambda messages, ctx, folder: None, folder="build"), True),
-        (Handler().one, False),
-        (Handler().two, True),
-        (Handler(), True),
-        (len, False),
-        (dict, False),
-    ],
-)
-def test_the_context_goes_to_handlers_that_ask_for_it(process: Any, wanted: bool) -> None:
-    assert wants_context(process) is wanted

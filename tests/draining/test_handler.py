@@ -33,6 +33,7 @@ def with_context(batch: list[Message], ctx: DrainContext) -> None: ...
 def with_any_second(batch: Any, what: Any) -> None: ...
 def with_own_default(batch: Any, folder: str = "/tmp") -> None: ...
 def with_optional_context(batch: Any, ctx: DrainContext | None = None) -> None: ...
+def with_context_spelt_out(batch: Any, context: DrainContext | None = None) -> None: ...
 def variadic(*args: Any) -> None: ...
 def third_has_default(batch: Any, ctx: Any, folder: str = "/tmp") -> None: ...
 
@@ -51,6 +52,9 @@ class Callable:
         (with_any_second, True),
         (with_own_default, False),
         (with_optional_context, True),
+        (with_context_spelt_out, True),
+        (lambda batch, ctx=None: None, True),
+        (lambda batch, context=None: None, True),
         (variadic, False),
         (third_has_default, True),
         (lambda batch: None, False),
@@ -60,6 +64,8 @@ class Callable:
         (functools.partial(third_has_default, folder="/data"), True),
         (functools.partial(with_own_default, folder="/data"), False),
         ([].extend, False),
+        (len, False),
+        (dict, False),
     ],
 )
 def test_the_context_is_given_by_arity(process: Any, takes_context: bool) -> None:
