@@ -46,7 +46,7 @@ def test_few_modules_are_written_twice() -> None:
     assert BY_HAND == [
         "sluicegate._redis.asyncio.pools",
         "sluicegate._redis.asyncio.transport",
-        "sluicegate.asyncio.heartbeat",
+        "sluicegate.asyncio.heartbeat_workers",
         "sluicegate.asyncio.runtime",
     ]
 

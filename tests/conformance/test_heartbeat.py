@@ -49,7 +49,7 @@ def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.Monkey
     else:
         made = HeartbeatScheduler(clock)
         monkeypatch.setattr(heartbeat_module, "scheduler", lambda: made)
-    monkeypatch.setattr(made, "_start", lambda: None)
+    monkeypatch.setattr(made._workers, "_set_timer" if flavour.asyncio else "wake", lambda *_: None)
     return Blocking(made, loop) if flavour.asyncio else made
 
 
@@ -125,7 +125,7 @@ def test_process_message_callback_has_the_heartbeat_of_a_claim(
 ) -> None:
     queue = make_queue(heartbeat_interval_seconds=interval)
     queue.publish("a")
-    agenda, seen = inner(beats)._agenda, list[int]()
+    agenda, seen = inner(beats)._due, list[int]()
     assert queue.process_message_callback(lambda _: seen.append(len(agenda)))
     assert (seen, len(agenda)) == ([watched], 0)
 
@@ -134,9 +134,9 @@ def test_at_most_once_has_nothing_to_extend(make_queue: MakeQueue, beats: Heartb
     queue = make_queue(visibility_timeout_seconds=None, max_delivery_count=None)
     queue.publish_many("ab")
     with queue.process_message():
-        assert len(inner(beats)._agenda) == 0
+        assert len(inner(beats)._due) == 0
     with queue.claim():
-        assert len(inner(beats)._agenda) == 0
+        assert len(inner(beats)._due) == 0
 
 
 def test_a_handler_slower_than_its_visibility_timeout_handles_its_message_once(
@@ -270,7 +270,7 @@ def test_leases_are_watched_together_until_their_queue_is_closed(
     leases = [queue.claim(lease_seconds=60) for _ in range(3)]
     for lease in leases:
         lease.start_heartbeat()
-    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
+    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._due
     assert [inner(lease)._heartbeat in agenda for lease in leases] == [True] * 3
     queue.close()
     assert [inner(lease)._heartbeat in agenda for lease in leases] == [False] * 3, "a closed queue beats no more"
@@ -323,7 +323,7 @@ def test_a_server_that_hangs_starves_no_other_queue(
     away.publish("a")
     stuck = away.claim(lease_seconds=600)
     here.publish("b")
-    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._agenda
+    agenda = (loop.run(async_scheduler) if flavour.asyncio else scheduler())._due
     with own_server.frozen():
         stuck.start_heartbeat(0.01)
         wait_until(lambda: agenda.under_way(inner(stuck)._heartbeat) is not None, "a beat hangs")

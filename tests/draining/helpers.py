@@ -120,5 +120,5 @@ def leave_leases_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def watched() -> list[str]:
     """The leases of these drains that have a heartbeat; other tests may have left theirs."""
-    beats = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
+    beats = [watch.lease() for watch in list(scheduler()._due._watches.values())]
     return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("run/")]

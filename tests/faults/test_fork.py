@@ -132,12 +132,16 @@ def test_the_connections_of_the_parent_stay_untouched(
 def test_a_child_has_no_heartbeat_until_it_needs_one(queue: RedisMessageQueue) -> None:
     queue.publish("a")
     with queue.claim(lease_seconds=60) as lease:
-        assert lease._heartbeat in heartbeat.scheduler()._agenda
+        assert lease._heartbeat in heartbeat.scheduler()._due
 
         def in_child() -> list[Any]:
             mine = heartbeat.scheduler()
             names = [thread.name for thread in threading.enumerate()]
-            return [len(mine._agenda), mine._thread is None, [name for name in names if name.startswith("sluicegate")]]
+            return [
+                len(mine._due),
+                mine._workers._thread is None,
+                [name for name in names if name.startswith("sluicegate")],
+            ]
 
         assert Child(in_child).result() == [0, True, []]
 

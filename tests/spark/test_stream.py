@@ -118,7 +118,7 @@ def nothing_is_left(queue: RedisMessageQueue) -> bool:
 
 def beaten_for() -> list[str]:
     """The leases of these queries for which somebody beats; other tests may have left theirs."""
-    beats = [watch.lease() for watch in list(scheduler()._agenda._watches.values())]
+    beats = [watch.lease() for watch in list(scheduler()._due._watches.values())]
     return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("etl/")]
 
 

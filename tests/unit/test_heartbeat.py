@@ -1,17 +1,20 @@
-"""The scheduler of heartbeats, by an injected clock."""
+"""The scheduler of heartbeats in both flavours, by an injected clock or on its own time."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
-import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import pytest
 
-from sluicegate import heartbeat
-from sluicegate.heartbeat import HeartbeatScheduler
+import sluicegate.asyncio.heartbeat
+import sluicegate.heartbeat
+from tests.support.flavours import Blocking, Loop
 from tests.support.waiting import DEADLINE_SECONDS, wait_until
 
 
@@ -22,16 +25,44 @@ class Clock:
         return self.now
 
 
-class Beats:
-    """Something that wants to be extended every `interval` seconds, and notes when it was."""
+class Flavour:
+    """Makes schedulers and leases of one flavour; schedulers have the synchronous interface."""
 
-    def __init__(self, clock: Clock, interval: float | None) -> None:
-        self.clock, self.interval, self.at = clock, interval, list[float]()
-        self.beats_through = None
+    def __init__(self, loop: Loop | None, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop, self.clock, self._monkeypatch = loop, clock, monkeypatch
+        self.module: Any = sluicegate.asyncio.heartbeat if loop else sluicegate.heartbeat
+
+    def by_itself(self) -> Any:
+        """A scheduler on its own time."""
+        return self._shown(self.module.HeartbeatScheduler())
+
+    def by_hand(self) -> Any:
+        """A scheduler by the test's clock, which sends what is due when the test says so."""
+        made = self.module.HeartbeatScheduler(self.clock)
+        self._monkeypatch.setattr(made._workers, "_set_timer" if self.loop else "wake", lambda *_: None)
+        return self._shown(made)
+
+    def lease(self, beat: Callable[[], float | None], gateway: object = None) -> Any:
+        """Something that wants to be extended; its heartbeat may block."""
+        if self.loop is None:
+            return Sync(beat, gateway)
+        return Async(beat, gateway)
+
+    def _shown(self, made: Any) -> Any:
+        return Blocking(made, self.loop) if self.loop else made
+
+
+class Sync:
+    def __init__(self, beat: Callable[[], float | None], gateway: object) -> None:
+        self.function, self.beats_through = beat, gateway
 
     def beat(self) -> float | None:
-        self.at.append(self.clock.now)
-        return self.interval
+        return self.function()
+
+
+class Async(Sync):
+    async def beat(self) -> float | None:  # type: ignore[override]
+        return await asyncio.to_thread(self.function)
 
 
 @pytest.fixture
@@ -39,190 +70,53 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(params=[False, True], ids=["sync", "asyncio"])
+def flavour(request: pytest.FixtureRequest, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flavour]:
+    loop = Loop() if request.param else None
+    yield Flavour(loop, clock, monkeypatch)
+    if loop:
+        loop.close()
+
+
 @pytest.fixture
-def scheduler(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> HeartbeatScheduler:
-    made = HeartbeatScheduler(clock)
-    monkeypatch.setattr(made, "_start", lambda: None)  # the test is the thread
-    return made
+def scheduler(flavour: Flavour) -> Any:
+    return flavour.by_hand()
 
 
-def test_each_lease_is_beaten_for_when_it_is_due(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    slow, fast = Beats(clock, 30), Beats(clock, 10)
-    scheduler.watch(slow, 30)
-    scheduler.watch(fast, 10)
-    assert scheduler.run_once() == 10
-    for _ in range(6):
-        clock.now += 10
-        assert scheduler.run_once() == 10
-    assert fast.at == [110, 120, 130, 140, 150, 160]
-    assert slow.at == [130, 160]
+class Noted:
+    """Counts the heartbeats of a lease by their times."""
 
+    def __init__(self, flavour: Flavour, interval: float | None) -> None:
+        self.at: list[float] = []
+        self.lease = flavour.lease(self._beat)
+        self._clock, self._interval = flavour.clock, interval
 
-def test_only_a_lease_that_is_due_before_its_thread_looks_wakes_it(
-    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A consumer of one message after the other watches thousands of leases a second, none of which is ever due."""
-    woken: list[float] = []
-    monkeypatch.setattr(scheduler._changed, "notify_all", lambda: woken.append(clock.now))
-    monkeypatch.setattr(scheduler._changed, "wait", lambda seconds: True)
-    scheduler._sleep()  # as its thread does while nothing is watched
-    leases = [Beats(clock, 100) for _ in range(3)]
-    scheduler.watch(leases[0], 100)
-    assert woken == [100], "an idle thread is woken: it would sleep for long"
-    scheduler._sleep()
-    clock.now = 101
-    scheduler.watch(leases[1], 100)
-    assert woken == [100], "it looks in time by itself"
-    scheduler.watch(leases[2], 1)
-    assert woken == [100, 101]
-
-
-def test_nothing_is_beaten_for_after_unwatch(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    lease = Beats(clock, 10)
-    scheduler.watch(lease, 10)
-    scheduler.unwatch(lease)
-    clock.now += 1000
-    assert scheduler.run_once() is None
-    assert lease.at == []
-    scheduler.unwatch(lease)  # again does no harm
-
-
-def test_watching_again_replaces_the_earlier_beat(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    lease = Beats(clock, 50)
-    scheduler.watch(lease, 10)
-    scheduler.watch(lease, 20)
-    clock.now += 10
-    assert scheduler.run_once() == 10
-    clock.now += 10
-    assert scheduler.run_once() == 50
-    assert lease.at == [120]
-
-
-def test_a_lease_that_wants_no_more_is_forgotten(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    lease = Beats(clock, None)
-    scheduler.watch(lease, 1)
-    clock.now += 1
-    assert scheduler.run_once() is None
-    assert lease.at == [101]
-
-
-def test_one_lease_that_breaks_does_not_end_the_beats_of_others(
-    clock: Clock, scheduler: HeartbeatScheduler, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Broken(Beats):
-        def beat(self) -> float | None:
-            super().beat()
-            raise RuntimeError("boom")
-
-    broken, whole = Broken(clock, 1), Beats(clock, 1)
-    scheduler.watch(broken, 1)
-    scheduler.watch(whole, 1)
-    for _ in range(3):
-        clock.now += 1
-        scheduler.run_once()
-    assert broken.at == [101]
-    assert whole.at == [101, 102, 103]
-    assert "heartbeat failed unexpectedly" in caplog.text
-
-
-def test_unwatch_waits_for_a_beat_that_goes_on(
-    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", DEADLINE_SECONDS)
-    begun, go_on, order = threading.Event(), threading.Event(), list[str]()
-
-    class Slow:
-        beats_through = None
-
-        def beat(self) -> float | None:
-            begun.set()
-            assert go_on.wait(DEADLINE_SECONDS)
-            order.append("beat ended")
-            return 1
-
-    lease = Slow()
-    scheduler.watch(lease, 1)
-    clock.now += 1
-    beating = threading.Thread(target=scheduler.run_once)
-    beating.start()
-    assert begun.wait(DEADLINE_SECONDS)
-
-    def leave() -> None:
-        scheduler.unwatch(lease)
-        order.append("unwatched")
-
-    leaving = threading.Thread(target=leave)
-    leaving.start()
-    wait_until(lambda: lease not in scheduler._agenda, "the leaver holds nothing but its wait")
-    go_on.set()
-    leaving.join(DEADLINE_SECONDS)
-    beating.join(DEADLINE_SECONDS)
-    assert order == ["beat ended", "unwatched"]
-    clock.now += 100
-    assert scheduler.run_once() is None
-
-
-def test_a_beat_may_unwatch_its_own_lease(
-    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", 0.05)  # one that waited for itself would give up and say so
-
-    class Quitter(Beats):
-        def beat(self) -> float | None:
-            super().beat()
-            scheduler.unwatch(self)
-            return self.interval
-
-    quitter = Quitter(clock, 1)
-    scheduler.watch(quitter, 0)
-    assert scheduler.run_once() is None
-    assert quitter.at == [100]
-    assert caplog.text == ""
-
-
-def test_unwatch_gives_up_on_a_beat_that_does_not_end(
-    clock: Clock, scheduler: HeartbeatScheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(heartbeat, "MAX_HEARTBEAT_SECONDS", 0.05)
-    begun, go_on = threading.Event(), threading.Event()
-
-    class Stuck:
-        beats_through = None
-
-        def beat(self) -> float | None:
-            begun.set()
-            assert go_on.wait(DEADLINE_SECONDS)
-            return None
-
-    stuck = Stuck()
-    scheduler.watch(stuck, 0)
-    beating = threading.Thread(target=scheduler.run_once)
-    beating.start()
-    assert begun.wait(DEADLINE_SECONDS)
-    scheduler.unwatch(stuck)
-    assert "is not waited for" in caplog.text
-    go_on.set()
-    beating.join(DEADLINE_SECONDS)
+    def _beat(self) -> float | None:
+        self.at.append(self._clock.now)
+        return self._interval
 
 
 class Hung:
-    """Beats of a gateway whose server does not answer before it is told to."""
+    """Heartbeats of a gateway whose server does not answer before it is told to."""
 
-    def __init__(self, gateway: object) -> None:
-        self.beats_through = gateway
+    def __init__(self, flavour: Flavour, gateway: object = None) -> None:
         self.under_way, self.answer = threading.Event(), threading.Event()
+        self.lease = flavour.lease(self._beat, gateway)
+        self.ended = False
 
-    def beat(self) -> float | None:
+    def _beat(self) -> float | None:
         self.under_way.set()
         assert self.answer.wait(DEADLINE_SECONDS)
-        return None
+        self.ended = True
+        return 1
 
 
 class Counted:
-    """Beats at once, again and again, until it was called so often."""
+    """Wants heartbeats at once, again and again, until it had this many."""
 
-    def __init__(self, gateway: object, most: int) -> None:
-        self.beats_through, self.left, self.done = gateway, most, threading.Event()
+    def __init__(self, flavour: Flavour, most: int, gateway: object = None) -> None:
+        self.left, self.done = most, threading.Event()
+        self.lease = flavour.lease(self.beat, gateway)
 
     def beat(self) -> float | None:
         self.left -= 1
@@ -232,22 +126,163 @@ class Counted:
         return 0
 
 
-def test_a_gateway_that_hangs_delays_its_own_beats_only() -> None:
-    scheduler, away, here = HeartbeatScheduler(), object(), object()
-    hung, behind, elsewhere = Hung(away), Counted(away, 1), Counted(here, 100)
-    scheduler.watch(hung, 0)
+def test_each_lease_is_extended_when_it_is_due(flavour: Flavour, clock: Clock, scheduler: Any) -> None:
+    slow, fast = Noted(flavour, 30), Noted(flavour, 10)
+    scheduler.watch(slow.lease, 30)
+    scheduler.watch(fast.lease, 10)
+    assert scheduler.run_once() == 10
+    for _ in range(6):
+        clock.now += 10
+        assert scheduler.run_once() == 10
+    assert fast.at == [110, 120, 130, 140, 150, 160]
+    assert slow.at == [130, 160]
+
+
+def test_nothing_is_sent_after_unwatch(flavour: Flavour, clock: Clock, scheduler: Any) -> None:
+    noted = Noted(flavour, 10)
+    scheduler.watch(noted.lease, 10)
+    scheduler.unwatch(noted.lease)
+    clock.now += 1000
+    assert scheduler.run_once() is None
+    assert noted.at == []
+    scheduler.unwatch(noted.lease)  # again does no harm
+
+
+def test_watching_again_replaces_the_earlier_schedule(flavour: Flavour, clock: Clock, scheduler: Any) -> None:
+    noted = Noted(flavour, 50)
+    scheduler.watch(noted.lease, 10)
+    scheduler.watch(noted.lease, 20)
+    clock.now += 10
+    assert scheduler.run_once() == 10
+    clock.now += 10
+    assert scheduler.run_once() == 50
+    assert noted.at == [120]
+
+
+def test_a_lease_that_wants_no_more_is_forgotten(flavour: Flavour, clock: Clock, scheduler: Any) -> None:
+    noted = Noted(flavour, None)
+    scheduler.watch(noted.lease, 1)
+    clock.now += 1
+    assert scheduler.run_once() is None
+    assert noted.at == [101]
+
+
+def test_one_lease_that_breaks_does_not_end_the_heartbeats_of_others(
+    flavour: Flavour, clock: Clock, scheduler: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    at: list[float] = []
+
+    def boom() -> float | None:
+        at.append(clock.now)
+        raise RuntimeError("boom")
+
+    broken, whole = flavour.lease(boom), Noted(flavour, 1)
+    scheduler.watch(broken, 1)
+    scheduler.watch(whole.lease, 1)
+    for _ in range(3):
+        clock.now += 1
+        scheduler.run_once()
+    assert at == [101]
+    assert whole.at == [101, 102, 103]
+    assert "heartbeat failed unexpectedly" in caplog.text
+
+
+def test_unwatch_waits_for_a_heartbeat_that_is_under_way(
+    flavour: Flavour, clock: Clock, scheduler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flavour.module, "MAX_HEARTBEAT_SECONDS", DEADLINE_SECONDS)
+    hung, ended_before = Hung(flavour), list[bool]()
+    scheduler.watch(hung.lease, 1)
+    clock.now += 1
+    sending = threading.Thread(target=scheduler.run_once)
+    sending.start()
     assert hung.under_way.wait(DEADLINE_SECONDS)
-    scheduler.watch(behind, 0)
-    scheduler.watch(elsewhere, 0)
+
+    def leave() -> None:
+        scheduler.unwatch(hung.lease)
+        ended_before.append(hung.ended)
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    wait_until(lambda: hung.lease not in scheduler._due, "the leaver holds nothing but its wait")
+    hung.answer.set()
+    leaving.join(DEADLINE_SECONDS)
+    sending.join(DEADLINE_SECONDS)
+    assert ended_before == [True]
+    clock.now += 100
+    assert scheduler.run_once() is None
+
+
+def test_a_heartbeat_may_unwatch_its_own_lease(
+    flavour: Flavour, scheduler: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(flavour.module, "MAX_HEARTBEAT_SECONDS", 0.05)  # one that waited for itself would give up
+    times = list[str]()
+
+    class Quitter:
+        beats_through = None
+
+        def beat(self) -> float | None:
+            times.append("sent")
+            scheduler.unwatch(self)
+            return 1
+
+    class AsyncQuitter:
+        beats_through = None
+
+        async def beat(self) -> float | None:
+            times.append("sent")
+            await scheduler._target.unwatch(self)
+            return 1
+
+    quitter = AsyncQuitter() if flavour.loop else Quitter()
+    scheduler.watch(quitter, 0)
+    assert scheduler.run_once() is None
+    assert times == ["sent"]
+    assert caplog.text == ""
+
+
+def test_unwatch_gives_up_on_a_heartbeat_that_does_not_end(
+    flavour: Flavour, scheduler: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(flavour.module, "MAX_HEARTBEAT_SECONDS", 0.05)
+    hung = Hung(flavour)
+    scheduler.watch(hung.lease, 0)
+    sending = threading.Thread(target=scheduler.run_once)
+    sending.start()
+    assert hung.under_way.wait(DEADLINE_SECONDS)
+    scheduler.unwatch(hung.lease)
+    assert "is not waited for" in caplog.text
+    hung.answer.set()
+    sending.join(DEADLINE_SECONDS)
+
+
+def test_a_gateway_that_hangs_delays_its_own_heartbeats_only(flavour: Flavour) -> None:
+    scheduler, away, here = flavour.by_itself(), object(), object()
+    hung, behind, elsewhere = Hung(flavour, away), Counted(flavour, 1, away), Counted(flavour, 100, here)
+    scheduler.watch(hung.lease, 0)
+    assert hung.under_way.wait(DEADLINE_SECONDS)
+    scheduler.watch(behind.lease, 0)
+    scheduler.watch(elsewhere.lease, 0)
     assert elsewhere.done.wait(DEADLINE_SECONDS)
-    assert not behind.done.is_set(), "one beat per gateway at a time"
+    assert not behind.done.is_set(), "one heartbeat per gateway at a time"
+    wait_until(lambda: workers(flavour, scheduler) == 1, "a gateway without due heartbeats has no worker")
+    scheduler.unwatch(elsewhere.lease)
     hung.answer.set()
     assert behind.done.wait(DEADLINE_SECONDS)
-    wait_until(lambda: beat_threads() == [], "a gateway without due beats has no thread")
+    scheduler.unwatch(hung.lease)
+    wait_until(lambda: workers(flavour, scheduler) == 0, "nor has any other")
 
 
-def test_beats_of_one_gateway_never_overlap() -> None:
-    scheduler, gateway, overlaps = HeartbeatScheduler(), object(), list[int]()
+def workers(flavour: Flavour, scheduler: Any) -> int:
+    """How many threads or tasks send heartbeats."""
+    if flavour.loop:
+        return len(scheduler._workers.tasks)
+    return sum(thread.name == "sluicegate-beats" for thread in threading.enumerate())
+
+
+def test_heartbeats_of_one_gateway_never_overlap(flavour: Flavour) -> None:
+    scheduler, gateway, overlaps = flavour.by_itself(), object(), list[int]()
     inside = threading.Lock()
 
     class Jealous(Counted):
@@ -261,30 +296,25 @@ def test_beats_of_one_gateway_never_overlap() -> None:
                 overlaps.append(self.left)
             return after
 
-    leases = [Jealous(gateway, 10) for _ in range(20)]
-    for lease in leases:
-        scheduler.watch(lease, 0)
-    assert all(lease.done.wait(DEADLINE_SECONDS) for lease in leases)
+    counted = [Jealous(flavour, 10, gateway) for _ in range(20)]
+    for each in counted:
+        scheduler.watch(each.lease, 0)
+    assert all(each.done.wait(DEADLINE_SECONDS) for each in counted)
     assert overlaps == []
 
 
-def beat_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "sluicegate-beats"]
-
-
-def test_a_beat_sees_the_context_in_which_its_lease_was_watched(clock: Clock, scheduler: HeartbeatScheduler) -> None:
+def test_a_heartbeat_sees_the_context_in_which_its_lease_was_watched(
+    flavour: Flavour, clock: Clock, scheduler: Any
+) -> None:
     tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
     seen = list[str]()
 
-    class Curious:
-        beats_through = None
+    def curious() -> float | None:
+        seen.append(tenant.get())
+        tenant.set("changed by a heartbeat")
+        return 1
 
-        def beat(self) -> float | None:
-            seen.append(tenant.get())
-            tenant.set("changed by a beat")
-            return 1
-
-    acme, other = Curious(), Curious()
+    acme, other = flavour.lease(curious), flavour.lease(curious)
     tenant.set("acme")
     scheduler.watch(acme, 1)
     tenant.set("other")
@@ -297,98 +327,40 @@ def test_a_beat_sees_the_context_in_which_its_lease_was_watched(clock: Clock, sc
     assert tenant.get() == "later"
 
 
-def test_a_lease_that_nobody_holds_is_not_extended_for_ever(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    at = list[float]()
-
-    class Abandoned(Beats):
-        def beat(self) -> float | None:
-            at.append(self.clock.now)
-            return super().beat()
-
-    abandoned = Abandoned(clock, 1)
-    scheduler.watch(abandoned, 1)
+def test_a_lease_that_nobody_holds_is_not_extended_for_ever(flavour: Flavour, clock: Clock, scheduler: Any) -> None:
+    noted = Noted(flavour, 1)
+    at = noted.at
+    scheduler.watch(noted.lease, 1)
     clock.now += 1
     assert scheduler.run_once() == 1
-    del abandoned
+    del noted
     gc.collect()
     clock.now += 1
     assert scheduler.run_once() is None
     assert at == [101]
-    assert len(scheduler._agenda) == 0
+    assert len(scheduler._due) == 0
 
 
-def test_what_ended_takes_no_room_until_it_would_have_been_due(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    held = Beats(clock, 1000)
-    scheduler.watch(held, 1000)
-    for _ in range(10_000):
-        ended = Beats(clock, 1000)
-        scheduler.watch(ended, 1000)
-        scheduler.unwatch(ended)
-    assert len(scheduler._agenda) == 1
-    assert len(scheduler._agenda._due) < 100
+def test_a_lease_that_ended_takes_no_room_until_it_would_have_been_due(
+    flavour: Flavour, clock: Clock, scheduler: Any
+) -> None:
+    held = Noted(flavour, 1000)
+    scheduler.watch(held.lease, 1000)
+    for _ in range(1_000 if flavour.loop else 10_000):
+        ended = Noted(flavour, 1000)
+        scheduler.watch(ended.lease, 1000)
+        scheduler.unwatch(ended.lease)
+    assert len(scheduler._due) == 1
+    assert len(scheduler._due._heap) < 100
     clock.now += 1000
     assert scheduler.run_once() == 1000
     assert held.at == [1100]
 
 
-def test_beats_go_on_when_a_thread_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "RETRY_SECONDS", 0.01)
-    start, refused = threading.Thread.start, threading.Event()
-
-    def refuse_once(thread: threading.Thread) -> None:
-        if thread.name == "sluicegate-beats" and not refused.is_set():
-            refused.set()
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse_once)
-    scheduler, lease = HeartbeatScheduler(), Counted(object(), 1)
-    scheduler.watch(lease, 0)
-    assert lease.done.wait(DEADLINE_SECONDS)
-    assert refused.is_set()
-
-
-def test_a_child_forked_by_a_beat_beats_for_nobody(clock: Clock, scheduler: HeartbeatScheduler) -> None:
-    reader, writer = os.pipe()
-    parent = os.getpid()
-
-    class Forking(Beats):
-        child = 0
-
-        def beat(self) -> float | None:
-            self.child = os.fork()
-            return None
-
-    class Telling(Beats):
-        def beat(self) -> float | None:
-            if os.getpid() != parent:
-                os.write(writer, b"a beat in the child")
-            return super().beat()
-
-    forking, behind = Forking(clock, None), Telling(clock, None)
-    scheduler.watch(forking, 0)
-    scheduler.watch(behind, 0)
-    scheduler.run_once()
-    if os.getpid() != parent:
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as told:
-        assert told.read() == ""
-    os.waitpid(forking.child, 0)
-    assert behind.at == [100]
-
-
-def test_the_thread_serves_a_lease_watched_later() -> None:
-    scheduler, far, near = HeartbeatScheduler(), Counted(object(), 1), Counted(object(), 1)
-    scheduler.watch(far, 3600)
-    scheduler.watch(near, 0)
+def test_the_timer_serves_a_lease_watched_later(flavour: Flavour) -> None:
+    scheduler, far, near = flavour.by_itself(), Counted(flavour, 1), Counted(flavour, 1)
+    scheduler.watch(far.lease, 3600)
+    scheduler.watch(near.lease, 0)
     assert near.done.wait(DEADLINE_SECONDS)
     assert not far.done.is_set()
-
-
-def test_a_forked_child_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = heartbeat.scheduler()
-    assert heartbeat.scheduler() is mine
-    monkeypatch.setattr(heartbeat, "_scheduler", mine)
-    heartbeat._forget_after_fork()
-    assert heartbeat.scheduler() is not mine
+    scheduler.unwatch(far.lease)
