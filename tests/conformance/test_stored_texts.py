@@ -75,10 +75,10 @@ def test_a_key_or_headers_beyond_their_bound_are_refused_with_the_position(
 
 
 def test_names_beyond_their_bound_are_refused(make_queue: MakeQueue) -> None:
-    queue = make_queue("n" * bounds.MAX_NAME_BYTES)
+    queue = make_queue("n" * bounds.MAX_NAME_LENGTH)
     queue.publish("x")
     with pytest.raises(ConfigurationError, match="lease_id has 1001 characters"):
         queue.claim(lease_id="l" * (bounds.MAX_ID_LENGTH + 1))
     assert len(queue.claim(lease_id="l" * bounds.MAX_ID_LENGTH)) == 1
     with pytest.raises(ConfigurationError, match="queue name has 1001 characters"):
-        make_queue("n" * (bounds.MAX_NAME_BYTES + 1))
+        make_queue("n" * (bounds.MAX_NAME_LENGTH + 1))

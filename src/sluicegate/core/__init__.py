@@ -1,1 +1,1 @@
-"""The pure core: keys, entries, scripts, prepared calls. No socket, no thread, no await, no clock of its own."""
+"""The core is pure: keys, entries, scripts and transitions, without sockets, threads, await or a clock of its own."""

@@ -1,4 +1,4 @@
-"""How long each kind of stored text may be: what people read is cut with an ellipsis, what names things is refused."""
+"""Stored texts have limits: text for people is shortened with an ellipsis, a name that is too long is refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = [
     "MAX_HEADERS_BYTES",
     "MAX_ID_LENGTH",
     "MAX_KEY_BYTES",
-    "MAX_NAME_BYTES",
+    "MAX_NAME_LENGTH",
     "MAX_REASON_LENGTH",
-    "cut",
+    "shorten",
 ]
 
 MAX_CLAIM_LIMIT = 10_000
@@ -19,16 +19,16 @@ MAX_CLAIM_LIMIT = 10_000
 MAX_REASON_LENGTH = 500
 MAX_ERROR_TYPE_LENGTH = 200
 MAX_ERROR_LENGTH = 2000
-MAX_NAME_BYTES = 1000
-"""Characters of a queue's name, which stands in each of its keys."""
+MAX_NAME_LENGTH = 1000
+"""Characters of a queue's name, which is part of each of its keys."""
 MAX_ID_LENGTH = 1000
 """Characters of a lease's id or a consumer's name."""
 MAX_KEY_BYTES = 64 * 1024
-"""Of a deduplication key as it is stored, in its message and in the dead letter that may become of it."""
+"""Bytes of a deduplication key as it is stored, in its message and in a dead letter."""
 MAX_HEADERS_BYTES = 1024 * 1024
-"""Of a message's headers as they are stored."""
+"""Bytes of a message's headers as they are stored."""
 
 
-def cut(text: str, longest: int) -> str:
-    """The text, or its beginning and an ellipsis when it is longer."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def shorten(text: str, max_length: int) -> str:
+    """Return the text, or its beginning and an ellipsis if it is longer than `max_length`."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"

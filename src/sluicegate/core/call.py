@@ -1,4 +1,4 @@
-"""A prepared call: everything about one round trip but the I/O."""
+"""A prepared call is one round trip without its I/O; an operation is several calls that belong together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T_co]):
-    """One script with its keys, its arguments and the function that reads its reply.
+    """A call is one script with its keys, its arguments and the function that decodes its reply.
 
     Every call may be executed twice or late without a second effect, so a gateway may repeat it freely.
 
@@ -25,12 +25,13 @@ class Call(Generic[T_co]):
         script: the transition.
         keys: its KEYS.
         args: its ARGV.
-        decode: from the raw reply to a value.
-        elapsed_arg: the argument, in ms, that grows between attempts; None when none does.
-        then: a command sent right behind the script on the same connection, at every attempt, such as WAIT; the result
-            of the call is then a pair of the decoded reply and this command's raw reply, which may be an error.
-        patience_seconds: how long it may be retried, when that is less than the gateway's budget; None for the budget.
-        doubtful: whether it was sent before and nobody knows what came of it, so that a refusal leaves that open.
+        decode: turns the raw reply into a value.
+        elapsed_arg: the position of the argument, in ms, that grows between attempts; None for no such argument.
+        then: a command sent directly after the script on the same connection, at every attempt, such as WAIT. The
+            result of the call is then a pair of the decoded reply and this command's raw reply, which may be an error.
+        patience_seconds: how long the call may be retried, if less than the gateway's budget; None for the budget.
+        doubtful: whether the call was sent before with an unknown outcome. A refusal of this attempt then says nothing
+            about the earlier one.
     """
 
     script: Script
@@ -43,7 +44,7 @@ class Call(Generic[T_co]):
     doubtful: bool = False
 
     def later(self, seconds: float) -> Call[T_co]:
-        """The same call, sent so much later: the argument that tells an age has grown."""
+        """Return the call as it must be sent `seconds` later, with the age among its arguments increased."""
         milliseconds = int(seconds * 1000)
         if self.elapsed_arg is None or milliseconds <= 0:
             return self
@@ -54,10 +55,10 @@ class Call(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A request to sleep until the bell rings, at most so long.
+    """An operation yields a wait to sleep until a wake-up arrives, or for at most `seconds`.
 
     Attributes:
-        wakeup: the list whose token wakes the sleeper.
+        wakeup: the key of the list whose token wakes the sleeper.
         seconds: the longest sleep.
     """
 
@@ -67,26 +68,27 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A request to sleep; its answer is True when the queue is stopping, and then it comes at once.
+    """An operation yields a pause to sleep. The answer is True, and immediate, if the queue is stopping.
 
     Attributes:
-        seconds: the sleep.
+        seconds: how long to sleep.
     """
 
     seconds: float
 
 
 Operation = Generator[Call[Any] | Wait | Pause | QueueEvent, Any, T]
-"""Several calls that belong together: yields calls, waits, pauses and events, is sent answers, returns its result.
+"""An operation yields calls, waits, pauses and events, receives their answers and returns its result.
 
-A call is answered by its decoded reply, a wait by whether the bell rang, a pause by whether the queue is stopping, an
-event by None. What interrupts any of them is thrown in, and let through.
+The answer to a call is its decoded reply, the answer to a wait is whether a wake-up arrived, the answer to a pause is
+whether the queue is stopping, and the answer to an event is None. An interruption of any of them is thrown into the
+operation, which lets it propagate.
 
-Written once, driven by the sync and the asyncio shell alike.
+The sync and the asyncio shell run the same operations.
 """
 
 
 def alone(call: Call[T]) -> Operation[T]:
-    """The operation that is one call."""
+    """Make an operation of one call."""
     reply: T = yield call
     return reply

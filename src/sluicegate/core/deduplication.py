@@ -1,4 +1,4 @@
-"""Deduplication keys: from a payload to the text that makes two messages the same.
+"""Deduplication keys are texts made from payloads; two messages with the same key are the same message.
 
 A key function is a callable, one field name, a list of fields, or a template such as `"{tenant}:{order_id}"`. Fields
 are dotted paths through dicts only: no attributes, no indexes, no format specs. A key made of several fields is made
@@ -29,7 +29,7 @@ __all__ = [
 
 KeySource = Callable[[Any], str] | Callable[[Any], Awaitable[str]] | str | Sequence[str]
 DeduplicationPolicy = Literal["window", "until_acked"]
-"""How long a key refuses further messages: for a time from the publish, or until its message has ended."""
+"""How long a key refuses further messages: for a period after the publish, or until its message has ended."""
 
 _RETURNED = "get_deduplication_key returned"
 _TEXT = frozenset({str, int})
@@ -40,13 +40,13 @@ _PATH = re.compile(r"[^.\s{}\[\]!:]+(?:\.[^.\s{}\[\]!:]+)*")
 
 @dataclass(frozen=True, slots=True)
 class PendingKey:
-    """A key that an async function has yet to give; whoever publishes awaits it."""
+    """A pending key is the result of an async key function, which the publisher awaits."""
 
     awaitable: Awaitable[Any]
 
     @staticmethod
     def checked(key: Any) -> str:
-        """The key, once it was awaited."""
+        """Check a key that was awaited."""
         return _checked(key, _RETURNED)
 
 
@@ -84,7 +84,7 @@ def compile_key_function(source: KeySource, *, awaits: bool = False) -> KeyFunct
 
 
 def key_fields(source: str | Sequence[str]) -> list[str]:
-    """The dotted paths that a field name, a list of field names or a template reads, in order.
+    """Return the dotted paths that a field name, a list of field names or a template reads, in order.
 
     Raises:
         ConfigurationError: a template or field name that cannot work.
@@ -97,7 +97,7 @@ def key_fields(source: str | Sequence[str]) -> list[str]:
 
 
 def portable_key_source(source: KeySource | None) -> str | list[str] | None:
-    """The source as JSON can carry it; None for a callable, which cannot travel."""
+    """Return the source as JSON can carry it; None for a callable, which cannot be serialized."""
     if source is None or callable(source):
         return None
     return source if isinstance(source, str) else list(source)
@@ -170,7 +170,7 @@ def _from_template(template: str) -> KeyFunction:
 
 
 def _separated(literal: str) -> tuple[str, str]:
-    """The text between two fields, and the character of it that no field before it may hold.
+    """Return the text between two fields, and the character of it that no field before it may contain.
 
     It is the first that is no letter or digit, else the first that escapes are not written with. Where there is none,
     as between adjacent fields, a `:` is added.
@@ -181,7 +181,7 @@ def _separated(literal: str) -> tuple[str, str]:
 
 
 def _encoded(marks: Iterable[str]) -> list[tuple[str, str]]:
-    """What is replaced in each field, in this order, and by what; nothing for a single field."""
+    """Return the characters to replace in each field, in order, with their replacements; none for a single field."""
     specials = dict.fromkeys(marks)
     return [(char, _percent(char)) for char in ("%", *specials)] if specials else []
 
@@ -197,14 +197,14 @@ def _percent(char: str) -> str:
 
 
 def _unfit(error: ValueError, what: str) -> ConfigurationError:
-    """Our error for a field that Python cannot write, or the one of ours that a field raised."""
+    """Return an error for a field that Python cannot write; an error of this module stays as it is."""
     if isinstance(error, ConfigurationError):
         return error
     return ConfigurationError(f"{what} an int of too many digits for a key; send it as a str")
 
 
 def _reader(paths: Sequence[tuple[str, ...]]) -> Callable[[Any], list[Any]]:
-    """A function from a payload to its fields' values; top fields of a plain dict, the usual case, are read fast."""
+    """Make a function that reads fields of a payload; it is fast for the usual case, the top fields of a plain dict."""
     top_fields = [path[0] for path in paths] if all(len(path) == 1 for path in paths) else []
 
     def read(payload: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a publish waits for besides Redis having it: the disk, or replicas."""
+"""A publish may wait until its messages are on disk or on replicas."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _FSYNC_TIMEOUT_SECONDS = 5.0  # with `appendfsync everysec` the disk has it afte
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """Where a message must be before a publish succeeds; `MEMORY`, `FSYNC`, or made by `replicated`.
+    """A durability states where a message must be before its publish succeeds.
+
+    It is `MEMORY`, `FSYNC`, or made by `replicated`.
 
     Attributes:
         kind: `memory`, `fsync` or `replicated`.
-        replicas: that must have it.
-        timeout_seconds: how long Redis waits for them, or for its disk.
+        replicas: the number of replicas that must have the message.
+        timeout_seconds: how long Redis waits for the replicas or its disk.
     """
 
     kind: Literal["memory", "fsync", "replicated"] = "memory"
@@ -31,14 +33,14 @@ class Durability:
     timeout_seconds: float = 0.0
 
     def command(self) -> tuple[bytes | int, ...]:
-        """What is sent right behind the script; nothing for `memory`."""
+        """Return the command to send directly after the script; empty for `memory`."""
         timeout_ms = max(1, math.ceil(self.timeout_seconds * 1000))  # 0 would wait for ever
         if self.kind == "replicated":
             return (b"WAIT", self.replicas, timeout_ms)
         return (b"WAITAOF", 1, 0, timeout_ms) if self.kind == "fsync" else ()
 
     def confirmed(self, reply: Any) -> bool:
-        """Whether the raw reply of that command says that enough have it; an error that Redis answered does not."""
+        """Return whether the raw reply to that command confirms the durability; an error does not."""
         if self.kind == "memory":
             return True
         if self.kind == "fsync":
@@ -46,11 +48,11 @@ class Durability:
         return isinstance(reply, int) and reply >= self.replicas
 
     def forbidden(self, reply: Any) -> bool:
-        """Whether the user may not send that command."""
+        """Return whether the reply says that the user has no permission for that command."""
         return isinstance(reply, Exception) and "no permissions" in str(reply)
 
     def shortfall(self, reply: Any) -> str:
-        """What is missing when it is not confirmed, and what to do."""
+        """Describe what is missing when it is not confirmed, and what to do."""
         if self.forbidden(reply):
             command = "waitaof" if self.kind == "fsync" else "wait"
             return f"whether they are durable may not be asked ({reply}); ACL SETUSER this user +{command}"
@@ -66,14 +68,14 @@ class Durability:
 
 
 DurabilityOption: TypeAlias = Durability | Literal["memory", "fsync"]
-"""What a publish takes: a word, or what `replicated` makes."""
+"""The `durability` argument of a publish: a word, or what `replicated` makes."""
 
 MEMORY = Durability()
 FSYNC = Durability("fsync", timeout_seconds=_FSYNC_TIMEOUT_SECONDS)
 
 
 def replicated(replicas: int, timeout_seconds: float = 1.0) -> Durability:
-    """A publish succeeds once so many replicas have it.
+    """Make a publish succeed once `replicas` replicas have its messages.
 
     Args:
         replicas: 1 or more.
@@ -104,7 +106,7 @@ _NAMED = {"memory": MEMORY, "fsync": FSYNC}
 
 
 def parse_durability(value: DurabilityOption) -> Durability:
-    """The durability that a `durability` argument stands for.
+    """Return the durability that a `durability` argument stands for.
 
     Raises:
         ConfigurationError: anything but `"memory"`, `"fsync"` and what `replicated` makes.

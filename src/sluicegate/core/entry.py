@@ -1,4 +1,4 @@
-"""The layout of a stored message.
+"""An entry is a stored message, with this layout.
 
 ::
 
@@ -9,10 +9,9 @@
     │  └ sequence: the queue's `published` total (12 hex digits)
     └ kind: 2 when the message's deduplication marker is freed as it ends, else 1
 
-The prefix is stamped and rewritten by the server by position; the client's part starts at byte 29 and is never read by
-Lua but for the id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded
-key nor JSON can
-hold; the payload is last and may hold anything. JSON payloads stay readable in `redis-cli LRANGE`.
+The server writes the prefix and changes it by position. The client's part starts at byte 29; of it, Lua reads only the
+id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded key nor JSON can
+contain. The payload is last and may contain anything. JSON payloads stay readable in `redis-cli LRANGE`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
 
 
 class Prefix(NamedTuple):
-    """What the server stamps on an entry."""
+    """The server writes this prefix on an entry."""
 
     sequence: int
     enqueued_ms: int
@@ -61,12 +60,12 @@ class Prefix(NamedTuple):
 
 
 def client_part(message_id: bytes, deduplication_key: bytes, headers: bytes, payload: bytes) -> bytes:
-    """The bytes that follow the server's prefix."""
+    """Join the bytes that follow the server's prefix."""
     return SEPARATOR.join((message_id, deduplication_key, headers, payload))
 
 
 def encode_headers(headers: dict[str, str] | None) -> bytes:
-    """Headers as compact JSON, or nothing.
+    """Encode headers as compact JSON; no headers are empty bytes.
 
     Raises:
         TypeError: a name or value that is not a str.
@@ -84,7 +83,7 @@ def encode_headers(headers: dict[str, str] | None) -> bytes:
 
 
 def encode_deduplication_key(key: str) -> bytes:
-    """A deduplication key as it stands in entries and key names.
+    """Encode a deduplication key as entries and key names contain it.
 
     Raises:
         ConfigurationError: a lone surrogate, which UTF-8 cannot carry.
@@ -101,12 +100,12 @@ def encode_deduplication_key(key: str) -> bytes:
 
 def _too_long(what: str, data: bytes, longest: int, advice: str) -> PayloadTooLargeError:
     return PayloadTooLargeError(
-        f"{what} of {len(data)} bytes as stored, and {longest} are the most; {advice}", size=len(data), limit=longest
+        f"{what} of {len(data)} bytes as stored is over the limit of {longest}; {advice}", size=len(data), limit=longest
     )
 
 
 def read_prefix(entry: bytes) -> Prefix:
-    """The server's stamp.
+    """Read the server's prefix of an entry.
 
     Raises:
         MalformedStoredMessageError: the value is not an entry of this version.
@@ -120,12 +119,12 @@ def read_prefix(entry: bytes) -> Prefix:
 
 
 def is_entry(value: bytes) -> bool:
-    """Whether a stored value has the layout of an entry."""
+    """Return whether a stored value has the layout of an entry."""
     return _ENTRY.match(value) is not None
 
 
 def split_entry(entry: bytes) -> list[bytes]:
-    """The client's part as [id, deduplication key, headers, payload].
+    """Split the client's part into [id, deduplication key, headers, payload].
 
     Raises:
         MalformedStoredMessageError: the value is not an entry.
@@ -137,7 +136,7 @@ def split_entry(entry: bytes) -> list[bytes]:
 
 
 def payload_of(entry: bytes) -> bytes:
-    """The payload alone, for handlers that look at nothing else.
+    """Return only the payload, for handlers that use nothing else.
 
     Raises:
         MalformedStoredMessageError: the value is not an entry.
@@ -149,13 +148,13 @@ def payload_of(entry: bytes) -> bytes:
 
 
 def identify(value: bytes) -> tuple[bytes, bytes]:
-    """The id and the deduplication key of an entry, or of its beginning as far as the end of the key."""
+    """Return id and deduplication key of an entry, or of its beginning as far as the end of the key."""
     message_id, key, _ = value.split(SEPARATOR, 2)
     return message_id[PREFIX_LENGTH:], key
 
 
 def marker_of(keys: QueueKeys, value: bytes) -> bytes:
-    """The marker key of an entry, or of its beginning as far as the end of the deduplication key; b"" for none."""
+    """Return the marker key of an entry, or of its beginning as far as the end of its key; b"" for none."""
     if value.count(SEPARATOR) < 2 or value.startswith(SEPARATOR):
         return b""
     key = identify(value)[1]
@@ -163,7 +162,7 @@ def marker_of(keys: QueueKeys, value: bytes) -> bytes:
 
 
 def bound_markers(keys: QueueKeys, entries: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
-    """Slot and marker key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
+    """List slot and marker key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
 
     Args:
         keys: the keys of the queue.

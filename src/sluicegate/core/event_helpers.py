@@ -1,4 +1,4 @@
-"""Events that several transitions emit about what they did besides their main work."""
+"""Several transitions emit these events about side effects of their main work."""
 
 from __future__ import annotations
 

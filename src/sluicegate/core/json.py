@@ -1,4 +1,4 @@
-"""JSON by one rule: the same bytes and the same errors with and without orjson.
+"""JSON follows one rule: the same bytes and the same errors with and without orjson.
 
 Stored JSON is compact UTF-8. Numbers and strings look as the standard library writes them; orjson serves only
 what it would write identically, and everything else takes the slower road. Nothing is encoded silently: a date, a UUID,
@@ -31,12 +31,12 @@ class TypedDictLike(Protocol):
 
 
 Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | TypedDictLike | str | int | float | bool | None
-"""What JSON can carry, for checkers of types; at run time `dumps` knows better."""
+"""A JSON value for type checkers; at run time `dumps` checks more exactly."""
 
 MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 ALIKE = (1e-4, 1e16)
-"""Least float, and the one beyond the greatest, that both encoders write alike; outside, their notations differ."""
+"""Both encoders write floats from the first to below the second of these alike; outside, their notations differ."""
 _SMALLEST, _LARGEST = ALIKE
 _PLAIN = frozenset({str, int, bool, type(None)})
 _STR = frozenset({str})
@@ -71,7 +71,7 @@ def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False) -> bytes
 
 
 def dumps_alike(value: Any, *, sort_keys: bool = False) -> bytes:
-    """Encode a value that both encoders are known to write alike; the bytes of `dumps`, without its look at each value.
+    """Encode a value that both encoders are known to write alike: the bytes of `dumps`, but values are not checked.
 
     Args:
         value: as for `dumps`, of which the caller knows that it holds dicts with keys of str, lists, str without
@@ -104,7 +104,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def _reads_unevenly(raw: bytes) -> bool:
-    """Whether a text may hold numbers or escapes that the standard library reads otherwise than orjson.
+    """Return whether a text may contain numbers or escapes that the standard library reads differently from orjson.
 
     Substrings of a translated copy, because a regular expression takes longer than the decoding.
     """
@@ -142,7 +142,7 @@ _careful_decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant, parse_in
 
 
 def _same_in_both(value: Any, depth: int) -> bool:
-    """Whether orjson would write this value exactly as the standard library does."""
+    """Return whether orjson would write this value exactly as the standard library does."""
     kind = type(value)
     if kind is dict and depth > 0:
         if not _STR.issuperset(map(type, value)):
@@ -160,7 +160,7 @@ def _same_in_both(value: Any, depth: int) -> bool:
 
 
 def _checked(value: Any, path: Path, strict: bool, depth: int) -> Any:
-    """The value as plain dicts, lists and atoms, or an error that names the path."""
+    """Return the value as plain dicts, lists and atoms, or raise an error that names the path."""
     if isinstance(value, enum.Enum):
         raise TypeError(_unsupported(value, path))
     if value is None or isinstance(value, (bool, str)):
@@ -202,7 +202,7 @@ def _unsupported(value: Any, path: Path) -> str:
 
 
 def _raise_surrogate(value: Any, path: Path) -> NoReturn:
-    """Find the str that UTF-8 cannot carry, and name its path."""
+    """Find the str that UTF-8 cannot carry, and raise an error that names its path."""
     stack = [(value, path)]
     while stack:
         item, where = stack.pop()

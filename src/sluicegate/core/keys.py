@@ -1,8 +1,6 @@
-"""Names of the keys of one queue.
+"""A queue's keys share one hash tag, so a queue lives in one cluster slot.
 
-All keys of a queue share one hash tag, so a queue lives in one cluster slot. Names are encoded injectively: any name
-works, and
-`x` and `{x}` are different queues.
+Names are encoded injectively: any name works, and `x` and `{x}` are different queues.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_BYTES
+from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_LENGTH
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name", "lease_id_of", "text_of"]
@@ -30,7 +28,7 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(encoded: str) -> str:
-    """The inverse of `encode_name`."""
+    """Decode what `encode_name` made."""
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), encoded)
 
 
@@ -40,13 +38,13 @@ def text_of(raw: bytes) -> str:
 
 
 def lease_id_of(name: bytes) -> str:
-    """The lease's id as far as its keys hold it; of an id of more than 40 bytes they hold a hash (`#...`)."""
+    """Return the lease's id as its keys contain it: a hash (`#...`) if the id has more than 40 bytes."""
     text = text_of(name)
     return text if text.startswith("#") else decode_name(text)
 
 
 def _bounded(raw: bytes, longest: int) -> bytes:
-    """A key part of bounded length: itself, or `#` and a hash. Injective, because a plain leading `#` is escaped."""
+    """Limit the length of a key part: return it, or `#` and a hash. Injective, because a leading `#` is escaped."""
     if len(raw) > longest:
         return b"#" + hashlib.sha256(raw).hexdigest()[: longest - 1].encode()
     return b"%23" + raw[1:] if raw.startswith(b"#") else raw
@@ -78,8 +76,8 @@ class QueueKeys:
             raise OptionTypeError(f"queue name must be a str, not {type(name).__name__}")
         if not name.strip():
             raise ConfigurationError("queue name is blank; give it at least one visible character")
-        if len(name) > MAX_NAME_BYTES:
-            raise ConfigurationError(f"queue name has {len(name)} characters, and {MAX_NAME_BYTES} are the most")
+        if len(name) > MAX_NAME_LENGTH:
+            raise ConfigurationError(f"queue name has {len(name)} characters; the limit is {MAX_NAME_LENGTH}")
         try:
             root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
         except UnicodeEncodeError:
@@ -101,46 +99,46 @@ class QueueKeys:
         self.set_aside = root + b"set_aside"
 
     def lease(self, lease: bytes) -> bytes:
-        """The hash that holds the slots of an open lease (`lease` as made by `lease_name`)."""
+        """Return the key of the hash of an open lease (`lease` as made by `lease_name`)."""
         return self._lease + lease
 
     def closed(self, lease: bytes) -> bytes:
-        """The record of how the last opening of a lease ended."""
+        """Return the key of the record of how the last opening of a lease ended."""
         return self._root + b"closed:" + lease
 
     def dedup(self, encoded_key: bytes) -> bytes:
-        """The marker of a deduplication key as it stands in an entry; the key is hashed when it is over 128 bytes."""
+        """Return the key of the marker of an encoded deduplication key, which is hashed if it has over 128 bytes."""
         return self._dedup + _bounded(encoded_key, _MAX_DEDUPLICATION_KEY_LENGTH)
 
     def published(self, batch_id: bytes) -> bytes:
-        """The receipt of a publish whose markers may not outlive its retries."""
+        """Return the key of the receipt of a publish whose markers may not outlive its retries."""
         return self._root + b"published:" + batch_id
 
     def written(self, digest: bytes) -> bytes:
-        """The marker of one row of a write without deduplication keys."""
+        """Return the key of the marker of one row of a write without deduplication keys."""
         return self._root + b"written:" + digest
 
     def write(self, digest: bytes) -> bytes:
-        """The record of a staged write: what it publishes, or that it is done."""
+        """Return the key of the record of a staged write: what it publishes, or that it is done."""
         return self._root + b"write:" + digest
 
     def stage(self, name: bytes) -> bytes:
-        """What one attempt of one task has staged."""
+        """Return the key of what one attempt of one task has staged."""
         return self._root + b"stage:" + name
 
     def run(self, run_id: str) -> bytes:
-        """What a run has given back itself; any text names one."""
+        """Return the key that lists what a run has returned itself; any text is the id of a run."""
         return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()
 
     def consumer(self, name: str) -> bytes:
-        """Who claims for a consumer, and in which epoch."""
+        """Return the key that records which reader claims for a consumer, and in which epoch."""
         if len(name) > MAX_ID_LENGTH:
-            raise ConfigurationError(f"consumer's name has {len(name)} characters, and {MAX_ID_LENGTH} are the most")
+            raise ConfigurationError(f"consumer's name has {len(name)} characters; the limit is {MAX_ID_LENGTH}")
         return self._root + b"consumer:" + _bounded(encode_name(name).encode(), _MAX_LEASE_ID_LENGTH)
 
     @staticmethod
     def lease_name(lease_id: str) -> bytes:
-        """The part of a lease's keys that stands for its id: itself, or a hash when it is over 40 bytes."""
+        """Return the part of a lease's keys that stands for its id: the id, or a hash if it has over 40 bytes."""
         if not isinstance(lease_id, str):
             raise OptionTypeError(f"lease_id must be a str, not {type(lease_id).__name__}")
         if not lease_id:

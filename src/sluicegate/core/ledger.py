@@ -92,12 +92,12 @@ class Ledger:
 
     @property
     def counts(self) -> LeaseCounts:
-        """How many verdicts are confirmed so far."""
+        """Count the verdicts confirmed so far."""
         counts = self._counts
         return LeaseCounts(counts["ack"] + counts["discard"], counts["nack"] + counts["release"], counts["bury"])
 
     def confirmed(self, slots: Iterable[int]) -> bool:
-        """Whether Redis has confirmed the verdicts of these slots."""
+        """Return whether Redis has confirmed the verdicts of these slots."""
         return self._confirmed.issuperset(slots)
 
     def group(

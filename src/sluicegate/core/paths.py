@@ -1,8 +1,8 @@
-"""Where in a payload a value lies: built while walking at a constant cost per step, put into words for errors only."""
+"""A path names a value in a payload. Each step costs the same to add; only errors format paths."""
 
 from __future__ import annotations
 
-from sluicegate.core.bounds import cut
+from sluicegate.core.bounds import shorten
 
 __all__ = ["ROOT", "Path", "words"]
 
@@ -12,9 +12,9 @@ _MAX_NAME_LENGTH = 80  # of one step in words: a name may be megabytes long, and
 
 
 def words(path: Path) -> str:
-    """A path in the usual notation, such as `$.lines[2].price`; long names are cut."""
+    """Format a path in the usual notation, such as `$.lines[2].price`; long names are shortened."""
     steps = []
     while path:
         path, step = path
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{cut(step, _MAX_NAME_LENGTH)}")
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{shorten(step, _MAX_NAME_LENGTH)}")
     return "$" + "".join(reversed(steps))

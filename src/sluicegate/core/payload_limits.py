@@ -1,4 +1,4 @@
-"""Limits for payloads, checked before anything is sent: types, depth and size."""
+"""Payload limits cover types, depth and size, and are checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPENING = (b"{", b"[")
 
 @dataclass(frozen=True, slots=True)
 class PayloadLimits:
-    """What a payload may be; by default whatever can be stored. See `RedisMessageQueue` for the options of these names.
+    """Payload limits restrict what may be published; the options of `RedisMessageQueue` have the same names.
 
     Attributes:
         strict_payload_types: refuse what JSON would change: a dict or list payload may hold dict, list, str, int,
@@ -53,10 +53,10 @@ class PayloadLimits:
         return self.strict_payload_types or self.max_payload_bytes is not None or self.max_payload_depth is not None
 
     def check_payload(self, payload: Any) -> None:
-        """Look at a payload before it is encoded.
+        """Check a payload before it is encoded.
 
         Raises:
-            TypeError: something in it that would not come back as it went in; names the path.
+            TypeError: a value in it would not be decoded as it was encoded; names the path.
             PayloadTooDeepError: nesting beyond the limit; names the path.
         """
         if not isinstance(payload, (dict, list)):
@@ -67,7 +67,7 @@ class PayloadLimits:
             _check_nesting(payload, self.max_payload_depth)
 
     def check_stored(self, payload: Any, data: bytes) -> None:
-        """Look at the bytes that would be stored for a payload.
+        """Check the bytes that would be stored for a payload.
 
         Raises:
             PayloadTooLargeError: more of them than the limit.
@@ -88,7 +88,7 @@ NO_PAYLOAD_LIMITS = PayloadLimits()
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether every value has exactly one of JSON's own types; beyond the depth the encoder refuses anything."""
+    """Return whether every value has exactly a JSON type; beyond the depth the encoder refuses any value."""
     kind = type(value)
     if kind in _ATOMS or depth < 0:
         return True
@@ -100,13 +100,13 @@ def _is_plain(value: Any, depth: int) -> bool:
 def _refuse_types(payload: Any) -> None:
     for path, what in _foreign_types(payload, ROOT, MAX_DEPTH):
         raise TypeError(
-            f"payload has {what} at {words(path)}, which JSON would not give back as it is; "
+            f"payload has {what} at {words(path)}, which JSON would not return unchanged; "
             "with strict_payload_types only dict, list, str, int, float, bool and None are published"
         )
 
 
 def _foreign_types(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
-    """The path and a description of each value that is not plain, in their order."""
+    """Yield path and description of each value that has no JSON type, in order."""
     kind = type(value)
     if kind in _ATOMS or depth < 0:
         return
@@ -122,14 +122,14 @@ def _foreign_types(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, s
 
 
 def _children(value: Any) -> Iterator[tuple[str | int, Any]]:
-    """The values in a dict, list or tuple, each with its step of the path."""
+    """Iterate over the values in a dict, list or tuple, each with its step of the path."""
     if isinstance(value, dict):
         return ((str(key), item) for key, item in value.items())
     return enumerate(value)
 
 
 def _check_nesting(payload: Any, most: int) -> None:
-    """One level after the other, so that the paths are only built when there is one to name."""
+    """Check one level after the other, and build a path only if it is needed for an error."""
     level = [payload]
     for _ in range(most):
         level = [
@@ -145,7 +145,7 @@ def _check_nesting(payload: Any, most: int) -> None:
 
 
 def _deeper_paths(value: Any, path: Path, depth: int) -> Iterator[Path]:
-    """The paths of dicts and lists so many levels down."""
+    """Yield the paths of dicts and lists `depth` levels down."""
     if not isinstance(value, (dict, list, tuple)):
         return
     if depth == 0:
@@ -156,8 +156,10 @@ def _deeper_paths(value: Any, path: Path, depth: int) -> Iterator[Path]:
 
 
 def _check_brackets(data: bytes, most: int) -> None:
-    """Follow the brackets of JSON text outside its strings, in one pass; text that does not begin as JSON does has no
-    depth. A string that does not end reaches to the end of the text, as a decoder sees it.
+    """Count the brackets of JSON text outside its strings, in one pass.
+
+    Text that does not begin as JSON has no depth. A string that does not end extends to the end of the text, as for a
+    decoder.
     """
     if not data.lstrip().startswith(_OPENING) or data.count(b"{") + data.count(b"[") <= most:
         return

@@ -1,4 +1,4 @@
-"""What happens to messages whose handler raised."""
+"""A policy turns a handler's error into the verdict for its message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import tenacity
 
 from sluicegate import checks
-from sluicegate.core.bounds import MAX_ERROR_LENGTH, MAX_ERROR_TYPE_LENGTH, MAX_REASON_LENGTH, cut
+from sluicegate.core.bounds import MAX_ERROR_LENGTH, MAX_ERROR_TYPE_LENGTH, MAX_REASON_LENGTH, shorten
 from sluicegate.core.ledger import Verb
 
 __all__ = [
@@ -36,12 +36,12 @@ _NO_WHY = b"\x1f\x1f"  # of most verdicts: they are acks
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The verdict for a message whose handler raised.
+    """A failure is the verdict for a message whose handler raised.
 
     Attributes:
         verb: nack, bury or discard.
-        delay_seconds: how long a nack stays out of reach.
-        reason: of a bury.
+        delay_seconds: how long a nacked message cannot be claimed.
+        reason: the reason of a bury.
     """
 
     verb: Verb
@@ -50,13 +50,13 @@ class Failure:
 
 
 def after_error(on_error: OnError, retry_backoff: Any, deliveries: int, error: BaseException | None = None) -> Failure:
-    """What `on_error` means for the message in hand.
+    """Return the verdict that `on_error` means for the current message.
 
     Args:
-        on_error: `retry` after a pause, `bury`, or `discard`, which forgets the message.
+        on_error: `retry` after a pause, `bury`, or `discard`, which deletes the message.
         retry_backoff: one of tenacity's wait strategies; the deliveries are its attempts.
-        deliveries: of the message, this one included.
-        error: what was raised, for strategies that look at it.
+        deliveries: the deliveries of the message, including this one.
+        error: the exception, for strategies that use it.
     """
     if on_error == "bury":
         return Failure("bury", reason="handler_error")
@@ -66,7 +66,10 @@ def after_error(on_error: OnError, retry_backoff: Any, deliveries: int, error: B
 
 
 def pause_seconds(wait: Any, deliveries: int, error: BaseException | None = None) -> float:
-    """As `backoff_seconds`, and by the default where the strategy does not work: that must keep no verdict back."""
+    """Return `backoff_seconds`, or those of the default strategy if the configured one fails.
+
+    A strategy that fails must not prevent the verdict.
+    """
     try:
         return backoff_seconds(wait, deliveries, error)
     except Exception as broken:  # noqa: BLE001  (the user's own code, whatever it raises)
@@ -75,10 +78,10 @@ def pause_seconds(wait: Any, deliveries: int, error: BaseException | None = None
 
 
 def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = None) -> float:
-    """How long a message stays out of reach after so many deliveries, by one of tenacity's wait strategies.
+    """Return how long a message cannot be claimed after `deliveries`, by one of tenacity's wait strategies.
 
     Raises:
-        ValueError: the strategy gave something that is no duration.
+        ValueError: the strategy did not return a duration.
     """
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.attempt_number = max(1, deliveries)
@@ -93,7 +96,7 @@ def backoff_seconds(wait: Any, deliveries: int, error: BaseException | None = No
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an error; those of an error that fails to tell it are not lost for that."""
+    """Return the text of an error, or a placeholder if its own code fails to make one."""
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001  (the error's own code, whatever it raises)
@@ -101,7 +104,7 @@ def text_of(error: BaseException) -> str:
 
 
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
-    """Reason, error type and error text as the scripts keep them, each cut to its bound."""
+    """Join reason, error type and error text as the scripts keep them, each shortened to its limit."""
     if error is None:
         if not reason:
             return _NO_WHY
@@ -115,9 +118,9 @@ def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
 
 
 def stored_reason(reason: str) -> bytes:
-    """The reason of a burial as it is stored."""
+    """Encode the reason of a bury as it is stored."""
     return _stored(reason, MAX_REASON_LENGTH)
 
 
 def _stored(text: str, longest: int) -> bytes:
-    return cut(text, longest).replace(_US, " ").encode(errors="replace")
+    return shorten(text, longest).replace(_US, " ").encode(errors="replace")

@@ -1,4 +1,4 @@
-"""From payloads to batches: encoding, deduplication keys and the life of what makes a repeat harmless."""
+"""Publishing turns payloads into batches: it encodes them, makes their deduplication keys and decides on receipts."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["MAX_BYTES_PER_CALL", "MAX_PER_CALL", "Batches", "Payload", "Publishi
 Payload: TypeAlias = (
     Mapping[str, json.Json] | Sequence[json.Json] | json.TypedDictLike | str | bytes | bytearray | memoryview
 )
-"""What a message may hold, for checkers of types; at run time a dict or a list (JSON), text or bytes."""
+"""A payload for type checkers; at run time it is a dict or a list (JSON), a str or bytes."""
 
 MAX_PER_CALL = 1000
 MAX_BYTES_PER_CALL = 8 * 1024 * 1024
-"""Encoded messages that one call carries; a single larger one goes alone. They keep Redis busy for about 0.1 s."""
+"""Bytes of encoded messages in one call; a larger message is sent alone. They keep Redis busy for about 0.1 s."""
 
 Batches = Generator[Batch | PendingKey, Any, None]
-_SHORTEST_RECEIPT_SECONDS = 600.0
-_SHORTEST_BOUND_SECONDS = 7 * 86400.0  # of a marker that is freed as its message ends
+_MIN_RECEIPT_SECONDS = 600.0
+_MIN_BOUND_MARKER_SECONDS = 7 * 86400.0  # of a marker that is freed as its message ends
 _SAFE_SHARE = 0.9  # of a marker's or receipt's life: a repeat sent within it arrives within it
 
 
 def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
-    """The stored bytes of a payload.
+    """Encode a payload as it is stored.
 
     Args:
         payload: dict or list (JSON), str (UTF-8) or bytes (as they are).
@@ -63,7 +63,7 @@ def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
 
 
 def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
-    """Ranges of messages, by their encoded sizes, that fit into a call each; one that is too large goes alone."""
+    """Yield ranges of messages, by their encoded sizes, that each fit into a call; a larger message is sent alone."""
     first, held = 0, 0
     for at, size in enumerate(sizes):
         if at > first and (at - first == most or held + size > MAX_BYTES_PER_CALL):
@@ -76,7 +76,7 @@ def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tupl
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """How a queue publishes.
+    """A publishing holds the options of a queue that its publishes need.
 
     Attributes:
         keys: of the queue.
@@ -102,7 +102,7 @@ class Publishing:
 
     @property
     def max_per_call(self) -> int:
-        """Messages that one call may carry; what drops the oldest to make room must fit by itself."""
+        """Return how many messages one call may carry; a call that drops the oldest must fit into the queue."""
         return min(MAX_PER_CALL, self.max_pending_length or MAX_PER_CALL) if self._drops else MAX_PER_CALL
 
     def batches(
@@ -117,16 +117,15 @@ class Publishing:
         durability: DurabilityOption = MEMORY,
         partial: bool = False,
     ) -> Batches:
-        """Messages, as many at a time as one call may carry: `most`, and `MAX_BYTES_PER_CALL` but for one that is
-        larger by itself. They are read and encoded as the calls are asked for.
+        """Yield batches of at most `most` messages and `MAX_BYTES_PER_CALL`; a larger message is sent alone.
 
-        Payloads are checked and encoded before their key function is called, once per message. A `PendingKey` is
-        awaited by whoever iterates, and sent back.
+        Payloads are read and encoded when a batch is requested. The key function is called once per message, after its
+        payload was checked and encoded. The caller awaits a `PendingKey` and sends its value back.
 
         Args:
             payloads: of any number.
             headers: the same for all.
-            new_id: makes sixteen characters nobody else makes, for each call.
+            new_id: makes a unique id of sixteen characters for each call.
             most: messages in a call.
             delay_seconds: from the time at which the server stores them until they fall due.
             due_at: when they fall due, instead.
@@ -191,27 +190,27 @@ class Publishing:
         receipt_seconds: float = 0,
         first: int = 0,
     ) -> Batch:
-        """One call's worth of messages that are encoded and have their markers already.
+        """Make a batch of messages that are already encoded and have their markers.
 
         Args:
-            batch_id: sixteen characters nobody else makes; who made the parts before gives the same.
+            batch_id: a unique id of sixteen characters; a caller that made these parts before passes the same id.
             parts: as `client_part` makes them, without an id; at most `max_per_call`.
             markers: of each, or none at all.
             schedule: when they fall due.
             durability: what the publish waits for.
             partial: as in `batches`.
-            receipt_seconds: keep the outcomes so long at least, for who asks again under the same `batch_id`.
+            receipt_seconds: keep the outcomes at least this long, for a repeat under the same `batch_id`.
             first: position of the first of them among all that the caller publishes.
         """
         overload: Overload = "raise"
         if self.max_pending_length:
             overload = "partial" if partial else "drop_oldest" if self._drops else "raise"
         freed = bool(markers) and self.policy == "until_acked"
-        window = max(self.window_seconds, _SHORTEST_BOUND_SECONDS) if freed else self.window_seconds
-        # A marker tells a repeat what was accepted; what else came of it, or after an ack, only a receipt does.
+        window = max(self.window_seconds, _MIN_BOUND_MARKER_SECONDS) if freed else self.window_seconds
+        # A repeat learns from a marker what was accepted; after an ack, and for other outcomes, only from a receipt.
         outlived = bool(markers) and not freed and window >= 2 * self.retry_seconds
         recorded = receipt_seconds > 0 or not outlived or overload != "raise" or durability != MEMORY
-        receipt = max(receipt_seconds, _SHORTEST_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
+        receipt = max(receipt_seconds, _MIN_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
         return Batch(
             batch_id,
             parts,

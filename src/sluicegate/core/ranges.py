@@ -1,4 +1,4 @@
-"""Slot ranges such as "1-3,5"."""
+"""Slots of a lease are sent as ranges such as "1-3,5"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["format_ranges", "parse_ranges"]
 
 
 def format_ranges(slots: Iterable[int]) -> str:
-    """Ascending slots as ranges."""
+    """Format ascending slots as ranges."""
     parts: list[str] = []
     first = last = 0
     for slot in slots:
@@ -24,7 +24,7 @@ def format_ranges(slots: Iterable[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """The slots of ranges, in their order."""
+    """Parse ranges into their slots, in order."""
     slots: list[int] = []
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""The rules of a queue that its scripts need."""
+"""A queue's scripts need some of its options: the rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["QueueRules"]
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """The rules of a queue that its scripts need.
+    """These rules of a queue are arguments of its scripts.
 
     Attributes:
         max_delivery_count: deliveries after which a message is buried, 0 for no cap.
@@ -26,9 +26,3 @@ class QueueRules:
     completed_cap: int | None = None
     failed_cap: int | None = None
     strict: bool = False
-
-    @property
-    def history_caps(self) -> tuple[int, int]:
-        """The caps of the completed and the failed history as scripts read them: -1 stands for no history."""
-        completed, failed = self.completed_cap, self.failed_cap
-        return -1 if completed is None else completed, -1 if failed is None else failed

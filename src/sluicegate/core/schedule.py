@@ -1,4 +1,4 @@
-"""When published messages fall due: what `delay_seconds` and `due_at` ask for, checked."""
+"""A schedule says when published messages become due, as `delay_seconds` or `due_at` ask for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["NOW", "Schedule", "parse_schedule"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A due time: relative to the server's clock as it stores the messages, or absolute.
+    """A due time is relative to the server's clock when it stores the messages, or absolute.
 
     Attributes:
-        delay_seconds: 0 for none.
-        due_ms: since the epoch; 0 to go by the delay.
+        delay_seconds: the delay; 0 for none.
+        due_ms: the due time since the epoch; 0 if the delay counts.
     """
 
     delay_seconds: float = 0
@@ -28,7 +28,7 @@ NOW = Schedule()
 
 
 def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
-    """The due time that a publish asks for.
+    """Check `delay_seconds` and `due_at`, and return the due time that they ask for.
 
     Args:
         delay_seconds: a number of seconds, 0 or more.

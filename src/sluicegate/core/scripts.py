@@ -34,7 +34,7 @@ class Header:
 
     Attributes:
         keys: names of its KEYS in order; the last may stand for any number when `more_keys`.
-        args: names of its ARGV in order; likewise with `more_args`.
+        args: names of its ARGV in order; the last may stand for any number when `more_args`.
         sections: the other parts of the header by their title.
     """
 
@@ -64,7 +64,7 @@ class Script:
 
 @cache
 def load(name: str) -> Script:
-    """One script by name."""
+    """Load one script by name."""
     folder = resources.files("sluicegate") / "lua"
     source = (folder / f"{name}.lua").read_text(encoding="utf-8")
     header = _parse_header(name, source)
@@ -77,7 +77,7 @@ def load(name: str) -> Script:
 
 @cache
 def load_all() -> Mapping[str, Script]:
-    """All scripts by name."""
+    """Load all scripts by name."""
     return MappingProxyType({name: load(name) for name in NAMES})
 
 

@@ -1,4 +1,4 @@
-"""Bounded steps of administration: each acts on messages that a page named, and may be repeated."""
+"""Administration works in bounded steps. Each acts on messages that a page named, and may be repeated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Steps:
 
 
 def target_args(targets: Sequence[Target]) -> tuple[list[bytes], list[bytes | int]]:
-    """The marker keys of the targets, and per target its name and the position of its marker among them, 0 for none."""
+    """Return the marker keys of the targets, and per target its name and the position of its marker, 0 for none."""
     markers: list[bytes] = []
     args: list[bytes | int] = []
     for target in targets:

@@ -1,4 +1,4 @@
-"""Cancel: delete waiting messages by id."""
+"""A cancel deletes waiting messages by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claim: open, adopt or take over a lease, after expired and due messages have become claimable again."""
+"""A claim opens, adopts or takes over a lease, after it has made expired and due messages claimable."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def _maintain(
 
 
 def _may_change(reply: ClaimReply) -> bool:
-    """Whether a wait may end in another answer.
+    """Return whether a wait may end in another answer.
 
     A remembered empty answer stays, whatever is published. A wait for it would take wake-ups meant for others.
     """

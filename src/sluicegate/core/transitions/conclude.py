@@ -1,4 +1,4 @@
-"""Conclude: record how messages ended that were acked before their handler ran (at most once)."""
+"""A conclusion records how messages ended that were acked before their handler ran (at most once)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """How the messages of one lease ended.
+    """A conclusion says how the messages of one lease ended.
 
     Attributes:
         name: the lease's id as it stands in keys.
@@ -71,7 +71,8 @@ def conclude_call(
             int(conclusion.recorded),
             part,
             last,
-            *rules.history_caps,
+            -1 if rules.completed_cap is None else rules.completed_cap,
+            -1 if rules.failed_cap is None else rules.failed_cap,
             conclusion.why,
             done,
             *entries,

@@ -1,4 +1,4 @@
-"""Depth: count the messages of a queue by state."""
+"""A depth counts the messages of a queue by state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eviction: find out whether the server of a queue deletes keys when it is full."""
+"""The eviction check finds out whether the server of a queue deletes keys when it is full."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EvictionCheck:
     done: bool = field(default=False, init=False)
 
     def before_publish(self) -> Operation[None]:
-        """Where `noeviction` is required, check it before the first publish.
+        """Check the policy before the first publish if the queue requires `noeviction`.
 
         Raises:
             EvictionPolicyError: the server evicts keys, or does not say whether it does.
@@ -55,7 +55,7 @@ class EvictionCheck:
         self.done = True
 
     def after_publish(self) -> Operation[None]:
-        """Otherwise check after the first publish that succeeded, and warn; a failed check has no effect on it."""
+        """Check the policy after the first publish otherwise, and warn; a failed check has no effect."""
         if self.done:
             return
         self.done = True  # before the call, so that only one of several tasks makes it

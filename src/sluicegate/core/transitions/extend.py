@@ -1,4 +1,4 @@
-"""Extend: move the deadline of an open lease."""
+"""An extension moves the deadline of an open lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forget: free a deduplication key."""
+"""A forget frees a deduplication key."""
 
 from __future__ import annotations
 

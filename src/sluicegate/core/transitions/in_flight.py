@@ -1,4 +1,4 @@
-"""In flight: show messages in open leases without touching the leases."""
+"""This transition shows messages in open leases without changing the leases."""
 
 from __future__ import annotations
 
@@ -146,6 +146,6 @@ def _decode(reply: list[Any]) -> HeldPage:
 
 
 def _opened(opening: bytes) -> int | None:
-    """The time in an opening, which begins with the server's microseconds."""
+    """Read the time in an opening, which begins with the server's microseconds."""
     us = opening.split(b"-", 1)[0]
     return int(us) // 1000 if us.isdigit() else None

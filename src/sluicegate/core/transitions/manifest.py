@@ -1,4 +1,4 @@
-"""Manifest: show a lease and the messages that it still holds, without a token and without touching it."""
+"""A manifest shows a lease and the messages that it still holds; it needs no token and changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """What a read-only look at a lease shows.
+    """A lease view is what a read-only look at a lease shows.
 
     Attributes:
         state: `open`; `ended`, when the record of its end is kept; `unknown` without either.

@@ -1,4 +1,4 @@
-"""Pause: stop claims from taking new messages, or let them take messages again."""
+"""A pause stops claims from taking new messages, and a resume lets them take messages again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pause_call(keys: QueueKeys, paused: bool, changes: int | None = None) -> Cal
 
 
 def pause_operation(keys: QueueKeys, *, emits_events: bool = False) -> Operation[bool]:
-    """Let claims take no new messages until `resume`; leases go on. Returns whether the queue was not paused yet."""
+    """Stop claims from taking new messages; open leases continue. Returns whether the queue was not paused yet."""
     return _change(keys, True, EventOperation.PAUSE, emits_events)
 
 

@@ -1,4 +1,4 @@
-"""Peek: show stored values of one state without claiming them."""
+"""A peek shows stored values of one state without claiming them."""
 
 from __future__ import annotations
 

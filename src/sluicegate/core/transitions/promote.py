@@ -1,4 +1,4 @@
-"""Promote: delayed messages whose time has come become claimable."""
+"""A promotion makes delayed messages claimable whose time has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish: messages become pending or delayed, unless their deduplication key is held or the queue is full."""
+"""A publish makes messages pending or delayed, unless their deduplication key is held or the queue is full."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Batch:
     first: int = 0
 
     def message_ids(self) -> list[str]:
-        """The ids of the messages by position."""
+        """List the ids of the messages by position."""
         prefix = self.id.decode()
         return [f"{prefix}-{position}" for position in range(len(self.parts))]
 
@@ -122,7 +122,7 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
         args,
         _decode,
         elapsed_arg=1,
-        then=batch.durability.command(),
+        then=() if batch.durability is MEMORY else batch.durability.command(),
     )
 
 
@@ -160,7 +160,7 @@ def publish_operation(
 
 
 def _checked(operation: Operation[Published], eviction: EvictionCheck) -> Operation[Published]:
-    """The operation with the check of the eviction policy around it."""
+    """Run the operation with the check of the eviction policy around it."""
     yield from eviction.before_publish()
     published = yield from operation
     yield from eviction.after_publish()
@@ -193,7 +193,7 @@ def _attempt(
     asked_before: bool,
 ) -> Operation[Published]:
     """Make one call and check its answer; a call that was not executed leaves a batch that was sent before unknown."""
-    attempt = call.later(age_seconds)
+    attempt = call.later(age_seconds) if age_seconds else call
     if patience_seconds is not None:
         attempt = replace(attempt, patience_seconds=patience_seconds)
     try:
@@ -218,7 +218,7 @@ def _attempt(
             "which a repeat could publish them twice; look for them by their ids before publishing again",
             ids=batch.message_ids(),
         )
-    if published.accepted != REFUSED and not batch.durability.confirmed(confirmation):
+    if call.then and published.accepted != REFUSED and not batch.durability.confirmed(confirmation):
         refused = batch.durability.forbidden(confirmation)
         raise (DurabilityAccessError if refused else NotDurableError)(
             f"{published.accepted} of {len(batch.parts)} messages were published, but "
@@ -276,7 +276,7 @@ def _backpressure(keys: QueueKeys, batch: Batch, waiting: int, *, stopping: bool
 
 
 def _reported(keys: QueueKeys, batch: Batch, operation: Operation[Published]) -> Operation[Published]:
-    """The operation with an event for each outcome."""
+    """Run the operation and emit an event for each outcome."""
     count = len(batch.parts)
     try:
         published = yield from operation

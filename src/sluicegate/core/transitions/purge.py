@@ -1,4 +1,4 @@
-"""Purge: delete everything that is in a state, in bounded steps."""
+"""A purge deletes everything that is in a state, in bounded steps."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ def purge_operation(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: 
 
 
 def _choose(keys: QueueKeys, state: str, page: Page, published: int) -> tuple[list[Target], bool, Cursor | None]:
-    """What to delete of a page, whether all that follows is younger, and the last value of a sorted set that stays."""
+    """Choose what to delete of a page.
+
+    Returns the targets, whether all that follows is younger, and the last value of a sorted set that stays.
+    """
     targets: list[Target] = []
     kept = None
     for place, value in page.items:

@@ -1,4 +1,4 @@
-"""Reap: the messages of an expired lease become claimable again."""
+"""A reap makes the messages of an expired lease claimable again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redrive: dead letters become pending again, by filter, in pages that a later call can continue."""
+"""A redrive makes dead letters pending again, by filter, in pages that a later call can continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE = 100
 
 @dataclass(frozen=True, slots=True)
 class RedriveRequest:
-    """Which dead letters to redrive, and how many.
+    """A redrive request says which dead letters to redrive, and how many.
 
     Attributes:
         reason: only those buried for this reason.
@@ -61,7 +61,7 @@ class RedriveRequest:
 
 @dataclass(frozen=True, slots=True)
 class RedriveReport:
-    """What a redrive did.
+    """A redrive report counts what a redrive did.
 
     Attributes:
         redriven: dead letters that are pending again.
@@ -94,12 +94,12 @@ class Redriven:
 
 @dataclass(slots=True)
 class _Place:
-    """How far a redrive has come.
+    """A place says how far a redrive has come.
 
     Attributes:
         mark: the time up to which dead letters are considered.
-        cursor: the dead letter behind which it goes on.
-        at: the position of the wanted id at which it goes on, when it looks for ids.
+        cursor: the dead letter behind which it continues.
+        at: the position of the wanted id at which it continues, when it looks for ids.
     """
 
     mark: int | None = None
@@ -234,7 +234,7 @@ def _redrive_step(
 
 
 def _filter(request: RedriveRequest) -> Callable[[bytes], bool]:
-    """The filters that a record must pass, the caller's last."""
+    """Make a function of the filters that a record must pass; the caller's own filter is last."""
     tests: list[Callable[[list[bytes], bytes], Any]] = []
     if request.reason is not None:
         reason = stored_reason(request.reason)

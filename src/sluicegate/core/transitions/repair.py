@@ -1,4 +1,4 @@
-"""Repair: make a queue consistent again after another program deleted or overwrote keys, in bounded steps."""
+"""A repair makes a queue consistent again after another program deleted or overwrote keys, in bounded steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMES_PER_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What a repair mended.
+    """A repair report counts what a repair mended.
 
     Attributes:
         in_flight: by how much the count of messages in flight was corrected; negative when it was too high.
@@ -47,7 +47,7 @@ class RepairReport:
 
     @property
     def mended(self) -> int:
-        """How many things were mended; 0 when the queue was consistent."""
+        """Count the things that were mended; 0 when the queue was consistent."""
         found = (self.counters, self.leases, self.reaped, self.letters, self.records, self.returned)
         return sum(found) + (self.in_flight != 0)
 
@@ -57,7 +57,7 @@ class Repaired:
     """The result of one step.
 
     Attributes:
-        next: where the next step of this part goes on; empty at its end.
+        next: where the next step of this part continues; empty at its end.
         count: things mended; at the end of a recount, by how much the count was wrong.
         names: names of leases, or keys of their hashes.
         over: whether another repair recounts, or this one has ended.
@@ -161,7 +161,7 @@ def _leases(keys: QueueKeys, rules: QueueRules, nonce: bytes, emits_events: bool
 
 
 def _lease_names(keys: QueueKeys, nonce: bytes) -> Operation[list[bytes]]:
-    """The names of all leases that have a deadline."""
+    """List the names of all leases that have a deadline."""
     names: list[bytes] = []
     score = after = b""
     while True:

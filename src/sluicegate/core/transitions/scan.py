@@ -1,4 +1,4 @@
-"""Scan: read a page of the values of one state."""
+"""A scan reads a page of the values of one state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = {"pending": b"list", "returned": b"zset", "delayed": b"zset", "dead": b
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where a page begins.
+    """A cursor says where a page begins.
 
     Attributes:
         place: in a list, the position of the first value of the page.

@@ -1,4 +1,4 @@
-"""Settle: messages of a lease get their verdicts."""
+"""A settle gives messages of a lease their verdicts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
         ceil(held_seconds * 1000),
         rules.max_delivery_count,
         rules.max_dead_length,
-        *rules.history_caps,
+        -1 if rules.completed_cap is None else rules.completed_cap,
+        -1 if rules.failed_cap is None else rules.failed_cap,
         format_ranges(slot for slot, _ in bound).encode(),
     ]
     for group in request.groups:
@@ -219,7 +220,7 @@ def _decode(reply: list[Any]) -> Settled:
 
 
 def _ending_with_their_markers(request: SettleRequest) -> Sequence[tuple[int, bytes]]:
-    """The slots with a marker whose verdict may end the message or delay it.
+    """Return the slots with a marker whose verdict may end the message or delay it.
 
     A release ends at most a message that is alone in its lease.
     """

@@ -1,4 +1,4 @@
-"""Stats: read the totals of a queue."""
+"""Stats are the totals of a queue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def stats_operation(keys: QueueKeys) -> Operation[QueueStats]:
 
 
 def _decode(reply: list[bytes] | dict[bytes, bytes]) -> QueueStats:
-    """A total that was never counted is 0; a total that this version does not know is ignored."""
+    """Decode the totals: one that was never counted is 0, and one that this version does not know is ignored."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     totals = {name.decode(errors="replace"): _total(value) for name, value in pairs}
     known = {field.name: totals.get(field.name, 0) for field in fields(QueueStats) if field.name != "paused"}
