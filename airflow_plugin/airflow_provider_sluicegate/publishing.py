@@ -42,8 +42,9 @@ class PublishStoppedError(RedisMessageQueueError):
 @dataclass(slots=True)
 class Reader:
     """
-    Reads numbered messages, transforms them, and remembers the numbers of the current batch, so that an error can name
-    the message that caused it.
+    Reads numbered messages and transforms them.
+
+    It remembers the numbers of the current batch, so that an error can name the message that caused it.
 
     :param source: numbers and messages.
     :param describe: turns a number into a location such as ``orders.csv, line 7``.

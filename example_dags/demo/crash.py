@@ -87,7 +87,7 @@ class Crasher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop checking."""
+        """Stop the background thread."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()

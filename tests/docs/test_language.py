@@ -18,6 +18,9 @@ PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"
 )
 # Every module below these is held to the rules for docstrings and comments.
 ROOMS = (
+    "airflow_plugin",
+    "example_dags",
+    "examples",
     "src/sluicegate/__init__.py",
     "src/sluicegate/asyncio/__init__.py",
     "src/sluicegate/checks.py",
@@ -28,6 +31,19 @@ ROOMS = (
     "src/sluicegate/interrupts.py",
     "src/sluicegate/message.py",
     "src/sluicegate/report.py",
+    "src/sluicegate/spark/__init__.py",
+    "src/sluicegate/spark/_access.py",
+    "src/sluicegate/spark/_option_rules.py",
+    "src/sluicegate/spark/_options.py",
+    "src/sluicegate/spark/_workers.py",
+    "src/sluicegate/spark/browsing",
+    "src/sluicegate/spark/datasource.py",
+    "src/sluicegate/spark/leasing",
+    "src/sluicegate/spark/schemas.py",
+    "src/sluicegate/spark/streaming",
+    "src/sluicegate/spark/transitions.py",
+    "src/sluicegate/spark/writing",
+    "src/sluicegate/tables",
     "src/sluicegate/testing",
 )
 MODULES = [path for room in ROOMS for path in (sorted((ROOT / room).rglob("*.py")) or [ROOT / room])]

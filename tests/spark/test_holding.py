@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def small_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of ten messages."""
-    monkeypatch.setattr(_holding, "_MAX_PER_LEASE", 10)
+    monkeypatch.setattr(_holding, "MAX_CLAIM_LIMIT", 10)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_retry_takes_over_the_same_rows_under_the_same_name(queue: RedisMessag
     assert (slots(retry), retry.digest, retry.opened_us) == (slots(held), held.digest, held.opened_us)
     assert queue.depth().ready == 15, "and claims nothing besides"
     assert retry.leases[0].messages[0].delivery_count == 2
-    with pytest.raises(LeaseLostError, match="3 of 3 leases of batch 'r' were lost: 25 acks came too late"):
+    with pytest.raises(LeaseLostError, match="3 of 3 leases of batch 'r' were lost: 25 acks were too late"):
         held.ack()
     assert queue.stats().acked == 0
     retry.ack()
@@ -214,7 +214,7 @@ def test_a_lost_lease_is_named_and_the_others_are_acked(
 
 def test_an_id_of_another_batch_is_refused_before_anything_is_acked(queue: RedisMessageQueue, held: Holding) -> None:
     mine = held.leases[0].messages[0].id
-    with pytest.raises(AlreadySettledError, match="1 of 2 ids are not of batch 'r', such as 'stranger'; nothing was"):
+    with pytest.raises(AlreadySettledError, match="1 of 2 ids are not in batch 'r', such as 'stranger'; nothing was"):
         held.ack_ids([mine, "stranger"])
     assert queue.stats().acked == 0
     held.ack()

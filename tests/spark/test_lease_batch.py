@@ -180,7 +180,7 @@ def test_a_lost_batch_says_so(queue: RedisMessageQueue, numbers: Numbers, client
     with lease_batch(NO_SESSION, queue, 10, run_id="r") as batch:
         client.zadd(queue.session.keys.leases, {queue.session.keys.lease_name("r/b0"): 1})
         queue.claim(10).release()  # a claim lets what has run out come back
-        with pytest.raises(LeaseLostError, match="1 of 1 leases of batch 'r' were lost: 10 acks came too late"):
+        with pytest.raises(LeaseLostError, match="1 of 1 leases of batch 'r' were lost: 10 acks were too late"):
             batch.ack()
         assert batch.lost
     assert (queue.stats().acked, queue.depth().ready) == (0, 10)

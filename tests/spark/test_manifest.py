@@ -145,7 +145,7 @@ def test_a_read_of_what_has_a_verdict_says_what_to_do(queue: RedisMessageQueue, 
     table = reading(queue, whole(lease))
     lease.ack(lease.messages[4:6])
 
-    with pytest.raises(LeaseLostError, match=r"2 messages of lease 'r/0' of queue 'orders' have their verdict.*anew"):
+    with pytest.raises(LeaseLostError, match=r"2 messages of lease 'r/0' of queue 'orders' have their verdict.*again"):
         table.collect()
     lease.ack(lease.messages[6:])
     with pytest.raises(LeaseLostError, match="6 messages of lease 'r/0'"):
@@ -156,8 +156,8 @@ def test_a_read_of_what_has_a_verdict_says_what_to_do(queue: RedisMessageQueue, 
     ("end", "told"),
     [
         (lambda lease, _: lease.ack(), "was acked; read before ack"),
-        (lambda lease, _: lease.release(), "was given back to the queue; read inside the block"),
-        (lambda lease, expires: expires(lease), "ran out or was taken by another run.* start a new batch"),
+        (lambda lease, _: lease.release(), "was released to the queue; read inside the block"),
+        (lambda lease, expires: expires(lease), "expired or was taken over by another run.* start a new batch"),
     ],
     ids=["acked", "released", "expired"],
 )

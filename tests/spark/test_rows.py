@@ -146,7 +146,7 @@ def test_a_payload_column_of_another_type_is_one_field_of_the_json() -> None:
 
 def test_a_named_payload_column_of_structs_is_published_as_json() -> None:
     assert made(pa.table({"p": [{"a": 1}], "n": [2]}), payload="p").payloads == [b'{"a":1}']
-    with pytest.raises(ConfigurationError, match="payloadColumn 'n' must hold texts, binary, or structs"):
+    with pytest.raises(ConfigurationError, match="payloadColumn 'n' must hold text, binary, structs"):
         made(pa.table({"n": [2]}), payload="n")
 
 
@@ -209,7 +209,7 @@ def test_an_empty_key_names_its_column() -> None:
         ({"payload": "nope"}, "payloadColumn names the column 'nope'; there are a, b"),
         ({"headers": "nope"}, "headersColumn names the column 'nope'"),
         ({"key_column": "nope"}, "deduplicationKeyColumn names the column 'nope'"),
-        ({"key_column": "b"}, "deduplicationKeyColumn 'b' must hold texts or whole numbers; cast it"),
+        ({"key_column": "b"}, "deduplicationKeyColumn 'b' must hold text or whole numbers; cast it"),
         ({"key_source": "{nope}"}, "field 'nope' names the column 'nope'"),
         ({"key_source": "{a!r}"}, "not a dotted path"),
         ({"key_source": "same for all {{}}"}, "no field"),
@@ -226,7 +226,7 @@ def test_options_that_cannot_work(options: dict[str, str], told: str) -> None:
     [
         (DayTimeIntervalType(), "column 'c' has the type interval day to second, which JSON cannot carry; cast it"),
         (VariantType(), "column 'c' has the type variant"),
-        (MapType(DateType(), StringType()), "column 'c' is a map whose keys are neither texts nor whole numbers"),
+        (MapType(DateType(), StringType()), "column 'c' is a map whose keys are neither text nor whole numbers"),
         (StructType([StructField("x", VariantType())]), "column 'c.x' has the type variant"),
     ],
 )
@@ -238,7 +238,7 @@ def test_types_without_json(kind: Any, told: str) -> None:
 
 
 def test_a_column_that_stands_twice() -> None:
-    with pytest.raises(ConfigurationError, match="column 'a' stands twice; rename one"):
+    with pytest.raises(ConfigurationError, match="column 'a' occurs twice; rename one"):
         plan_rows(StructType([StructField("a", StringType()), StructField("a", StringType())]))
 
 

@@ -241,7 +241,7 @@ def test_an_abort_before_the_commit_drops_everything(
     queue: RedisMessageQueue, sender: Sender, client: redis.Redis, again: bool
 ) -> None:
     stages = [staged(sender, 0, 10), staged(sender, 10, 20)]
-    assert _staging.abort(sender, "w", stages, again=again).startswith("what 2 finished tasks had staged (20 rows)")
+    assert _staging.abort(sender, "w", stages, again=again).startswith("the 20 rows that 2 finished tasks had staged")
     assert list(client.scan_iter("*:stage:*")) == []
     assert queue.depth().ready == 0
 

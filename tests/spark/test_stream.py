@@ -828,5 +828,5 @@ def test_the_messages_of_a_lost_lease_are_not_read(
     queue.claim(1).release()
     assert _access.read_lease(queue, lease_id).state == "ended"
     told = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600$"
-    with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' ran out.*; either {told}"):
+    with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' expired.*; either {told}"):
         list(query.reader.read(part))

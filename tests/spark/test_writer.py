@@ -1,4 +1,4 @@
-"""Writes without a JVM: every attempt, twin and replay that Spark's call order allows leaves each row once."""
+"""Writes without a JVM publish each row once, for every retry, speculative attempt and replay in Spark's order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ import redis
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.datasource import DataSourceStreamWriter
 
-from sluicegate import ConfigurationError, PayloadTooLargeError, QueueBackpressureError, RedisMessageQueue
+from sluicegate import (
+    ConfigurationError,
+    PayloadTooDeepError,
+    PayloadTooLargeError,
+    QueueBackpressureError,
+    RedisMessageQueue,
+)
 from sluicegate.core import publishing
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.datasource import SluicegateDataSource
@@ -29,7 +35,7 @@ ATTEMPTS = {
     "all went well": {},
     "the first attempt failed in the middle": {0: [Attempt(3)]},
     "two attempts failed, one at once": {1: [Attempt(0), Attempt(4)]},
-    "a twin ran to its end, too": {0: [Attempt(lost=True)], 1: [Attempt(lost=True), Attempt(2)]},
+    "a speculative attempt ran to its end, too": {0: [Attempt(lost=True)], 1: [Attempt(lost=True), Attempt(2)]},
 }
 KEYS = {"automatic": {}, "column": {"deduplicationKeyColumn": "n"}, "template": {"deduplicationKey": "k-{n}"}}
 MODES = ["direct", "staged"]
@@ -274,7 +280,7 @@ def test_a_spark_without_arrow_for_streams_gives_rows(
 @pytest.mark.parametrize(
     ("queue_options", "options", "told"),
     [
-        ({"get_deduplication_key": lambda row: "k"}, {}, "is a function, which cannot travel"),
+        ({"get_deduplication_key": lambda row: "k"}, {}, "is a function, which cannot be serialized"),
         ({"get_deduplication_key": "nope"}, {}, "field 'nope' names the column 'nope'; there are n"),
         (
             {"get_deduplication_key": "n", "deduplication_policy": "until_acked"},
@@ -288,7 +294,7 @@ def test_a_spark_without_arrow_for_streams_gives_rows(
         ),
         ({}, {"overload": "block"}, "needs max_pending_length, by the queue or as the option maxPendingLength"),
         ({}, {"blockTimeoutSeconds": "5"}, "blockTimeoutSeconds is how long .*give overload=block"),
-        ({}, {"blockTimeoutSeconds": "5", "maxPendingLength": "9", "overload": "raise"}, "this one does not wait"),
+        ({}, {"blockTimeoutSeconds": "5", "maxPendingLength": "9", "overload": "raise"}, "this write does not wait"),
     ],
 )
 def test_queues_and_options_that_cannot_work_together(
@@ -340,6 +346,18 @@ def test_a_row_that_is_too_large_is_named_by_its_position_and_sent_once(
     assert caught.value.position == 1700
     assert "partition 3" in caught.value.__notes__[0]
     assert "xxx" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_row_that_is_nested_too_deeply_is_named_by_its_position(
+    server: RedisServer, make_queue: MakeQueue, mode: str
+) -> None:
+    queue = make_queue(url=server.url, max_payload_depth=1)
+    rows = pa.table({"payload": ['{"a": {}}' if n == 1700 else f"{n}" for n in range(2500)]})
+    plan = plan_write(WriteOptions.parse(options_of(queue, writeMode=mode)), _schema(rows), False)
+    with pytest.raises(PayloadTooDeepError) as caught:
+        plan.write(rows.to_batches(max_chunksize=900), 3, "w")
+    assert caught.value.position == 1700
 
 
 def test_a_large_slice_goes_in_several_calls(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:

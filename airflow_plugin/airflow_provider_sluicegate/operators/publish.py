@@ -118,7 +118,7 @@ class RedisQueuePublishOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
-        Publish everything.
+        Publish all messages.
 
         :return: the report.
         :raises ConfigurationError: an argument cannot work as given.

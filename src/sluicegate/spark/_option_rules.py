@@ -31,7 +31,7 @@ _ADDED_BY_SPARK = frozenset({"checkpointlocation", "queryname", "path"})
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option.
+    """Declares one option.
 
     Attributes:
         name: as users write it, such as `maxMessagesPerTrigger`.
@@ -53,7 +53,7 @@ def option(rule: Rule, *, default: Any = MISSING, required: str = "", internal: 
 
 
 def declared_options(kind: type) -> dict[str, Option]:
-    """The options that a dataclass declares, by the name of their field."""
+    """Return the options that a dataclass declares, by the name of their field."""
     return {
         found.name: Option(_camel_case(found.name), **found.metadata[_DECLARATION])
         for found in dataclasses.fields(kind)
@@ -62,11 +62,11 @@ def declared_options(kind: type) -> dict[str, Option]:
 
 
 class GivenOptions:
-    """The options of one read or write, by name in any case.
+    """Holds the options of one read or write, by name in any case.
 
     Args:
-        raw: as Spark hands them over.
-        use: what they are for, as errors name it.
+        raw: the options that Spark hands over.
+        use: the read or write, as errors name it.
     """
 
     def __init__(self, raw: Mapping[str, str], use: str) -> None:
@@ -74,14 +74,14 @@ class GivenOptions:
         self._texts = {name.lower(): str(value).strip() for name, value in raw.items()}
 
     def text(self, name: str) -> str | None:
-        """The text of an option; None where it is left out or blank."""
+        """Return the text of an option; None if it is left out or blank."""
         return self._texts.get(name.lower()) or None
 
     def read(self, declared: Mapping[str, Option]) -> dict[str, Any]:
-        """The values of the options that are given, by the name of their field.
+        """Return the values of the given options, by the name of their field.
 
         Raises:
-            ConfigurationError: an option that is required and missing, or out of range.
+            ConfigurationError: a required option is missing, or an option is out of range.
         """
         values: dict[str, Any] = {}
         for field_name, one in declared.items():
@@ -97,7 +97,7 @@ class GivenOptions:
 
         Args:
             shown: names of the options that there are.
-            hidden: names of further ones that no user gives.
+            hidden: names of options that only this package sets.
 
         Raises:
             ConfigurationError: names the first unknown option, those that there are, and the one that was likely meant.

@@ -1,4 +1,4 @@
-"""The options of `format("sluicegate")`: from Spark's texts to checked values."""
+"""Declare the options of `format("sluicegate")` and read them into checked values."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ def options(queue: RedisMessageQueue) -> dict[str, str]:
 
 
 def check_early(raw: Mapping[str, str]) -> None:
-    """Refuse at `load()` what would otherwise fail at the first action, above all a password, which the query plan
-    would show until then. Everything else depends on what is done with the source.
+    """Refuse at `load()` what would otherwise fail at the first action.
+
+    Above all this refuses a password, which the query plan would show until then. Every other check depends on what is
+    done with the source.
 
     Raises:
         ConfigurationError: a queue that cannot be serialized, or an unknown state.
@@ -112,7 +114,7 @@ def _consumer(name: str, given: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrowseOptions:
-    """Options of `spark.read`.
+    """Holds the options of `spark.read`.
 
     Attributes:
         spec: the queue, as JSON.
@@ -140,7 +142,7 @@ class BrowseOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of `spark.readStream`.
+    """Holds the options of `spark.readStream`.
 
     Attributes:
         spec: the queue, as JSON.
@@ -183,7 +185,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of `df.write` and `df.writeStream`.
+    """Holds the options of `df.write` and `df.writeStream`.
 
     Attributes:
         spec: the queue, as JSON.
@@ -228,7 +230,7 @@ class WriteOptions:
 
 
 def _values(kind: type, raw: Mapping[str, str], use: str) -> dict[str, Any]:
-    """The fields of one kind of options: the queue's spec, and what is given of the declared options."""
+    """Return the fields of one kind of options: the queue's spec, and the declared options that are given."""
     declared, given = declared_options(kind), GivenOptions(raw, use)
     shown = [one.name for one in declared.values() if not one.internal]
     hidden = [one.name for one in declared.values() if one.internal]
@@ -237,7 +239,7 @@ def _values(kind: type, raw: Mapping[str, str], use: str) -> dict[str, Any]:
 
 
 def _spec_of(given: GivenOptions) -> str:
-    """The queue that is named, as JSON without a secret."""
+    """Return the spec of the named queue, as JSON without a secret."""
     spec, url, name, max_delivery_count = map(given.text, QUEUE_OPTIONS)
     if spec is not None:
         if url is not None or name is not None or max_delivery_count is not None:

@@ -1,7 +1,7 @@
-"""The interpreter of Spark's Python workers, which is not always the one of the driver.
+"""Choose the interpreter of Spark's Python workers, which is not always the driver's.
 
-Spark starts workers with `PYSPARK_PYTHON`, or else with whatever `python3` is first on the path: in a virtual
-environment that is not activated that is another one, which does not have this package.
+Spark starts workers with `PYSPARK_PYTHON`, or else with the first `python3` on the path. In a virtual environment that
+is not activated, that is another interpreter, which does not have this package.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _log = logging.getLogger("sluicegate")
 
 
 def prepare(spark: Any) -> bool:
-    """Have a local Spark run its Python workers with the driver's interpreter, unless the user has named one, and let
-    it find the data source with it.
+    """Make a local Spark run its Python workers with the driver's interpreter, unless the user has named one.
 
-    Only a local master: on a cluster the driver knows nothing of the executors' paths, and Connect tells its client
-    nothing of its server's. There `explaining` says what to do.
+    Spark then also finds the data source with that interpreter. Only a local master is changed: on a cluster the driver
+    does not know the executors' paths, and a Connect client does not know its server's. There `explaining` says what to
+    do.
 
     Returns:
         Whether the interpreter was changed.
@@ -44,14 +44,14 @@ def prepare(spark: Any) -> bool:
     if _environment(used) == _environment(sys.executable):
         return False
     context.pythonExec = sys.executable
-    register(spark)  # what Spark looks up by its name it looks for with the other interpreter
+    register(spark)  # Spark looks a data source up by its name with the other interpreter
     _log.info("Spark's Python workers run with %s, as this driver does, and not with %r", sys.executable, used)
     return True
 
 
 @contextmanager
 def explaining() -> Iterator[None]:
-    """Turn a worker's `ModuleNotFoundError`, which Spark shows as pages of traceback, into what to do about it.
+    """Turn a worker's `ModuleNotFoundError`, which Spark shows as pages of traceback, into advice.
 
     Raises:
         ConfigurationError: the workers lack a module.
@@ -66,12 +66,12 @@ def explaining() -> Iterator[None]:
             raise
         raise ConfigurationError(
             f"Spark's Python workers cannot import {found[1]!r}. Set the environment variable PYSPARK_PYTHON to an "
-            "interpreter that has it before the session, or the Connect server, starts (where all runs on this "
-            f"machine: PYSPARK_PYTHON={sys.executable}), or send it along with spark.addArtifacts or --py-files"
+            "interpreter that has it before the session, or the Connect server, starts (if everything runs on this "
+            f"machine: PYSPARK_PYTHON={sys.executable}), or send it with spark.addArtifacts or --py-files"
         ) from None
 
 
 def _environment(python: str) -> str:
-    """The folder of an interpreter: that of a virtual environment is its own, whatever its files are linked to."""
+    """Return the folder of an interpreter; links inside a virtual environment do not lead out of it."""
     found = shutil.which(python) or python
     return os.path.realpath(os.path.dirname(os.path.abspath(found)))

@@ -1,7 +1,7 @@
-"""`format("sluicegate")`: the data source that Spark registers.
+"""Register the data source `format("sluicegate")` with Spark.
 
-Spark sends this class to processes of its own by name and asks each for a part: everything else is imported where it
-is needed, and nothing connects before it reads or writes.
+Spark loads this class by name in several processes and asks each for a part. Everything else is therefore imported
+where it is needed, and nothing connects before it reads or writes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SluicegateDataSource"]
 
 
 class SluicegateDataSource(DataSource):
-    """Queues as a source and a sink of Spark.
+    """Makes queues a source and a sink of Spark.
 
     `spark.read` browses and never changes a queue; `spark.readStream` consumes; `write` and `writeStream` publish.
     `docs/spark.md` lists the options.
@@ -37,11 +37,11 @@ class SluicegateDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format(…)` calls it."""
+        """Return the name for `format(…)`."""
         return "sluicegate"
 
     def schema(self) -> StructType:
-        """The columns of a message, with those that its state adds."""
+        """Return the columns of a message, with the columns that its state adds."""
         state = {name.lower(): text for name, text in self.options.items()}.get("state")
         if state is not None:
             from sluicegate.spark.browsing.reader import schema_of
@@ -53,7 +53,7 @@ class SluicegateDataSource(DataSource):
         return struct_of(Columns.of(None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What `spark.read` plans with: a look at one state, or the leases of a manifest."""
+        """Make the reader of `spark.read`, for one state of the queue or the leases of a manifest."""
         from sluicegate.spark._options import BrowseOptions
 
         options = BrowseOptions.parse(self.options)
@@ -66,14 +66,14 @@ class SluicegateDataSource(DataSource):
         return make_reader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What a streaming query claims and reads with."""
+        """Make the reader of a streaming query."""
         from sluicegate.spark._options import StreamOptions
         from sluicegate.spark.streaming.reader import make_reader
 
         return make_reader(StreamOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What `df.write` publishes with."""
+        """Make the writer of `df.write`."""
         from sluicegate.spark._options import WriteOptions, refuse_path
         from sluicegate.spark.writing.writer import make_writer
 
@@ -81,7 +81,7 @@ class SluicegateDataSource(DataSource):
         return make_writer(WriteOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """What `df.writeStream` publishes with, one micro-batch after the other."""
+        """Make the writer of one micro-batch of `df.writeStream`."""
         from sluicegate.spark._options import WriteOptions
         from sluicegate.spark.writing.writer import make_stream_writer
 

@@ -1,4 +1,4 @@
-"""Schemas as Spark knows them: DDL text parsed by the session, and the columns of a table as a `StructType`."""
+"""Convert schemas for Spark: the session parses DDL text, and columns become a `StructType`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["parsed", "struct_of"]
 
 
 def parsed(schema: Schema | None) -> Schema | None:
-    """A schema with DDL text parsed by the running session, because Spark has no parser outside of one.
+    """Parse DDL text with the running session, because Spark has no parser outside of one.
 
     Raises:
         ConfigurationError: no session is running, or the text is not DDL.
@@ -40,7 +40,7 @@ def parsed(schema: Schema | None) -> Schema | None:
 
 
 def struct_of(columns: Columns) -> StructType:
-    """The columns of a table as Spark's schema."""
+    """Return the columns of a table as Spark's schema."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(columns.schema))

@@ -1,4 +1,4 @@
-"""The transitions that only Spark uses: consumers of a stream, and staged writes.
+"""Prepare the calls that only Spark uses: consumers of a stream, and staged writes.
 
 Each function prepares one call; see `sluicegate.core.transitions` for those of the queue itself.
 """
@@ -31,7 +31,7 @@ WriteVerb = Literal["look", "open", "finish", "drop", "cancel"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Leases of one epoch of a consumer.
+    """Names the leases of one epoch of a consumer.
 
     Attributes:
         epoch: the epoch in which they were claimed.
@@ -46,7 +46,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLease:
-    """Which reader claims for a consumer.
+    """Says which reader claims for a consumer.
 
     Attributes:
         acquired: whether it is the reader that asked.
@@ -65,7 +65,7 @@ class ConsumerLease:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """The record of a staged write.
+    """Holds the record of a staged write.
 
     Attributes:
         known: whether there is one.

@@ -1,1 +1,1 @@
-"""Messages as Arrow tables and pandas frames, with columns read out of JSON payloads."""
+"""Turn messages into Arrow tables and pandas frames, with columns from JSON payloads."""

@@ -1,4 +1,4 @@
-"""Messages as Arrow columns: entries are taken apart by Arrow's kernels, a column at a time."""
+"""Turn messages into Arrow columns; Arrow's kernels split the entries, a column at a time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KEY, _HEADERS, _PAYLOAD = 1, 2, 3
 
 
 def to_table(messages: Sequence[Message]) -> pa.Table:
-    """One row per message, in claim order.
+    """Make a table with one row per message, in claim order.
 
     Columns: `id` string, never null, `payload` binary, `headers` map<string, string> (empty without headers),
         `deduplication_key` string (null without one), `delivery_count` int32, `sequence` int64, `enqueued_at`
         timestamp[us, UTC].
 
     Raises:
-        MalformedStoredMessageError: a value that is not an entry.
+        MalformedStoredMessageError: a value is not an entry.
     """
     import pyarrow as pa
 
@@ -44,10 +44,10 @@ def to_table(messages: Sequence[Message]) -> pa.Table:
 
 
 def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict[str, pa.Array]:
-    """The fields of the messages that are asked for, by name, each an array with one value per message.
+    """Return the wanted fields of the messages by name, each as an array with one value per message.
 
     Raises:
-        MalformedStoredMessageError: a value that is not an entry.
+        MalformedStoredMessageError: a value is not an entry.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -63,7 +63,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         "payload": lambda: pc.list_element(parts, _PAYLOAD),
         "headers": lambda: _headers(pc.list_element(parts, _HEADERS)),
         "deduplication_key": lambda: _keys(pc.list_element(parts, _KEY)),
-        # Read with the digit behind it, so that all of the prefix is looked at.
+        # One digit more is read, so that the whole prefix is checked.
         "delivery_count": lambda: pc.add(
             pc.shift_right(_numbers(entries, 25, 29), 4).cast(pa.int32()),
             pa.array([message.deliveries_begun for message in messages], pa.int32()),
@@ -78,7 +78,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A table as a pandas frame that loses nothing.
+    """Turn a table into a pandas frame without losing values.
 
     Integers and booleans become pandas' nullable types (`Int64`, `Int32`, `boolean`, …), so that a null does not turn a
     column into floats; times with a zone become `datetime64[us, UTC]`, dates Python's, maps lists of pairs. Floats keep
@@ -113,17 +113,17 @@ def _types() -> dict[str, pa.DataType]:
 
 
 def _bytes(column: pa.Array) -> bytes:
-    """The values of a fresh binary array, one behind the other."""
+    """Return the values of a new binary array, concatenated."""
     _, offsets, values = column.buffers()
     size = int.from_bytes(offsets[4 * len(column) : 4 * len(column) + 4].to_pybytes(), sys.byteorder)
     return values[:size].to_pybytes() if size else b""
 
 
 def _numbers(entries: pa.Array, start: int, stop: int) -> pa.Array:
-    """The hexadecimal numbers between two positions: all digits in one text, decoded at once.
+    """Read the hexadecimal numbers between two positions; all digits are decoded at once.
 
     Raises:
-        MalformedStoredMessageError: something else stands there.
+        MalformedStoredMessageError: an entry has no number there.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -133,7 +133,7 @@ def _numbers(entries: pa.Array, start: int, stop: int) -> pa.Array:
         numbers = array("q", bytes.fromhex(_bytes(digits).decode("ascii")))
     except ValueError:
         raise MalformedStoredMessageError(_MALFORMED) from None
-    if len(numbers) != len(entries):  # blanks among the digits are passed over
+    if len(numbers) != len(entries):  # fromhex skips blanks among the digits
         raise MalformedStoredMessageError(_MALFORMED)
     if sys.byteorder == "little":
         numbers.byteswap()

@@ -1,4 +1,4 @@
-"""The columns of a batch: those of the messages, and those that are read out of JSON payloads."""
+"""Define the columns of a batch: those of the messages, and those read from JSON payloads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NEVER_NULL = frozenset({"id", "payload", "headers", "delivery_count", "sequence
 
 
 class StructType(Protocol):
-    """A `pyspark.sql.types.StructType`: this package reads it and does not import Spark."""
+    """Declares `pyspark.sql.types.StructType`, which this package reads without importing Spark."""
 
     def jsonValue(self) -> dict[str, Any]: ...
 
@@ -47,11 +47,11 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What a table of messages looks like. A plain value: it can be pickled, and holds nothing of Spark or Arrow.
+    """Describes a table of messages as a plain value that can be pickled, without objects of Spark or Arrow.
 
     Attributes:
         schema: Spark's schema as JSON.
-        sources: per column, the field of the message that it holds, "" where it is read out of the payload.
+        sources: per column, the field of the message that it holds, "" if it is read from the payload.
     """
 
     schema: str
@@ -59,7 +59,7 @@ class Columns:
 
     @classmethod
     def of(cls, schema: Schema | None, *, message_columns: bool = True) -> Columns:
-        """The columns for a declared schema.
+        """Make the columns for a declared schema.
 
         Args:
             schema: of the JSON payloads: DDL text, a Spark `StructType` or a `pyarrow.Schema`. None: the columns of the
@@ -94,19 +94,19 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the columns, in order."""
+        """Return the names of the columns, in order."""
         return tuple(field["name"] for field in json.loads(self.schema)["fields"])
 
     def arrow_schema(self) -> pa.Schema:
-        """As Spark demands it of a data source: times in UTC and microseconds, nullability as declared."""
+        """Return the schema that Spark requires of a data source: UTC microseconds, declared nullability."""
         return _arrow_schema(self.schema)
 
     def table(self, messages: Sequence[Message]) -> pa.Table:
-        """One row per message, in their order, of exactly `arrow_schema()`.
+        """Make a table with one row per message, in order, and exactly `arrow_schema()`.
 
         Raises:
-            PayloadError: payloads that do not fit the declared schema; names the messages.
-            MalformedStoredMessageError: a value that is not an entry.
+            PayloadError: payloads do not fit the declared schema; the error names the messages.
+            MalformedStoredMessageError: a value is not an entry.
         """
         import pyarrow as pa
 
@@ -145,7 +145,7 @@ def _arrow_schema(schema: str) -> pa.Schema:
 
 
 def _struct(names: dict[str, str]) -> dict[str, Any]:
-    """Columns of the messages under the names given."""
+    """Return columns of the messages under the given names."""
     return {
         "type": "struct",
         "fields": [
@@ -156,7 +156,7 @@ def _struct(names: dict[str, str]) -> dict[str, Any]:
 
 
 def _shape(kind: dict[str, Any]) -> list[tuple[str, types.Kind]]:
-    """Names and types, without nullability, which Spark loosens on its ways."""
+    """Return names and types without nullability, which Spark may loosen."""
     return [(field["name"], _loose(field["type"])) for field in kind["fields"]]
 
 
@@ -167,7 +167,7 @@ def _loose(kind: types.Kind) -> types.Kind:
 
 
 def _source(field: dict[str, Any]) -> str:
-    """The field of the message that a declared column holds, "" for one of the payload."""
+    """Return the field of the message that a declared column holds, "" for a column of the payload."""
     name: str = field["name"].removeprefix(PREFIX)
     if name == field["name"] or name not in _MESSAGE_TYPES:
         return ""
@@ -183,7 +183,7 @@ def _source(field: dict[str, Any]) -> str:
 
 
 def _declared(schema: object) -> dict[str, Any]:
-    """Spark's JSON form of whatever the user gave."""
+    """Return Spark's JSON form of the user's schema."""
     kind = type(schema)
     package = kind.__module__.partition(".")[0]
     if isinstance(schema, str):

@@ -1,4 +1,4 @@
-"""JSON payloads as typed Arrow columns: one call of Arrow's reader per block of messages, not one object per row.
+"""Turn JSON payloads into typed Arrow columns, with one call of Arrow's reader per block of messages.
 
 Payloads are joined by newlines. Each must begin with `{` and end with `}`; the reader refuses a newline inside a
 string, and `}` newline `{` is JSON nowhere but between two documents. So every joint is one, and as many rows as
@@ -35,10 +35,10 @@ Instants = Callable[["pa.DataType"], "pa.DataType"]
 
 
 class PayloadError(RedisMessageQueueError, ValueError):
-    """Payloads of a batch do not fit the declared schema; names the messages and the field, never the payload.
+    """Payloads of a batch do not fit the declared schema; the text names the messages and the field, never the payload.
 
     Attributes:
-        positions: of the messages in the batch, from 0, ascending; all that do not fit.
+        positions: the positions of all such messages in the batch, from 0, ascending.
         message_ids: their ids.
         reason: what is wrong with the first one.
     """
@@ -51,10 +51,10 @@ class PayloadError(RedisMessageQueueError, ValueError):
 
 
 def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array], list[int]]:
-    """One array per field of the schema, one row per payload; or no arrays, and the positions of what does not fit.
+    """Read payloads into one array per field, or return no arrays and the positions of payloads that do not fit.
 
-    A missing field is null, as is a null one; fields that are not declared are ignored. Integers are taken for doubles
-    and decimals, and nothing else for something that it is not.
+    A missing field is null, as is a null one; fields that are not declared are ignored. Integers are read as doubles
+    and decimals; no other value is converted to another type.
 
     Args:
         payloads: a binary array without nulls.
@@ -73,7 +73,7 @@ def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array]
 
 
 def explain(payload: bytes, schema: pa.Schema) -> str:
-    """What keeps a payload from being read, in words that carry nothing of it but the names that were declared."""
+    """Say why a payload cannot be read, without quoting anything of it but declared names."""
     import pyarrow as pa
 
     pairs: list[tuple[str, Any]] = []
@@ -103,7 +103,7 @@ def explain(payload: bytes, schema: pa.Schema) -> str:
 
 
 def _search(payloads: pa.Array, first: int, schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]) -> None:
-    """Read a block; halve one that cannot be read as a whole until what is wrong with it is alone."""
+    """Read a block; halve a block that cannot be read until each bad payload is alone."""
     arrays = _read(payloads, schema)
     if arrays is not None:
         parts.append(arrays)
@@ -116,7 +116,7 @@ def _search(payloads: pa.Array, first: int, schema: pa.Schema, parts: list[list[
 
 
 def _read(payloads: pa.Array, schema: pa.Schema) -> list[pa.Array] | None:
-    """The columns of a block, None when any payload of it does not fit."""
+    """Return the columns of a block, None if any of its payloads does not fit."""
     import pyarrow as pa
 
     mapped = [field for field in schema if holds_map(field.type)]
@@ -146,7 +146,7 @@ def _parse(payloads: pa.Array, fields: list[pa.Field]) -> dict[str, pa.Array]:
 
 
 def _joined(payloads: pa.Array) -> pa.Buffer:
-    """The text for the reader.
+    """Build the text for the reader.
 
     Raises:
         ValueError: a payload is no object, or not UTF-8 (which the reader does not look at).
@@ -169,7 +169,7 @@ def _are_braced(texts: pa.Array) -> bool:
 
 
 def _parse_block(data: pa.Buffer, rows: int, fields: list[pa.Field], instants: Instants) -> dict[str, pa.Array]:
-    """Columns of a text with one object per row.
+    """Read the columns of a text with one object per row.
 
     Raises:
         ValueError: it does not fit.
@@ -202,7 +202,7 @@ def _conform(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
 
 
 def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Make what was read into what is wanted; without a copy where only names and nullability differ.
+    """Convert the columns that were read into the wanted ones, without a copy if only names and nullability differ.
 
     Raises:
         ValueError: a text that is no date or no Base64, a time with a zone that is to have none, or a name that is no
@@ -233,7 +233,7 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _numbers(names: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Names of a map as numbers, each in the one way to write it: two names must not become one key."""
+    """Convert the names of a map to numbers; each must be in its one notation, so that no two become one key."""
     from pyarrow import compute as pc
 
     numbers = names.cast(wanted)
@@ -243,7 +243,7 @@ def _numbers(names: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _local_times(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Times without a zone; the cast refuses one with, where the JSON reader would move it to UTC."""
+    """Convert to times without a zone; the cast refuses a zone, which the JSON reader would convert to UTC."""
     import pyarrow as pa
 
     try:
@@ -253,8 +253,9 @@ def _local_times(texts: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _is_finite(array: pa.Array) -> bool:
-    """Whether no float, at whatever depth, is NaN or infinite. The reader takes these words, which are no JSON,
-    and makes infinities of numbers that a float cannot hold.
+    """Return whether no float, at any depth, is NaN or infinite.
+
+    The reader accepts these words, which are not JSON, and turns numbers that a float cannot hold into infinities.
     """
     from pyarrow import compute as pc
     from pyarrow import types
@@ -271,7 +272,7 @@ def _is_finite(array: pa.Array) -> bool:
 
 
 def _holds(array: pa.Array, field: pa.Field) -> bool:
-    """Whether nothing is null that must not be: in the column, and below it where what it is part of is not null."""
+    """Return whether no value is null that must not be, in the column and in its parts."""
     from pyarrow import types
 
     if not field.nullable and array.null_count:
@@ -293,7 +294,7 @@ def _nanoseconds(arrow: pa.DataType) -> pa.DataType:
 
 
 def _open_maps(payload: bytes, fields: list[pa.Field]) -> bytes:
-    """The fields with a map of a payload, each map written as a list of entries, which Arrow's reader can read.
+    """Return the map fields of a payload, each map as a list of entries, which Arrow's reader can read.
 
     Raises:
         ValueError: no JSON object, or something else in the place of a map.

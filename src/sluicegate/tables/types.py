@@ -1,4 +1,4 @@
-"""Column types in three forms: Spark's as its JSON says them, Arrow's as Spark demands them, and what JSON is read as.
+"""Convert column types between Spark's JSON form, Arrow's types, and the types that the JSON reader reads.
 
 Independent of the installed Spark: its own conversions change their signatures from version to version.
 """
@@ -30,7 +30,7 @@ _KEYS = ("string", "byte", "short", "integer", "long")
 
 
 def arrow_type(kind: Kind, where: str) -> pa.DataType:
-    """The Arrow type that Spark demands of a column.
+    """Return the Arrow type that Spark requires of a column.
 
     Args:
         kind: Spark's type.
@@ -70,7 +70,7 @@ def arrow_type(kind: Kind, where: str) -> pa.DataType:
 
 
 def struct_fields(kind: dict[str, Any], where: str = "") -> list[pa.Field]:
-    """The fields of a struct, or of a whole schema.
+    """Return the fields of a struct or a schema.
 
     Raises:
         ConfigurationError: a type that cannot be read out of JSON, no field, or two of one name.
@@ -98,7 +98,7 @@ def struct_fields(kind: dict[str, Any], where: str = "") -> list[pa.Field]:
 
 
 def kind_of(arrow: pa.DataType, where: str) -> Kind:
-    """Spark's type for an Arrow type; units of time, zones and the sizes of offsets become Spark's.
+    """Return Spark's type for an Arrow type; Spark's units of time, zones and offset sizes replace Arrow's.
 
     Raises:
         ConfigurationError: a type that Spark or JSON has not, such as an unsigned integer.
@@ -134,7 +134,7 @@ def kind_of(arrow: pa.DataType, where: str) -> Kind:
 
 
 def struct_of(fields: list[pa.Field], where: str = "") -> dict[str, Any]:
-    """Spark's struct of Arrow fields.
+    """Return Spark's struct for Arrow fields.
 
     Raises:
         ConfigurationError: as `kind_of`.
@@ -156,7 +156,7 @@ def struct_of(fields: list[pa.Field], where: str = "") -> dict[str, Any]:
 def reading_type(
     arrow: pa.DataType, instants: Callable[[pa.DataType], pa.DataType] = lambda arrow: arrow
 ) -> pa.DataType:
-    """What Arrow's JSON reader is asked for in place of a type, to be made into it afterwards.
+    """Return the type that Arrow's JSON reader reads in place of a type, before the conversion to it.
 
     The reader knows no maps, takes dates for numbers of days and bytes for text, and refuses a null struct whose fields
     must not be null. It moves a time with a zone to UTC, so a time that is to have none is read as text.
@@ -184,7 +184,7 @@ def reading_type(
 
 
 def holds_map(arrow: pa.DataType) -> bool:
-    """Whether a type is a map, or has one inside."""
+    """Return whether a type is a map or contains one."""
     from pyarrow import types
 
     return types.is_map(arrow) or any(holds_map(arrow.field(index).type) for index in range(arrow.num_fields))

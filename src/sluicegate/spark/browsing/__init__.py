@@ -1,1 +1,1 @@
-"""Looking without claiming, and dead letters as a table."""
+"""Browse a queue without claiming, and read dead letters as a table."""

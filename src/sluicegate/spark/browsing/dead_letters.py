@@ -1,4 +1,4 @@
-"""Dead letters as a table, and the way back for those that a DataFrame selects."""
+"""Read dead letters as a table, and redrive those that a DataFrame selects."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class SelectedRedriveReport(RedriveReport):
-    """What a redrive of selected letters did: `redriven`, `blocked`, `missing` and `left` add up to `selected`.
+    """Counts a redrive of selected dead letters: `redriven`, `blocked`, `missing` and `left` add up to `selected`.
 
     Attributes:
-        selected: distinct letters that the DataFrame names.
-        missing: of these, the letters that are not dead: redriven or purged since, or buried again after it began.
-        left: of these, the letters that `max_pending_length`, or `limit`, left no room for; they stay dead.
+        selected: distinct dead letters that the DataFrame names.
+        missing: selected messages that are no longer dead, or were buried again after the redrive began.
+        left: selected messages that stay dead because of `max_pending_length` or `limit`.
     """
 
     selected: int = 0
@@ -39,20 +39,20 @@ class SelectedRedriveReport(RedriveReport):
 def dead_letters(
     spark: SparkSession, queue: RedisMessageQueue, *, limit: int | None = None, partitions: int | None = None
 ) -> DataFrame:
-    """The dead letters of a queue as a DataFrame, the oldest first: read-only, looked at anew by each action.
+    """Return the dead letters of a queue as a DataFrame, the oldest first; each action reads them again.
 
     Columns: those of a message (`id`, `payload`, `headers`, `deduplication_key`, `delivery_count`, `sequence`,
-    `enqueued_at`), and `reason`, `error_type`, `error` and `buried_at`. A value that was no message of ours has the
-    reason `foreign` and an empty id.
+    `enqueued_at`), and `reason`, `error_type`, `error` and `buried_at`. A value that
+    is not a Sluicegate message has the reason `foreign` and an empty id.
 
     Args:
         spark: a session, classic or Connect.
-        queue: it must be able to travel, so made from a `url` without a literal password.
-        limit: most letters; default all.
-        partitions: tasks of a read; default one per 10,000 letters, 200 at most.
+        queue: the queue; it is sent to executors, so make it from a `url` without a literal password.
+        limit: the largest number of dead letters; default all.
+        partitions: tasks of a read; default one per 10,000 dead letters, at most 200.
 
     Raises:
-        ConfigurationError: an argument that cannot work, or a queue that cannot travel.
+        ConfigurationError: an argument cannot work, or the queue cannot be serialized.
     """
     checks.whole("limit", limit, _ALL)
     checks.whole("partitions", partitions, _MAX_PARTITIONS)
@@ -65,28 +65,28 @@ def dead_letters(
 
 
 def redrive_selected(queue: RedisMessageQueue, df: DataFrame, *, limit: int | None = None) -> SelectedRedriveReport:
-    """Send the dead letters whose ids are in a DataFrame back: pending again, with their deliveries reset.
+    """Redrive the dead letters whose ids are in a DataFrame: they are pending again, with their deliveries reset.
 
-    Only the column `id` (or `message_id`) is evaluated, whole, before the first letter moves: a DataFrame over
-    `dead_letters` would shift under its own redrive. The letters then go in pages of 1,000, each in one step. A repeat
-    counts the letters that went as missing, and sends the others. What dies again meanwhile stays dead. A letter stays
-    dead, too, while another message holds its deduplication key.
+    Only the column `id` (or `message_id`) is evaluated, and completely before the first message moves, because the
+    redrive would change a DataFrame over `dead_letters`. The messages then move in pages of 1,000, each in one step. A
+    repeat counts the moved messages as missing and redrives the others. A message that is buried again meanwhile stays
+    dead, and so does a message whose deduplication key another message holds.
 
     Args:
-        queue: whose letters.
-        df: rows that name letters; ids that occur twice count once, null is passed over.
-        limit: most letters that are sent back.
+        queue: the queue of the dead letters.
+        df: rows that name dead letters; an id that occurs twice counts once, null is ignored.
+        limit: the largest number of messages to redrive.
 
     Returns:
-        Counts of the letters selected, redriven, blocked and missing.
+        The numbers of dead letters selected, redriven, blocked and missing.
 
     Raises:
-        ConfigurationError: the DataFrame has no such column, or a limit that cannot work.
+        ConfigurationError: the DataFrame has no such column, or the limit cannot work.
     """
     if not isinstance(queue, RedisMessageQueue):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     found = collect_ids(df, ("id", "message_id"), "redrive_selected")
-    ids = dict.fromkeys(one for one in found if one is not None)  # in the DataFrame's order, in which they go
+    ids = dict.fromkeys(one for one in found if one is not None)  # redriven in the DataFrame's order
     foreign = int("" in ids)
     ids.pop("", None)
     if not ids:

@@ -1,4 +1,4 @@
-"""What needs a session on the driver: a reader of ours, and ids out of a DataFrame. Classic and Connect alike."""
+"""Use the driver's session, classic or Connect: make a reader, and collect ids of a DataFrame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def reader(spark: SparkSession) -> DataFrameReader:
-    """`spark.read.format("sluicegate")`, registered first: a cluster may not have found it by its name."""
+    """Return `spark.read.format("sluicegate")`; register it first, in case a cluster has not found it by its name."""
     from sluicegate.spark.datasource import SluicegateDataSource
 
     register(spark)
@@ -25,25 +25,27 @@ def reader(spark: SparkSession) -> DataFrameReader:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source known to a session."""
+    """Register the data source with a session."""
     from pyspark.errors import AnalysisException
 
     from sluicegate.spark.datasource import SluicegateDataSource
 
-    if spark not in _registered:  # Spark logs a warning whenever a source replaces one of its name
+    if spark not in _registered:  # Spark logs a warning for a second registration
         try:
             spark.dataSource.register(SluicegateDataSource)
         except AnalysisException as error:
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # Spark 4.0 refuses what it has found by its name
+            if (
+                error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS"
+            ):  # Spark 4.0 refuses a source that it has found by its name
                 raise
         _registered.add(spark)
 
 
 def collect_ids(frame: DataFrame, names: Sequence[str], what: str) -> list[str | None]:
-    """The ids in a DataFrame's id column, the first of `names` that it has; nothing else comes to the driver.
+    """Collect the ids of a DataFrame, from the first of the columns `names` that it has, and nothing else.
 
     Raises:
-        ConfigurationError: it has none of them, or not as text.
+        ConfigurationError: it has none of these columns, or the column is not text.
     """
     name = next((name for name in names if name in frame.columns), None)
     if name is None:

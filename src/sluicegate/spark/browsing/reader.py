@@ -1,4 +1,4 @@
-"""Browse: a look at the messages of one state. It never changes a queue, whatever Spark makes of it."""
+"""Browse the messages of one state; this never changes a queue, however often Spark reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXTRA: dict[str, dict[str, str]] = {
 
 
 class _Row(NamedTuple):
-    """One message with what its state adds."""
+    """Holds one message with the values that its state adds."""
 
     message: Message
     extra: tuple[str | datetime, ...] = ()
@@ -48,19 +48,19 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Window(InputPartition):
-    """What one task reads: messages by their place, the next to be claimed first."""
+    """Names what one task reads: messages by their position, the next to be claimed first."""
 
     offset: int
     count: int
 
 
 def extra_fields(state: str) -> dict[str, str]:
-    """The columns, with their types, that a state adds to those of its messages."""
+    """Return the columns, with their types, that a state adds to those of a message."""
     return _EXTRA.get(state.lower(), {})
 
 
 def schema_of(state: str) -> StructType:
-    """The columns of a state: those of the messages and what it adds."""
+    """Return the columns of a state: those of a message, and those that the state adds."""
     schema = struct_of(Columns.of(None))
     for name, kind in extra_fields(state).items():
         schema = schema.add(name, kind, True)
@@ -68,10 +68,10 @@ def schema_of(state: str) -> StructType:
 
 
 class BrowseReader(DataSourceReader):
-    """Looks at messages by their place. Spark pickles it with every task.
+    """Reads messages by their position; Spark pickles it with every task.
 
-    What moves between the pages of a look shifts the rest: where others claim, a look may miss a message or show one
-    twice. A second action looks anew.
+    A message that moves between two pages shifts the others: while consumers claim, a read may miss a message or show
+    one twice. A second action reads again.
     """
 
     def __init__(self, options: BrowseOptions, schema: StructType) -> None:
@@ -88,7 +88,7 @@ class BrowseReader(DataSourceReader):
         self._kinds = {prefix + name: kind for name, kind in own.items()}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Windows over what is there now, at most the limit; the last also shows what arrives until it is read."""
+        """Plan windows over the current messages, up to the limit; the last window also shows later messages."""
         queue = queue_of(self._options.spec)
         try:
             with short_traceback():
@@ -102,7 +102,7 @@ class BrowseReader(DataSourceReader):
         return [Window(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one window."""
+        """Read the rows of one window."""
         assert isinstance(partition, Window)
         queue = queue_of(self._options.spec)
         try:
@@ -126,25 +126,25 @@ class BrowseReader(DataSourceReader):
 
 
 def make_reader(options: BrowseOptions, schema: StructType) -> BrowseReader:
-    """What `spark.read` plans with; the schema is what Spark settled on."""
+    """Make the reader of a state for the schema that Spark has chosen."""
     return BrowseReader(options, schema)
 
 
 def _size(queue: RedisMessageQueue, state: str) -> int:
-    """How many messages a state holds: a count, or for a history, of which none is kept, a search for its end."""
+    """Count the messages of a state; a history has no counter, so search for its end."""
     if state not in ("completed", "failed"):
         return int(getattr(queue.depth(), state))
     low, high = 0, 1
     while _peek(queue, state, 1, high - 1):
         low, high = high, high * 2
-    while high - low > 1:  # records below `low` are there, none at `high - 1` is
+    while high - low > 1:  # records below `low` exist, none at `high - 1` does
         middle = (low + high) // 2
         low, high = (middle, high) if _peek(queue, state, 1, middle - 1) else (low, middle)
     return low
 
 
 def _pages(queue: RedisMessageQueue, state: str, window: Window) -> Iterator[list[_Row]]:
-    """A window page by page, each of about 4 MiB by the size of those before."""
+    """Yield a window page by page, each of about 4 MiB judging by the pages before."""
     offset, end, most = window.offset, window.offset + window.count, _FIRST_PAGE
     while offset < end:
         asked = min(most, end - offset)
@@ -164,15 +164,15 @@ def _peek(queue: RedisMessageQueue, state: str, count: int, offset: int) -> list
 
 def _row(seen: Message | DeadMessage | CompletedMessage | FailedAttempt) -> _Row:
     if isinstance(seen, DeadMessage):
-        message = seen.message or _stand_in(seen.value, seen.buried_at)
+        message = seen.message or _row_message(seen.value, seen.buried_at)
         return _Row(message, (seen.reason, seen.error_type, seen.error, seen.buried_at))
     if isinstance(seen, CompletedMessage):
         return _Row(seen.message, (seen.completed_at,))
     if isinstance(seen, FailedAttempt):
         return _Row(seen.message, (seen.error_type, seen.error, seen.verb, seen.failed_at))
-    return _Row(seen if is_entry(seen.entry) else _stand_in(seen.entry, _EPOCH))
+    return _Row(seen if is_entry(seen.entry) else _row_message(seen.entry, _EPOCH))
 
 
-def _stand_in(value: bytes, at: datetime) -> Message:
-    """A value that is no message of ours as a row: without an id, and with the whole value as its payload."""
+def _row_message(value: bytes, at: datetime) -> Message:
+    """Return a row for a value that is not a Sluicegate message: no id, and the whole value as its payload."""
     return Message(b"1%012x%012x0000\x1f\x1f\x1f" % (0, int(at.timestamp() * 1000)) + value)

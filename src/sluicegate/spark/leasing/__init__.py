@@ -1,1 +1,1 @@
-"""`lease_batch`: leases held by the driver, read as a DataFrame."""
+"""Lease a batch on the driver and read it as a DataFrame."""

@@ -1,4 +1,4 @@
-"""A leased batch: claimed and kept alive on the driver, read by Spark as often as it likes, settled at the end."""
+"""Lease a batch on the driver, let Spark read it any number of times, and settle it at the end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _log = logging.getLogger("sluicegate")
 
 
 class Txn(NamedTuple):
-    """For Delta's `txnAppId` and `txnVersion`: a table takes a pair once and skips it afterwards.
+    """Holds Delta's `txnAppId` and `txnVersion`: a table accepts a pair once and skips it afterwards.
 
     Attributes:
-        application_id: names exactly the rows of the batch as they are now.
+        application_id: names exactly the current rows of the batch.
         version: when the last of them was leased, in microseconds by the server's clock.
     """
 
@@ -64,40 +64,43 @@ def lease_batch(
                 batch.df.write.mode("overwrite").parquet(f"{folder}/batch={batch.lease_key}")
                 batch.ack()
 
-    The messages are claimed here, on the driver, in leases of up to 10,000, and heartbeats keep them while the block
-    runs. Any number of actions, joins and retries of `batch.df` read the same rows: a read changes nothing. Leaving the
-    block gives back what has no verdict, uncounted, as does an error. Delivery is at least once.
+    The driver claims the messages in leases of up to 10,000, and heartbeats extend the leases while the block runs. Any
+    number of actions, joins and retries of `batch.df` read the same rows: a read changes nothing. Leaving the block
+    releases the messages without a verdict, uncounted, as does an error. Delivery is at least once.
 
-    A crashed driver leaves its leases open until they run out. A second `with` under the same `run_id` takes over the
-    same rows, with the same `lease_key` and `txn`, and nothing besides; it acks what the first was acking when it died.
-    What the first has acked is not leased again, and no other messages in its place: then the batch is falsy and its
-    `state` is `ACKED`. When all that the first had went back to the queue, the run begins anew.
+    A crashed driver leaves its leases open until they expire. A second `with` under the same `run_id` takes over the
+    same rows, with the same `lease_key` and `txn`, and no others; it completes an ack that the first had begun. If the
+    first has acked all of its messages, the second leases nothing: the batch is falsy and its `state` is `ACKED`. If
+    all messages of the first returned to the queue, the run starts again.
 
     Args:
-        spark: a session, classic or Connect. Executors need this package, `pyarrow` and a way to Redis; the driver,
-            with Connect the client, needs a way to Redis too.
-        queue: what to lease from; it must be able to travel, so made from a `url` without a literal password.
-        limit: most messages. Messages that failed before come in small leases, and a batch has 1,000 leases at most.
-        run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try and that
-            one driver uses at a time: a second driver takes the leases from a live first one, whose `ack` then fails.
-        lease_seconds: how long the messages outlive a driver that died; renewed every third of it.
+        spark: a session, classic or Connect. Executors need this package, `pyarrow` and access to Redis; so does the
+            driver, with Connect the client.
+        queue: the queue to lease from; it is sent to executors, so make it from a `url` without a literal password.
+        limit: the largest number of messages. Messages that failed before come in small leases, and a batch has at most
+            1,000 leases.
+        run_id: names the work; default a new id. An orchestrator passes the same id for every try, and one driver uses
+            it at a time: a second driver takes the leases from a live first one, whose `ack` then fails.
+        lease_seconds: how long the leases outlive a driver that died; extended every third of it.
         schema: of JSON payloads, as DDL text, a Spark `StructType` or a `pyarrow.Schema`. The DataFrame has its columns
             and then `message_id`, `message_headers` and so on; without it `id`, `payload`, `headers`,
             `deduplication_key`, `delivery_count`, `sequence` and `enqueued_at`.
-        partitions: most tasks of one read; default one per 10,000 messages, and up to four for fewer.
-        on_error: what becomes of the messages when the block raises: `release` gives them back at once; `keep` leaves
-            them leased until they run out, so that a retry of the run gets the same rows under the same key: for sinks
-            that may have committed what they reported as failed.
+        partitions: the largest number of tasks of a read; default one per 10,000 messages, and up to four for fewer.
+        on_error: what happens to the messages when the block raises: `release` releases them at once; `keep` leaves
+            them leased until they expire, so that a retry of the run gets the same rows under the same key. Use `keep`
+            for sinks that may have committed a write that they reported as failed.
 
     Raises:
-        ConfigurationError: something that cannot work as given, before anything is claimed.
-        RedisUnavailableError: on entering, when Redis cannot be reached.
+        ConfigurationError: an argument cannot work; raised before anything is claimed.
+        RedisUnavailableError: Redis cannot be reached; raised on entering the block.
     """
     if not isinstance(queue, RedisMessageQueue):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     spec = queue.spec()
     if limit is None:
-        raise ConfigurationError("limit must be an int of 1 or more, not None; queue.depth().ready tells what is there")
+        raise ConfigurationError(
+            "limit must be an int of 1 or more, not None; queue.depth().ready counts the ready messages"
+        )
     checks.count("limit", limit)
     checks.positive("lease_seconds", lease_seconds)
     checks.whole("partitions", partitions, _MAX_PARTITIONS)
@@ -115,7 +118,7 @@ def lease_batch(
 
 
 class _Block(AbstractContextManager["LeasedBatch"]):
-    """What `lease_batch` returns: nothing is claimed before a `with` enters it."""
+    """Claims nothing before a `with` enters it; `lease_batch` returns it."""
 
     def __init__(self, block: AbstractContextManager[LeasedBatch]) -> None:
         self._block = block
@@ -150,7 +153,7 @@ def _leased(
     retried = run_id is not None
     holding = hold(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
     if holding.state is LeaseState.ACKED:
-        _say_what_is_left(queue, holding.run_id)
+        _log_ready_messages(queue, holding.run_id)
     try:
         yield LeasedBatch(spark, holding, columns, partitions)
     except BaseException:
@@ -159,8 +162,8 @@ def _leased(
     holding.end()
 
 
-def _say_what_is_left(queue: RedisMessageQueue, run_id: str) -> None:
-    """A retry expects to find its work done; a program that always gives one `run_id` would do nothing, unnoticed."""
+def _log_ready_messages(queue: RedisMessageQueue, run_id: str) -> None:
+    """Log how many messages are ready, for a program that always passes the same `run_id` and so leases nothing."""
     with suppress(RedisMessageQueueError):
         ready = queue.depth().ready
         if ready:
@@ -172,9 +175,9 @@ def _say_what_is_left(queue: RedisMessageQueue, run_id: str) -> None:
 
 
 class LeasedBatch:
-    """Messages leased to this driver, as a DataFrame. Made by `lease_batch`; falsy when it leased nothing.
+    """Gives messages that are leased to this driver as a DataFrame; `lease_batch` makes it.
 
-    After `ack_where` the batch is what it left: `df`, `count`, `lease_key` and `txn` are of these rows.
+    It is falsy if it leased nothing. After `ack_where`, `df`, `count`, `lease_key` and `txn` describe the other rows.
     """
 
     def __init__(self, spark: SparkSession, holding: Holding, columns: Columns, partitions: int | None) -> None:
@@ -186,21 +189,22 @@ class LeasedBatch:
 
     @property
     def run_id(self) -> str:
-        """Names the work."""
+        """Return the id of the run."""
         return self._holding.run_id
 
     @property
     def state(self) -> LeaseState:
-        """What the claim answered: `OPEN`; or why there is nothing: `EMPTY`, `PAUSED`, or `ACKED` when an earlier try
-        of this run has done its work.
+        """Return the claim's answer: `OPEN`, or the reason for an empty batch.
+
+        The reason is `EMPTY`, `PAUSED`, or `ACKED` if an earlier try of this run has acked its messages.
         """
         return self._holding.state
 
     @property
     def df(self) -> DataFrame:
-        """The rows, read from Redis by each action; a read after their leases ended fails and says why.
+        """Return the rows. Each action reads them from Redis; a read after their leases ended raises with the reason.
 
-        The same object until `ack_where` leaves fewer rows.
+        It is the same object until `ack_where` leaves fewer rows.
         """
         key = self.lease_key
         if self._frame is None or self._frame[0] != key:
@@ -209,44 +213,44 @@ class LeasedBatch:
 
     @property
     def count(self) -> int:
-        """How many rows `df` has; known without reading them."""
+        """Return the number of rows of `df`, without reading them."""
         return sum(len(held.slots) for held in self._holding.rows)
 
     @property
     def counts(self) -> LeaseCounts:
-        """Confirmed verdicts: messages acked, returned and buried, by earlier tries of this run too."""
+        """Return the confirmed verdicts: messages acked, returned and buried, also by earlier tries of this run."""
         return self._holding.counts
 
     @property
     def lost(self) -> bool:
-        """Whether some lease is no longer held, as of now: an `ack` would come too late for it."""
+        """Return whether some lease is no longer held now, so that an `ack` would be too late for it."""
         return self._holding.lost
 
     @property
     def lease_key(self) -> str:
-        """A file-safe name of exactly these rows: 32 hex digits.
+        """Return a file-safe name of exactly these rows: 32 hex digits.
 
-        The same when a retry takes them over; another as soon as one row is missing or more. Output named by it is
-        overwritten by a repetition of itself and by nothing else.
+        A retry that takes the same rows over gets the same name; with one row more or less the name differs. A repeat
+        therefore overwrites its own output and nothing else.
         """
         return self._holding.digest
 
     @property
     def txn(self) -> Txn:
-        """The pair for Delta's `txnAppId` and `txnVersion`.
+        """Return the pair for Delta's `txnAppId` and `txnVersion`.
 
-        Delta skips a write in silence whose version is not above the last one of its application id: whatever mistakes
-        one batch for another loses rows that are then acked. A count of the queue is no safe version, because Redis may
-        forget the last moments in a failover and count them again; nor is one application id for several batches, of
-        which the later may be written first. So the application id names exactly these rows, and is never used for
-        others; the version only grows with the server's clock, for whoever orders by it. A second write of the same
-        rows to the same table needs an application id of its own: append a name to this one.
+        Delta silently skips a write whose version is not above the last version of its application id. If two batches
+        could be confused, Delta would skip rows that are then acked. A counter of the queue is no safe version, because
+        Redis may lose its last moments in a failover and count again. One application id for several batches is not
+        safe either, because the later batch may be written first. Therefore the application id names exactly these
+        rows, and the version is a server time, which orders batches. A second write of the same rows to the same table
+        needs another application id: append a name to this one.
         """
         holding = self._holding
         return Txn(f"{holding.queue.name}:{holding.run_id}:{holding.digest}", holding.opened_us)
 
     def ack(self) -> None:
-        """All rows are done.
+        """Ack all rows.
 
         Raises:
             LeaseLostError: some leases were lost; their messages are or will be delivered again, the others are acked.
@@ -256,17 +260,17 @@ class LeasedBatch:
         self._holding.ack()
 
     def ack_where(self, df: DataFrame) -> int:
-        """The rows of this batch whose message ids are in a DataFrame are done; the rest stays leased.
+        """Ack the rows of this batch whose message ids are in a DataFrame; the other rows stay leased.
 
-        Only the column `id` (with a declared schema, `message_id`) is evaluated and comes to the driver, before
-        anything is acked. A DataFrame that is not deterministic must be cached first, or it may select other rows than
-        were written. Acks of several leases are not one step: after a crash in between, a retry has some of them again.
+        Only the column `id` (with a declared schema, `message_id`) is evaluated and sent to the driver, before anything
+        is acked. Cache a DataFrame that is not deterministic first, or it may select other rows than were written.
+        Several leases are not acked in one step: after a crash in between, a retry gets some of the rows again.
 
         Returns:
-            How many messages that are; ids that are null are passed over.
+            The number of messages; ids that are null are ignored.
 
         Raises:
-            AlreadySettledError: an id is not of this batch, and nothing was acked; or the batch was released.
+            AlreadySettledError: an id is not in this batch, and nothing was acked; or the batch was released.
             LeaseLostError: as for `ack`.
             ConfigurationError: the DataFrame has no such column.
         """
@@ -276,7 +280,7 @@ class LeasedBatch:
         return self._holding.ack_ids(one for one in ids if one is not None)
 
     def release(self) -> None:
-        """Give back what has no verdict, uncounted; the block's end does it too."""
+        """Release the messages without a verdict, uncounted; the end of the block does the same."""
         self._holding.release()
 
     def _read(self) -> DataFrame:
@@ -290,7 +294,7 @@ class LeasedBatch:
 
     def _check_released(self) -> None:
         if self._holding.released:
-            raise AlreadySettledError(f"batch {self.run_id!r} was released; its messages are the queue's again")
+            raise AlreadySettledError(f"batch {self.run_id!r} was released; its messages are in the queue again")
 
     def __len__(self) -> int:
         return self.count

@@ -1,6 +1,6 @@
-"""What a driver holds for one run: leases of up to 10,000 messages, claimed, taken over and settled as one batch.
+"""Hold the leases of one run on its driver: claim, take over and settle up to 10,000 messages each as one batch.
 
-Nothing of Spark in here. The leases of run `r` are `r/0`, `r/1` and so on.
+This module does not use Spark. The leases of run `r` are `r/b0`, `r/b1` and so on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sluicegate._lease_values import LeaseState
+from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges
 from sluicegate.draining import lease_access
@@ -22,20 +23,19 @@ from sluicegate.spark import _access
 
 __all__ = ["Held", "Holding", "hold"]
 
-_MAX_PER_LEASE = 10_000
-_MAX_LEASES = 1000  # messages that failed before come in small leases; each costs a heartbeat
-_RETENTION_SECONDS = 86_400.0  # how long a retry still finds what an earlier try did
+_MAX_LEASES = 1000  # of messages that failed before, which come in small leases; each lease costs a heartbeat
+_RETENTION_SECONDS = 86_400.0  # how long a retry still finds the verdicts of an earlier try
 _log = logging.getLogger("sluicegate")
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The messages of one lease that have no verdict.
+    """Names the messages of one lease that have no verdict.
 
     Attributes:
-        lease_id: the lease.
-        opening: which opening of it.
-        slots: ascending.
+        lease_id: the id of the lease.
+        opening: the opening of the lease.
+        slots: the slots, ascending.
     """
 
     lease_id: str
@@ -44,16 +44,16 @@ class Held:
 
 
 def hold(queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True) -> Holding:
-    """Take over what an earlier try of the run left open, or else claim up to `limit` messages.
+    """Take over the open leases of an earlier try of the run, or else claim up to `limit` messages.
 
-    A run that has anything open or acked claims nothing new: a retry works on the rows of the try before, no others, so
-    that a sink can tell by their key whether it has them. Where all of it went back to the queue, the run begins anew.
+    A run with an open or acked lease claims nothing new: a retry works on the rows of the earlier try and no others, so
+    that a sink can recognize them by their key. If all messages returned to the queue, the run starts again.
 
     Args:
-        queue: from which.
-        run_id: first part of every lease id.
-        limit: most messages.
-        lease_seconds: life of a lease without a heartbeat; they beat from here on.
+        queue: the queue to claim from.
+        run_id: the first part of every lease id.
+        limit: the largest number of messages.
+        lease_seconds: the life of a lease without a heartbeat; heartbeats start here.
         retried: whether an earlier try may have used this run id.
     """
     holding = Holding(queue, run_id, lease_seconds)
@@ -67,7 +67,7 @@ def hold(queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float
 
 
 class Holding:
-    """The leases of one run, on its driver."""
+    """Holds the leases of one run, on its driver."""
 
     def __init__(self, queue: RedisMessageQueue, run_id: str, lease_seconds: float) -> None:
         self.queue = queue
@@ -81,13 +81,13 @@ class Holding:
         self._rows: list[Held] | None = None
         self._digest = ""
 
-    # ------------------------------------------------------------------ take
+    # ------------------------------------------------------------------ claim
 
     def claim(self, limit: int) -> None:
-        """Claim messages that are ready, lease after lease."""
+        """Claim ready messages, lease after lease."""
         missing = limit
         for number in range(_MAX_LEASES):
-            lease = self._take(number, min(missing, _MAX_PER_LEASE))
+            lease = self._claim_lease(number, min(missing, MAX_CLAIM_LIMIT))
             if not lease:
                 self.state = LeaseState.OPEN if self.leases else lease.state
                 return
@@ -97,10 +97,12 @@ class Holding:
         self.state = LeaseState.OPEN
 
     def resume(self) -> bool:
-        """Take over what an earlier try left open; whether there was anything that is not the queue's again."""
-        seen = list(self._seen())
+        """Take over the open leases of an earlier try; return whether any of its messages is leased or acked."""
+        seen = list(self._views())
         done = [view for view in seen if view.state == "ended" and view.how == "acked"]
-        taken = [self._take(at, _MAX_PER_LEASE, quiet=True) for at, view in enumerate(seen) if view.state == "open"]
+        taken = [
+            self._claim_lease(at, MAX_CLAIM_LIMIT, quiet=True) for at, view in enumerate(seen) if view.state == "open"
+        ]
         taken = [lease for lease in taken if lease]
         if not done and not taken:
             return False
@@ -117,14 +119,14 @@ class Holding:
         )
         return True
 
-    def _seen(self) -> Iterator[_access.LeaseView]:
+    def _views(self) -> Iterator[_access.LeaseView]:
         for number in range(_MAX_LEASES):
             view = _access.read_lease(self.queue, self._name(number))
             if view.state == "unknown":
                 return
             yield view
 
-    def _take(self, number: int, limit: int, *, quiet: bool = False) -> Lease:
+    def _claim_lease(self, number: int, limit: int, *, quiet: bool = False) -> Lease:
         lease = self.queue.claim(
             limit,
             lease_seconds=self._lease_seconds,
@@ -145,14 +147,15 @@ class Holding:
         return lease
 
     def _name(self, number: int) -> str:
-        return f"{self.run_id}/b{number}"  # no name of a drain's lease, whatever the two runs are called
+        return f"{self.run_id}/b{number}"  # never the name of a drain's lease, for any two run ids
 
-    # ------------------------------------------------------------------ tell
+    # ------------------------------------------------------------------ describe
 
     @property
     def rows(self) -> list[Held]:
-        """What the batch consists of, by lease: what was claimed without what `ack_ids` took out. Verdicts for the
-        whole leave it as it is.
+        """Return the messages of the batch by lease: the claimed messages without those that `ack_ids` acked.
+
+        A verdict for the whole batch does not change it.
         """
         if self._rows is None:
             open_slots = ((lease, lease.unsettled) for lease in self.leases)
@@ -161,22 +164,22 @@ class Holding:
 
     @property
     def digest(self) -> str:
-        """Names exactly these rows: 32 hex digits of the run and every opening and slot."""
+        """Return a name of exactly these rows: 32 hex digits of the run and every opening and slot."""
         if not self._digest:
-            told = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode())
+            digest = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode())
             for held in self.rows:
-                told.update(f"\0{held.lease_id}\0{held.opening}\0{format_ranges(held.slots)}".encode())
-            self._digest = told.hexdigest()[:32]
+                digest.update(f"\0{held.lease_id}\0{held.opening}\0{format_ranges(held.slots)}".encode())
+            self._digest = digest.hexdigest()[:32]
         return self._digest
 
     @property
     def opened_us(self) -> int:
-        """When the last of the leases was opened, by the server's clock; 0 without any."""
+        """Return when the last lease was opened, by the server's clock; 0 without leases."""
         return max((int(lease.opening.partition("-")[0]) for lease in self.leases), default=0)
 
     @property
     def counts(self) -> LeaseCounts:
-        """Confirmed verdicts, those of earlier tries included."""
+        """Return the confirmed verdicts, including those of earlier tries."""
         counts = [self._earlier, *(lease.counts for lease in self.leases)]
         return LeaseCounts(
             sum(one.acked for one in counts), sum(one.returned for one in counts), sum(one.buried for one in counts)
@@ -184,33 +187,33 @@ class Holding:
 
     @property
     def lost(self) -> bool:
-        """Whether some lease is no longer held, as of now."""
+        """Return whether some lease is no longer held now."""
         return any(lease.lost for lease in self.leases)
 
     # ------------------------------------------------------------------ settle
 
     def ack(self) -> None:
-        """All rows are done.
+        """Ack all rows.
 
-        Several leases are not acked in one step, so that they shall be is noted first, in one: a retry that finds the
-        note acks what this try no longer could. Without it a crash in between would leave a part of the rows, and with
-        it another name for them.
+        Several leases are not acked in one step. The run therefore first remembers, in one step, that they shall be: a
+        retry that finds this acks the leases that this try could not. Otherwise a crash in between would leave a part
+        of the rows, under another name.
         """
         self.acking = bool(self.rows)
         left = [lease for lease in self.leases if self.queue.session.activity.holds(lease)]
         if len(left) > 1:
-            self._note(left, _RETENTION_SECONDS)
+            self._remember_acking(left, _RETENTION_SECONDS)
         self._each(self.leases, lambda lease: lease.ack())
 
     def ack_ids(self, ids: Iterable[str]) -> int:
-        """The messages of these ids are done; how many that were, those that were acked before included."""
+        """Ack the messages of these ids; return their number, including those that were acked before."""
         if self._by_id is None:
             self._by_id = {message.id: (lease, message) for lease in self.leases for message in lease.messages}
         wanted = set(ids)
-        strangers = wanted - self._by_id.keys()
-        if strangers:
+        unknown = wanted - self._by_id.keys()
+        if unknown:
             raise AlreadySettledError(
-                f"{len(strangers)} of {len(wanted)} ids are not of batch {self.run_id!r}, such as {min(strangers)!r}; "
+                f"{len(unknown)} of {len(wanted)} ids are not in batch {self.run_id!r}, such as {min(unknown)!r}; "
                 "nothing was acked. Give rows of batch.df with their message id"
             )
         self._rows, self._digest = None, ""
@@ -222,7 +225,7 @@ class Holding:
         return len(wanted)
 
     def release(self) -> None:
-        """All rows go back, uncounted."""
+        """Release all rows, uncounted."""
         self.released = bool(self.rows)
         self.stop()
         for lease in self.leases:
@@ -232,10 +235,10 @@ class Holding:
                 _log.info("lease %r was lost before it was released: %s", lease.id, error)
 
     def end(self, *, keep: bool = False) -> None:
-        """Release what is left, unless it is to be kept or an ack was begun.
+        """Release the remaining leases, unless they are to be kept or an ack was begun.
 
-        The outcome of such an ack may be unknown: given back, messages that are done would be done again. Nobody could
-        act on an error: what cannot be released runs out by itself.
+        The outcome of such an ack may be unknown, and released messages would be processed again. Errors are logged,
+        because no caller could act on them: a lease that cannot be released expires.
         """
         if keep or self.acking:
             self.stop()
@@ -243,28 +246,28 @@ class Holding:
         try:
             self.release()
         except RedisMessageQueueError as error:
-            _log.warning("batch %r could not be released and runs out by itself: %s", self.run_id, error)
+            _log.warning("batch %r could not be released and expires by itself: %s", self.run_id, error)
 
     def stop(self) -> None:
-        """End the heartbeats."""
+        """Stop the heartbeats."""
         for lease in self.leases:
             lease.stop_heartbeat()
 
     def _finish_ack(self, taken: Sequence[Lease]) -> list[Lease]:
-        """Ack leases of which an earlier try noted that they are done."""
-        noted = self._note(taken, 0) if taken else ()
+        """Ack the leases that an earlier try had begun to ack."""
+        noted = self._remember_acking(taken, 0) if taken else ()
         acked = [lease for lease, done in zip(taken, noted, strict=True) if done]
         for lease in acked:
             lease.ack()
         return acked
 
-    def _note(self, leases: Sequence[Lease], life_seconds: float) -> tuple[bool, ...]:
+    def _remember_acking(self, leases: Sequence[Lease], life_seconds: float) -> tuple[bool, ...]:
         members = [lease.opening.encode() for lease in leases]
-        beside = f"{self.run_id}\0acked"  # what a drain of this run id notes
+        beside = f"{self.run_id}\0acked"  # a drain of this run id uses the id itself
         return lease_access.remember_returned(self.queue, beside, members, life_seconds)
 
     def _each(self, leases: Sequence[Lease], settle: Callable[[Lease], None]) -> None:
-        """Settle several leases: one that is lost does not keep the others from it."""
+        """Settle several leases, also after one was lost."""
         lost: list[LeaseLostError] = []
         for lease in leases:
             try:
@@ -274,7 +277,7 @@ class Holding:
         if lost:
             count = sum(len(error.lost) for error in lost)
             raise LeaseLostError(
-                f"{len(lost)} of {len(leases)} leases of batch {self.run_id!r} were lost: {count} acks came too late, "
+                f"{len(lost)} of {len(leases)} leases of batch {self.run_id!r} were lost: {count} acks were too late, "
                 f"and these messages are or will be delivered again; the others are acked. First: {lost[0]}",
                 lease_id=lost[0].lease_id,
                 lost=lost[0].lost,

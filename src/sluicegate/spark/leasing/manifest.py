@@ -1,7 +1,7 @@
-"""Fixed manifests: which slots of which openings a table is made of, and how tasks read them, as often as they like.
+"""Read the leases of a fixed manifest: it names slots of openings, and tasks read them any number of times.
 
-A manifest names leases, never messages: a line of some fifty bytes for up to 10,000 of them. Reading needs no token and
-changes nothing, so retries, speculative twins and a second action get the same rows, or an error that says why not.
+A manifest names leases, not messages: about fifty bytes for up to 10,000 messages. Reading needs no token and changes
+nothing, so retries, speculative attempts and a second action get the same rows, or an error with the reason.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["Advise", "Fate", "ManifestReader", "Part", "Slice", "cut", "dump", "load", "make_reader", "read_slice"]
+__all__ = ["Advise", "LeaseEnd", "ManifestReader", "Part", "Slice", "cut", "dump", "load", "make_reader", "read_slice"]
 
-Fate = Literal["acked", "returned", "reaped", "settled"]
-"""Why messages can no longer be read: their lease ended so, or, if they are `settled`, goes on without them."""
-Advise = Callable[[Fate], str]
+LeaseEnd = Literal["acked", "returned", "reaped", "settled"]
+"""Why messages can no longer be read: how their lease ended, or `settled` if it continues without them."""
+Advise = Callable[[LeaseEnd], str]
 
-_FATES: dict[Fate, str] = {
+_ENDS: dict[LeaseEnd, str] = {
     "acked": "was acked",
-    "returned": "was given back to the queue",
-    "reaped": "ran out or was taken by another run, so its messages are or will be delivered again",
+    "returned": "was released to the queue",
+    "reaped": "expired or was taken over by another run, so its messages are or will be delivered again",
     "settled": "have their verdict and cannot be read again",
 }
-_ADVICE: dict[Fate, str] = {
+_ADVICE: dict[LeaseEnd, str] = {
     "acked": "read before ack(), or keep what you still need with cache() or in a table",
     "returned": "read inside the block, and ack() before you leave it",
-    "reaped": "start a new batch, with a longer lease_seconds if the driver was silent for longer than that",
-    "settled": "take batch.df anew for what is left, or keep the rows that you still need with cache() or in a table "
-    "before you ack them",
+    "reaped": "start a new batch, with a longer lease_seconds if the driver sent no heartbeat for longer than that",
+    "settled": "use batch.df again for the remaining rows, or keep the rows that you still need with cache() or in a "
+    "table before you ack them",
 }
 _ROWS_PER_TASK = 10_000
 _FEWEST_ROWS_PER_TASK = 2500
@@ -54,12 +54,12 @@ _TASKS_OF_A_SMALL_READ = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some messages of one opening of a lease.
+    """Names some messages of one opening of a lease.
 
     Attributes:
-        lease_id: the lease.
-        opening: which opening of it; under another one the slots hold other messages.
-        slots: ascending.
+        lease_id: the id of the lease.
+        opening: the opening; in another opening the slots hold other messages.
+        slots: the slots, ascending.
     """
 
     lease_id: str
@@ -68,7 +68,7 @@ class Part:
 
     @classmethod
     def whole(cls, lease_id: str, opening: str, size: int) -> Part:
-        """All messages that were claimed with it."""
+        """Name all messages that were claimed with a lease."""
         return cls(lease_id, opening, range(1, size + 1))
 
     def __len__(self) -> int:
@@ -77,13 +77,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Slice(InputPartition):
-    """What one task reads: per part its lease, opening and slots as ranges."""
+    """Names what one task reads: per part the lease, the opening and the slots as ranges."""
 
     parts: tuple[tuple[str, str, str], ...]
 
 
 def dump(parts: Sequence[Part]) -> str:
-    """A manifest as text. A lease that is held whole is its name, opening and size, else a compressed bit per slot."""
+    """Write a manifest: a whole lease as its name, opening and size, any other with a compressed bit per slot."""
     head = parts[0].lease_id.rpartition("/")[0] + "/" if parts else ""
     prefix = head if all(part.lease_id.startswith(head) for part in parts) else ""
     leases: list[list[Any]] = []
@@ -96,7 +96,7 @@ def dump(parts: Sequence[Part]) -> str:
 
 
 def load(text: str) -> list[Part]:
-    """The parts of a manifest."""
+    """Read the parts of a manifest."""
     manifest = json.loads(text)
     return [
         Part(manifest["prefix"] + name, opening, _unpack(held[0]) if held else range(1, last + 1))
@@ -105,9 +105,9 @@ def load(text: str) -> list[Part]:
 
 
 def cut(parts: Sequence[Part], partitions: int | None = None) -> list[Slice]:
-    """Slices of about the same number of messages, at most so many, one at least: Spark takes none for another word.
+    """Cut parts into slices of about the same number of messages; return at least one, as Spark requires.
 
-    Without a number: 10,000 messages for a task, and up to four tasks for less, of 2,500 at least.
+    The default number of slices is one per 10,000 messages, and up to four of at least 2,500 for fewer.
     """
     total = sum(len(part) for part in parts)
     if partitions is None:
@@ -132,15 +132,15 @@ def cut(parts: Sequence[Part], partitions: int | None = None) -> list[Slice]:
 
 
 def read_slice(spec: str, piece: Slice, advise: Advise) -> Iterator[list[Message]]:
-    """The messages of a slice, in claim order, a few MiB at a time, with a connection of its own.
+    """Yield the messages of a slice in claim order, a few MiB at a time, over a new connection.
 
     Args:
-        spec: of the queue.
-        piece: what to read.
-        advise: what to do about messages that can no longer be read.
+        spec: the spec of the queue.
+        piece: the slice to read.
+        advise: says what to do about messages that can no longer be read.
 
     Raises:
-        LeaseLostError: some of them are no longer in that lease; says which, why, and what to do.
+        LeaseLostError: some messages are no longer in that lease; the text says which, why, and what to do.
     """
     if not piece.parts:
         return
@@ -160,18 +160,18 @@ class ManifestReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The slices; planned from the manifest alone, without Redis."""
+        """Plan the slices from the manifest alone, without Redis."""
         return cut(load(self._options.manifest or ""), self._options.num_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice."""
+        """Read the rows of one slice."""
         assert isinstance(partition, Slice)
         for messages in read_slice(self._options.spec, partition, _ADVICE.__getitem__):
             yield from self._columns.table(messages).to_batches()
 
 
 def make_reader(options: BrowseOptions, schema: StructType) -> ManifestReader:
-    """What `spark.read` plans with; the schema is what Spark settled on."""
+    """Make the reader of a manifest for the schema that Spark has chosen."""
     return ManifestReader(options, Columns.of(schema, message_columns=False))
 
 
@@ -188,12 +188,12 @@ def _unpack(text: str) -> list[int]:
 
 
 def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[list[Message]]:
-    """The messages of a part, as many at a time as one look answers: those asked for, or an error."""
+    """Yield the messages of a part, as many at a time as one call returns; raise if one is missing."""
     wanted = list(part.slots)
     while wanted:
         seen = read_lease(queue, part.lease_id, wanted[0], wanted[-1])
         if seen.state != "open" or seen.opening != part.opening:
-            raise _lost(queue, part, wanted, _fate_of(part, seen), advise)
+            raise _lost(queue, part, wanted, _end_of(part, seen), advise)
         last = seen.slots[-1] if seen.slots else wanted[-1]
         held = {message.slot: message for message in messages_in(seen)}
         page = wanted[: next((at for at, slot in enumerate(wanted) if slot > last), len(wanted))]
@@ -204,14 +204,14 @@ def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[lis
         wanted = wanted[len(page) :]
 
 
-def _fate_of(part: Part, seen: LeaseView) -> Fate:
+def _end_of(part: Part, seen: LeaseView) -> LeaseEnd:
     if seen.opening != part.opening:
         return "reaped"
     return "acked" if seen.how == "acked" else "returned" if seen.how == "returned" else "reaped"
 
 
-def _lost(queue: RedisMessageQueue, part: Part, slots: Sequence[int], fate: Fate, advise: Advise) -> LeaseLostError:
+def _lost(queue: RedisMessageQueue, part: Part, slots: Sequence[int], end: LeaseEnd, advise: Advise) -> LeaseLostError:
     what = f"lease {part.lease_id!r} of queue {queue.name!r}"
-    if fate == "settled":
+    if end == "settled":
         what = f"{len(slots)} messages of {what}"
-    return LeaseLostError(f"{what} {_FATES[fate]}; {advise(fate)}", lease_id=part.lease_id, lost=slots)
+    return LeaseLostError(f"{what} {_ENDS[end]}; {advise(end)}", lease_id=part.lease_id, lost=slots)

@@ -1,1 +1,1 @@
-"""The batch and the streaming sink."""
+"""Write rows to a queue, as a batch or as a streaming sink."""

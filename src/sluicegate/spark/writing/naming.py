@@ -1,4 +1,4 @@
-"""Names for the rows of a write that have no deduplication keys: the same at every attempt, whatever their order."""
+"""Name the rows of a write that have no deduplication keys, equally at every attempt and in any order."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from sluicegate.core.keys import QueueKeys
 
 __all__ = ["RowNames", "digest_of"]
 
-_LENGTH = 18  # bytes: no two rows of 10^15 are named alike
+_LENGTH = 18  # bytes; among 10^15 rows no two get the same name
 _SHORT = 8
 
 
 def digest_of(*texts: str) -> bytes:
-    """Several texts as a short part of a key; different texts never make the same."""
+    """Turn several texts into a short part of a key; different texts make different parts."""
     joined = b"".join(b"%d:%s" % (len(data), data) for data in (text.encode(errors="surrogatepass") for text in texts))
     return urlsafe_b64encode(hashlib.sha256(joined).digest()[:_LENGTH])
 
 
 class RowNames:
-    """Markers for the rows of one partition of one write: of its id, the partition, the row's bytes, and how often the
-    partition had them before.
+    """Makes markers for the rows of one partition of one write.
 
-    So identical rows stay several, and a repeat of the partition finds every one of its rows, in whatever order they
-    come. About 80 bytes of memory per row.
+    A marker is made of the write's id, the partition, the row's bytes, and how often the partition had them before.
+    Identical rows are therefore published as several messages, and a repeat of the partition finds each of its rows, in
+    any order. A row takes about 80 bytes of memory.
 
     Args:
-        keys: of the queue.
-        write_id: of the write.
-        partition: of the task.
+        keys: the keys of the queue.
+        write_id: the id of the write.
+        partition: the number of the partition.
     """
 
     def __init__(self, keys: QueueKeys, write_id: str, partition: int) -> None:
@@ -41,7 +41,7 @@ class RowNames:
         self._again: Counter[int] = Counter()
 
     def markers(self, parts: Sequence[bytes]) -> list[bytes]:
-        """The marker of each row; the row is what is stored of it, its headers included."""
+        """Return the marker of each row; a row is given as it is stored, including its headers."""
         markers = []
         seed, seen, written, sha256 = self._seed, self._seen, self._keys.written, hashlib.sha256
         for part in parts:

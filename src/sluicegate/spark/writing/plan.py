@@ -1,4 +1,4 @@
-"""What the tasks of a write do: rows to messages, published at once or put aside."""
+"""Plan a write, and run it in a task: turn rows into messages and publish or stage them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _BLOCK_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Written:
-    """What one task did.
+    """Counts what one task did.
 
     Attributes:
-        write_id: of the write.
-        partition: of the task.
-        rows: that it was given.
-        published: messages that were published.
+        write_id: the id of the write.
+        partition: the partition of the task.
+        rows: rows of the partition.
+        published: messages that the task published.
         duplicates: rows whose key was held, also by an earlier attempt of the same task.
-        stage: what it has staged, None in direct mode.
-        repeated: the write was done before, so the rows were only counted.
+        stage: the staged rows, None in direct mode.
+        repeated: whether the write was done before, so that the rows were only counted.
     """
 
     write_id: str
@@ -52,12 +52,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What the tasks of a write do. A plain value, made on the driver.
+    """Describes what the tasks of a write do; a plain value, made on the driver.
 
     Attributes:
-        options: of the write.
-        spec: of the queue, with what the options change.
-        rows: from columns to messages.
+        options: the options of the write.
+        spec: the spec of the queue, with the changes of the options.
+        rows: turns columns into messages.
     """
 
     options: WriteOptions
@@ -66,23 +66,23 @@ class WritePlan:
 
     @property
     def queue(self) -> str:
-        """Name of the queue."""
+        """Return the name of the queue."""
         return QueueSpec.from_json(self.spec).name
 
     @property
     def staged(self) -> bool:
-        """Whether the driver publishes, at the end."""
+        """Return whether the driver publishes everything at the end."""
         return self.options.write_mode == "staged"
 
     def sender(self) -> Sender:
-        """A connection of its own, in whichever process."""
+        """Open a new connection in this process."""
         return Sender(RedisMessageQueue.from_spec(QueueSpec.from_json(self.spec)), bound=self.rows.keyed)
 
     def write(self, batches: Iterable[pa.RecordBatch], partition: int, write_id: str) -> Written:
-        """One attempt of one task.
+        """Run one attempt of one task.
 
         Raises:
-            Exception: whatever stops it, with a note of what it has published by then.
+            Exception: the error that stops it, with a note of what it has published by then.
         """
         done = Written(write_id, partition)
         sender = self.sender()
@@ -92,7 +92,7 @@ class WritePlan:
             else:
                 self._publish(sender, batches, done)
         except Exception as error:
-            error.add_note(_what_was_done(done, self.staged))
+            error.add_note(_progress_note(done, self.staged))
             raise
         finally:
             sender.close()
@@ -104,7 +104,7 @@ class WritePlan:
             done.duplicates += report.duplicates
 
     def _calls(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> Iterator[Batch]:
-        """One call's worth after the other; they are sent as they come."""
+        """Yield one batch per call, while the batches before are sent."""
         names = RowNames(sender.keys, done.write_id, done.partition)
         for parts, keys in self._chunks(sender, batches):
             done.rows += len(parts)
@@ -114,9 +114,9 @@ class WritePlan:
     def _stage(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
         if staging.is_done(sender, done.write_id):
             done.repeated = True
-            done.rows = sum(batch.num_rows for batch in batches)  # Spark sends them to the end in any case
+            done.rows = sum(batch.num_rows for batch in batches)  # Spark sends all rows in any case
             return
-        writer = staging.StageWriter(sender, done.write_id, done.partition, self._most(sender))
+        writer = staging.StageWriter(sender, done.write_id, done.partition, self._max_rows_per_call(sender))
         for parts, _ in self._chunks(sender, batches):
             writer.append(parts)
             done.rows += len(parts)
@@ -125,8 +125,8 @@ class WritePlan:
     def _chunks(
         self, sender: Sender, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
-        """The rows as parts and keys: as many at a time as a call may carry."""
-        size, before = self._most(sender), 0
+        """Yield the rows as parts and keys, as many at a time as one call may carry."""
+        size, before = self._max_rows_per_call(sender), 0
         for batch in batches:
             for start in range(0, batch.num_rows, size):
                 rows = self.rows.rows(batch.slice(start, size))
@@ -136,16 +136,16 @@ class WritePlan:
                     yield parts[first:last], None if keys is None else keys[first:last]
             before += batch.num_rows
 
-    def _most(self, sender: Sender) -> int:
-        """Rows that one call may publish."""
+    def _max_rows_per_call(self, sender: Sender) -> int:
+        """Return the number of rows that one call may publish."""
         return min(self.options.batch_size, sender.max_pending_length or self.options.batch_size)
 
 
 def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> WritePlan:
-    """What the tasks do, for what the options ask.
+    """Plan a write for its options and its columns.
 
     Raises:
-        ConfigurationError: options, a queue or columns that cannot work together.
+        ConfigurationError: the options, the queue and the columns cannot work together.
     """
     if overwrite:
         raise ConfigurationError(
@@ -158,7 +158,7 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
     chosen = options.deduplication_key is not None or options.deduplication_key_column is not None
     if not changed.pop("publishes", True) and not chosen:
         raise ConfigurationError(
-            f"the deduplication key of queue {spec.name!r} is a function, which cannot travel in its spec; give the "
+            f"the deduplication key of queue {spec.name!r} is a function, which cannot be serialized; give the "
             "option deduplicationKey (a template over the row) or deduplicationKeyColumn"
         )
     changed |= _overload(options, changed)
@@ -184,15 +184,15 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
         sort_keys=changed.get("sort_keys", False),
     )
     adapted = replace(spec, options=changed)
-    RedisMessageQueue.from_spec(adapted)  # which refuses options that cannot work together
+    RedisMessageQueue.from_spec(adapted)  # refuses options that cannot work together
     return WritePlan(options, adapted.to_json(), rows)
 
 
 def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]:
-    """What the options change about a full queue.
+    """Return the changes of the options to a full queue's behaviour.
 
     Raises:
-        ConfigurationError: an option that would have no effect.
+        ConfigurationError: an option has no effect.
     """
     changed: dict[str, Any] = {}
     if options.max_pending_length is not None:
@@ -208,8 +208,8 @@ def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]
         )
     if options.block_timeout_seconds is not None and not blocks:
         raise ConfigurationError(
-            "blockTimeoutSeconds is how long a write waits for room, and this one does not wait; give overload=block, "
-            "or leave it out"
+            "blockTimeoutSeconds is how long a write waits for room, and this write does not wait; give "
+            "overload=block, or leave the option out"
         )
     if options.block_timeout_seconds is not None or options.overload == "block":
         seconds = _BLOCK_SECONDS if options.block_timeout_seconds is None else options.block_timeout_seconds
@@ -217,9 +217,9 @@ def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]
     return changed
 
 
-def _what_was_done(done: Written, staged: bool) -> str:
+def _progress_note(done: Written, staged: bool) -> str:
     what = (
         f"{done.rows} rows staged" if staged else f"{done.published} messages published, {done.duplicates} duplicates"
     )
-    stay = "nothing of it is published" if staged else "they stay published, and a retry repeats none of them"
+    stay = "none of them is published" if staged else "they stay published, and a retry repeats none of them"
     return f"write {done.write_id!r}, partition {done.partition}: {what} before this error; {stay}"

@@ -1,7 +1,7 @@
-"""From the rows of a DataFrame to messages: payloads, headers and deduplication keys, column by column out of Arrow.
+"""Turn the rows of a DataFrame into messages: payloads, headers and deduplication keys, from Arrow columns.
 
-JSON follows the core's rules. What JSON has no type for becomes text: dates and times ISO 8601, timestamps in UTC,
-decimals as they are written, binary as base64. NaN and infinities are refused by the name of their column.
+JSON follows the core's rules. A type that JSON lacks becomes text: dates and times in ISO 8601, timestamps in UTC,
+decimals as digits, binary as Base64. NaN and infinities are refused with the name of their column.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PAYLOAD = "payload"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows as messages, by position.
+    """Holds the fields of some rows as messages, by position.
 
     Attributes:
-        payloads: as they are stored.
-        headers: encoded, empty for none.
-        keys: encoded deduplication keys; None for messages without.
+        payloads: the payloads as they are stored.
+        headers: the encoded headers, empty for none.
+        keys: the encoded deduplication keys; None for messages without keys.
     """
 
     payloads: list[bytes]
@@ -44,7 +44,7 @@ class Rows:
     keys: list[bytes] | None
 
     def parts(self) -> list[bytes]:
-        """The client's part of each entry."""
+        """Return the client's part of each entry."""
         us = SEPARATOR
         if self.keys is None:
             return [us + us + header + us + data for header, data in zip(self.headers, self.payloads, strict=True)]
@@ -54,16 +54,16 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """Which columns become what. A plain value, made on the driver and sent to the tasks.
+    """Says which columns become what; a plain value, made on the driver and sent to the tasks.
 
     Attributes:
         columns: all names, in order.
-        payload: the column that is published; None: all but the headers, as one JSON object.
-        as_json: the payload column is no text and no binary, and is published as JSON.
-        headers: a column of maps.
-        key_column: holds the deduplication key.
-        key_source: or the template, field or fields that make it out of a row.
-        sort_keys: write JSON in the order of its names instead of the columns'.
+        payload: the column that is published; None: all columns but the headers, as one JSON object.
+        as_json: whether the payload column is neither text nor binary, and is published as JSON.
+        headers: the column of maps with the headers.
+        key_column: the column with the deduplication key.
+        key_source: or the template, field or fields that make the key of a row.
+        sort_keys: whether JSON objects are sorted by name instead of by column.
     """
 
     columns: tuple[str, ...]
@@ -76,15 +76,15 @@ class RowPlan:
 
     @property
     def keyed(self) -> bool:
-        """Whether the rows bring deduplication keys."""
+        """Return whether the rows have deduplication keys."""
         return self.key_column is not None or self.key_source is not None
 
     def rows(self, batch: pa.RecordBatch) -> Rows:
-        """The messages of some rows.
+        """Turn some rows into messages.
 
         Raises:
-            ValueError: a row that cannot be a message; names the column, never its value.
-            ConfigurationError: a deduplication key that is null or empty; names the column.
+            ValueError: a row cannot be a message; the text names the column, never its value.
+            ConfigurationError: a deduplication key is null or empty; the text names the column.
         """
         found = dict(zip(self.columns, batch.columns, strict=True))
         return Rows(self._payloads(found, batch.num_rows), self._headers(found, batch.num_rows), self._keys(found))
@@ -147,24 +147,24 @@ def plan_rows(
     key_source: str | Sequence[str] | None = None,
     sort_keys: bool = False,
 ) -> RowPlan:
-    """Decide which columns become what, and refuse on the driver what no row could change.
+    """Decide which columns become what, and refuse columns that no row could make valid.
 
     Args:
-        schema: of the DataFrame.
-        payload: the column to publish; None: `payload` if there is one of texts or binary, else all as JSON.
+        schema: the schema of the DataFrame.
+        payload: the column to publish; None: `payload` if it is a text or binary column, else all columns as JSON.
         headers: a column of maps from text to text.
-        key_column: holds the deduplication key.
-        key_source: or makes it: a template, a field name or a list of them, over the row as it would be in JSON.
-        sort_keys: of the queue.
+        key_column: the column with the deduplication key.
+        key_source: or a template, a field name or a list of them that makes the key of a row, read as JSON.
+        sort_keys: the queue's option.
 
     Raises:
-        ConfigurationError: a column that is missing, stands twice or has a type that cannot be published.
+        ConfigurationError: a column is missing, occurs twice or has a type that cannot be published.
     """
     columns = tuple(field.name for field in schema.fields)
     kinds = {field.name: field.dataType.jsonValue() for field in schema.fields}
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
-        raise ConfigurationError(f"the column {twice[0]!r} stands twice; rename one, since messages are made by name")
+        raise ConfigurationError(f"the column {twice[0]!r} occurs twice; rename one, since messages are made by name")
     _find(payload, kinds, "payloadColumn")
     if payload is None and _PAYLOAD in kinds and _is_stored(kinds[_PAYLOAD]):
         payload = _PAYLOAD
@@ -172,7 +172,7 @@ def plan_rows(
         raise ConfigurationError(f"headersColumn {headers!r} must be a map<string,string>; make one with map()")
     kind = _find(key_column, kinds, "deduplicationKeyColumn")
     if kind is not None and not (isinstance(kind, str) and (kind in _WHOLE or kind.startswith(_TEXTS))):
-        raise ConfigurationError(f"deduplicationKeyColumn {key_column!r} must hold texts or whole numbers; cast it")
+        raise ConfigurationError(f"deduplicationKeyColumn {key_column!r} must hold text or whole numbers; cast it")
     for path in key_fields(key_source) if key_source is not None else []:
         _check(_find(path.split(".")[0], kinds, f"the deduplication key's field {path!r}"), path)
     if key_source is not None:
@@ -181,7 +181,7 @@ def plan_rows(
         _check(kinds[name], name)
     as_json = payload is not None and not _is_stored(kinds[payload])
     if as_json and isinstance(kinds[payload or ""], str):
-        raise ConfigurationError(f"payloadColumn {payload!r} must hold texts, binary, or structs, arrays or maps")
+        raise ConfigurationError(f"payloadColumn {payload!r} must hold text, binary, structs, arrays or maps")
     source = key_source if key_source is None or isinstance(key_source, str) else tuple(key_source)
     return RowPlan(columns, payload, as_json, headers, key_column, source, sort_keys)
 
@@ -203,7 +203,7 @@ def _is_text_map(kind: Any) -> bool:
 
 
 def _check(kind: Any, path: str) -> None:
-    """Refuse a type that no JSON value stands for."""
+    """Refuse a type that no JSON value can represent."""
     if isinstance(kind, str):
         if kind not in _ATOMS and not kind.startswith(_FAMILIES):
             raise ConfigurationError(f"column {path!r} has the type {kind}, which JSON cannot carry; cast it to string")
@@ -217,7 +217,7 @@ def _check(kind: Any, path: str) -> None:
         if not isinstance(kind["keyType"], str) or not (
             kind["keyType"] in _WHOLE or kind["keyType"].startswith(_TEXTS)
         ):
-            raise ConfigurationError(f"column {path!r} is a map whose keys are neither texts nor whole numbers")
+            raise ConfigurationError(f"column {path!r} is a map whose keys are neither text nor whole numbers")
         _check(kind["valueType"], f"{path}{{}}")
     else:
         raise ConfigurationError(f"column {path!r} has the type {kind['type']}, which JSON cannot carry; cast it")
@@ -232,7 +232,7 @@ def _refuse_nulls(column: pa.Array, what: str, how: str) -> None:
 
 
 def _bytes(column: pa.Array) -> list[bytes]:
-    """Texts and binary as they are stored; a text is UTF-8 in Arrow already."""
+    """Return text and binary as they are stored; Arrow's text is UTF-8 already."""
     import pyarrow as pa
 
     large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
@@ -241,7 +241,7 @@ def _bytes(column: pa.Array) -> list[bytes]:
 
 
 def _objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Iterator[dict[str, Any]]:
-    """A dict per row."""
+    """Return an iterator over the rows as dicts."""
     if not columns:
         return iter([{} for _ in range(count)])
     values = [_values(column, name) for name, column in zip(names, columns, strict=True)]
@@ -249,10 +249,10 @@ def _objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> I
 
 
 def _values(column: pa.Array, path: str) -> list[Any]:
-    """A column as JSON values.
+    """Return a column as JSON values.
 
     Raises:
-        ValueError: NaN, an infinity or text that is not UTF-8; names the column.
+        ValueError: it holds NaN, an infinity or text that is not UTF-8; the text names the column.
     """
     from pyarrow import types
 
@@ -277,8 +277,7 @@ def _values(column: pa.Array, path: str) -> list[Any]:
 
 
 def _is_alike(column: pa.Array) -> bool:
-    """Whether both JSON encoders write all its values alike; a nested column is not looked into, unless it has no
-    floats."""
+    """Return whether both JSON encoders write all values alike; of nested columns only those without floats."""
     from pyarrow import types
 
     if not types.is_floating(column.type):
@@ -289,7 +288,7 @@ def _is_alike(column: pa.Array) -> bool:
     least, beyond = json.ALIKE
     size = pc.abs(column.cast(pa.float64()))
     alike = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, least), pc.less(size, beyond)))
-    return pc.all(alike).as_py() is not False  # nulls are left out
+    return pc.all(alike).as_py() is not False  # nulls do not count
 
 
 def _has_floats(kind: pa.DataType) -> bool:
@@ -306,14 +305,14 @@ def _has_floats(kind: pa.DataType) -> bool:
 def _refuse_infinite(column: pa.Array, path: str) -> None:
     import pyarrow.compute as pc
 
-    if pc.all(pc.is_finite(column)).as_py() is False:  # nulls are left out
+    if pc.all(pc.is_finite(column)).as_py() is False:  # nulls do not count
         raise ValueError(
-            f"column {path!r} holds NaN or an infinity, which JSON has not; replace it by null, or cast it to string"
+            f"column {path!r} holds NaN or an infinity, which JSON lacks; replace it by null, or cast it to string"
         )
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Dates, times and decimals as ISO 8601 and as digits. An instant loses its zone first: its value is in UTC."""
+    """Write dates and times in ISO 8601 and decimals as digits; an instant is written in UTC."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -334,13 +333,13 @@ def _structs(column: pa.StructArray, path: str) -> list[Any]:
 
 
 def _lists(column: Any, path: str) -> list[Any]:
-    """Elements are converted all at once; `flatten` leaves out those behind nulls."""
+    """Convert all elements at once; `flatten` leaves out the elements of nulls."""
     elements, lengths = iter(_values(column.flatten(), f"{path}[]")), column.value_lengths().to_pylist()
     return [None if length is None else [next(elements) for _ in range(length)] for length in lengths]
 
 
 def _maps(column: pa.MapArray, path: str) -> list[Any]:
-    offsets = column.offsets.to_pylist()  # of the rows at hand; keys and items are those of the whole array
+    offsets = column.offsets.to_pylist()  # of these rows; keys and items are those of the whole array
     first, count = offsets[0], offsets[-1] - offsets[0]
     names = [str(name) for name in _values(column.keys.slice(first, count), path)]
     pairs = list(zip(names, _values(column.items.slice(first, count), f"{path}{{}}"), strict=True))

@@ -1,4 +1,4 @@
-"""Publishes messages that are encoded already, with markers of their own, through the machinery of the queue."""
+"""Publish rows that are encoded already and have their own markers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sluicegate._session import new_id
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.publish import Batch
-from sluicegate.errors import PayloadTooLargeError
+from sluicegate.errors import RedisMessageQueueError
 from sluicegate.publisher import Publisher
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import PublishReport
@@ -22,41 +22,41 @@ T = TypeVar("T")
 
 
 class Sender:
-    """Publishes for one task or one commit; reaches below the queue's methods, as `_access` does.
+    """Publishes prepared batches for one task or one commit, through the session of the queue.
 
     Args:
-        queue: where to; closed with `close`.
-        bound: markers live as the queue's deduplication policy says; False: for the window in any case.
+        queue: the queue to publish to; `close` closes it.
+        bound: whether markers live as the queue's deduplication policy says; False: always for the window.
     """
 
     def __init__(self, queue: RedisMessageQueue, *, bound: bool) -> None:
         self._queue = queue
         publishing = queue.session.publishing
         self._publishing = publishing if bound else replace(publishing, policy="window")
-        self._guards = publishing.limits
+        self._limits = publishing.limits
 
     @property
     def keys(self) -> QueueKeys:
-        """Names of the queue's keys."""
+        """Return the keys of the queue."""
         return self._queue.session.keys
 
     @property
     def max_pending_length(self) -> int:
-        """Messages that may wait in the queue, 0 for any number."""
+        """Return the number of messages that may wait in the queue, 0 for any number."""
         return self._publishing.max_pending_length
 
     def check(self, payloads: Iterable[bytes], *, first: int) -> None:
-        """Hold payloads against the queue's limits; the first of them is at this position among the rows of the task.
+        """Check payloads against the queue's limits; `first` is the position of the first one among the task's rows.
 
         Raises:
-            PayloadTooLargeError, PayloadTooDeepError: one is beyond them.
+            PayloadTooLargeError, PayloadTooDeepError: a payload exceeds a limit; `position` says which.
         """
-        if self._guards:
+        if self._limits:
             for position, payload in enumerate(payloads, first):
                 try:
-                    self._guards.check_stored(payload, payload)
-                except PayloadTooLargeError as error:
-                    error.position = position
+                    self._limits.check_stored(payload, payload)
+                except RedisMessageQueueError as error:
+                    error.locate(position=position)
                     raise
 
     def batch(
@@ -68,13 +68,13 @@ class Sender:
         receipt_seconds: float = 0,
         first: int = 0,
     ) -> Batch:
-        """One call's worth of messages; see `Publishing.batch_of_parts`."""
+        """Make the batch of one call; see `Publishing.batch_of_parts`."""
         return self._publishing.batch_of_parts(
             batch_id or new_id(), parts, markers, receipt_seconds=receipt_seconds, first=first
         )
 
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
-        """Publish one call after the other, the next prepared meanwhile; raises as `publish_many`."""
+        """Publish one batch after the other and prepare the next meanwhile; raise as `publish_many`."""
         return Publisher(self._queue.session).publish_batches(batch for batch in batches)
 
     def run(self, call: Call[T]) -> T:

@@ -1,8 +1,8 @@
-"""Staged writes: tasks put their rows aside, and the driver publishes exactly those that Spark took, at the end.
+"""Stage a write: tasks store their rows, and at the end the driver publishes those of the attempts that Spark accepted.
 
-A stage is the list of one attempt of one task. The record of the write names the stages of its first commit: only these
-are ever published, in steps whose batch ids follow from the stage and the position, so that a step that is repeated, by
-whichever process, finds its receipt. The receipts outlive the stages.
+A stage is a list with the rows of one attempt of one task. The record of the write names the stages of its first
+commit, and only these are ever published. A commit publishes in steps. The batch id of a step follows from the stage
+and the position, so that a repeated step, in any process, finds its receipt. The receipts outlive the stages.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from sluicegate.spark.writing.sending import Sender
 
 __all__ = ["Promoted", "Stage", "StageLostError", "StageWriter", "abort", "commit", "is_done"]
 
-_STAGE_SECONDS = 86_400.0  # of a stage that no commit has named yet
-_WRITE_SECONDS = 7 * 86_400.0  # of the record of a write, and of the stages that it names
+_STAGE_SECONDS = 86_400.0  # life of a stage before a commit
+_WRITE_SECONDS = 7 * 86_400.0  # life of the record of a write, and of the stages that it names
 _RECEIPT_SECONDS = _WRITE_SECONDS + 86_400.0
-_STEP_BYTES = 4 * 1024 * 1024  # of one step, about
-_PAGE = 1000  # stages that are dropped by one call
+_STEP_BYTES = 4 * 1024 * 1024  # about the largest step
+_PAGE = 1000  # stages per call
 
 
 class StageLostError(RedisMessageQueueError):
-    """What a task has staged is gone before it was published."""
+    """Staged rows are gone from Redis before they were published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one attempt of one task has put aside.
+    """Describes the staged rows of one attempt of one task.
 
     Attributes:
-        name: of its own.
-        rows: in it.
-        step: rows that are published by one call.
+        name: the name of the stage.
+        rows: the number of its rows.
+        step: rows that one call publishes.
     """
 
     name: str
@@ -47,25 +47,25 @@ class Stage:
     step: int
 
     @classmethod
-    def of(cls, name: str, told: str) -> Stage:
-        """From the record of a write."""
-        rows, step = told.split()
+    def of(cls, name: str, description: str) -> Stage:
+        """Read a stage from the record of a write."""
+        rows, step = description.split()
         return cls(name, int(rows), int(step))
 
     @property
-    def told(self) -> str:
-        """What the record of a write keeps of it."""
+    def description(self) -> str:
+        """Return the text that the record of a write keeps."""
         return f"{self.rows} {self.step}"
 
 
 @dataclass(slots=True)
 class Promoted:
-    """What a commit did.
+    """Counts what a commit did.
 
     Attributes:
-        published: messages that were published, by this commit or by one that it repeats.
+        published: messages that this commit, or one that it repeats, published.
         duplicates: rows whose deduplication key was held.
-        repeated: the write was done before.
+        repeated: whether the write was done before.
     """
 
     published: int = 0
@@ -74,12 +74,12 @@ class Promoted:
 
 
 class StageWriter:
-    """Puts the rows of one attempt of one task aside.
+    """Stages the rows of one attempt of one task.
 
     Args:
-        sender: to the queue.
-        write_id: of the write.
-        partition: of the task.
+        sender: sends to the queue.
+        write_id: the id of the write.
+        partition: the partition of the task.
         most: rows that one call may publish.
     """
 
@@ -94,7 +94,7 @@ class StageWriter:
 
         Raises:
             StageLostError: the stage is gone.
-            PayloadTooLargeError: a row that the server does not accept as a message; says which of the task's rows.
+            PayloadTooLargeError: the server refuses a row as too large; `position` says which of the task's rows.
         """
         call = stage_rows_call(self._sender.keys, self._name.encode(), self._rows, parts, life_seconds=_STAGE_SECONDS)
         try:
@@ -103,14 +103,14 @@ class StageWriter:
             raise self._located(parts, error) from error
         if kept < 0:
             raise StageLostError(
-                f"the {self._rows} rows that this task had staged are gone from Redis: they ran out after "
+                f"the {self._rows} rows that this task had staged are gone from Redis: they expired after "
                 f"{_STAGE_SECONDS / 3600:.0f} hours, were evicted, or the write was aborted; run it again"
             )
         self._rows += len(parts)
         self._bytes += sum(map(len, parts))
 
     def _located(self, parts: Sequence[bytes], error: PayloadTooLargeError) -> PayloadTooLargeError:
-        """The error of a gateway about an argument, as one about a row."""
+        """Turn a gateway's error about an argument into one about a row."""
         position = self._rows + next((at for at, part in enumerate(parts) if len(part) == error.size), 0)
         return PayloadTooLargeError(
             f"the message at position {position} takes {error.size} bytes: {error}. Nothing of its {len(parts)} rows "
@@ -121,7 +121,7 @@ class StageWriter:
         )
 
     def stage(self) -> Stage | None:
-        """What was put aside; None for nothing."""
+        """Return the stage; None if no row was staged."""
         if not self._rows:
             return None
         step = min(self._most, _STEP_BYTES * self._rows // self._bytes)
@@ -129,28 +129,28 @@ class StageWriter:
 
 
 def is_done(sender: Sender, write_id: str) -> bool:
-    """Whether a write of this id was published whole."""
+    """Return whether a write of this id was published completely."""
     seen = _commit_write(sender, write_id, "look", ())
     return seen.known and not seen.waiting
 
 
 def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
-    """Publish what was staged, each row once however often this is repeated, and drop the stages.
+    """Publish the staged rows, each once however often the commit is repeated, and drop the stages.
 
-    A write of this id whose commit began before is ended with the stages of that one, and these are dropped.
+    If a commit of this write id began before, this one completes that commit's stages and drops the given ones.
 
     Raises:
         StageLostError: a stage is gone.
-        Exception: whatever stops a publish; a note tells what is published.
+        Exception: the error that stops a publish, with a note of what is published.
     """
     given = {stage.name for stage in stages}
     opened = _commit_write(sender, write_id, "open", stages)
     if opened.gone:
         raise StageLostError(
-            f"write {write_id!r}: what was staged by one of its tasks is gone from Redis (it ran out after "
+            f"write {write_id!r}: what was staged by one of its tasks is gone from Redis (it expired after "
             f"{_STAGE_SECONDS / 3600:.0f} hours, or was evicted); nothing was published, so run the write again"
         )
-    left = [Stage.of(name, told) for name, told in opened.left.items()]
+    left = [Stage.of(name, description) for name, description in opened.left.items()]
     promoted = Promoted(repeated=not left and bool(given))
     try:
         for stage in sorted(left, key=lambda stage: stage.name):
@@ -170,28 +170,28 @@ def commit(sender: Sender, write_id: str, stages: Sequence[Stage]) -> Promoted:
 
 
 def abort(sender: Sender, write_id: str, stages: Sequence[Stage], *, again: bool) -> str:
-    """Drop what was staged and is not published; returns what there is to say about it.
+    """Drop the staged rows that are not published; return a sentence for the log.
 
     Args:
-        sender: to the queue.
-        write_id: of the write.
-        stages: of the tasks that ended.
-        again: whether the same write may come again: then what its commit has begun to publish is left for that.
+        sender: sends to the queue.
+        write_id: the id of the write.
+        stages: the stages of the tasks that ended.
+        again: whether the same write may be repeated; then the rows of a commit that has begun are kept for it.
     """
     seen = _commit_write(sender, write_id, "look", ())
     if again and seen.known and seen.waiting:
         _drop(sender, write_id, "drop", stages)
         return (
-            "its commit had begun, and what it had not published is kept for a week; the same write under the same "
-            "writeId completes it"
+            "its commit had begun, and the rows that it had not published are kept for a week; the same write under "
+            "the same writeId completes it"
         )
     _drop(sender, write_id, "drop" if again else "cancel", stages)
     rows = sum(stage.rows for stage in stages)
-    return f"what {len(stages)} finished tasks had staged ({rows} rows) was dropped, but for what is published"
+    return f"the {rows} rows that {len(stages)} finished tasks had staged were dropped, except those that are published"
 
 
 def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
-    """One call after the other; the same ones at every repeat, none once another commit of the write has ended them."""
+    """Yield the batches of a stage, the same at every repeat; none once another commit has published the stage."""
     for first in range(0, stage.rows, stage.step):
         count = min(stage.step, stage.rows - first)
         parts = sender.run(staged_rows_call(sender.keys, stage.name.encode(), first, count))
@@ -201,11 +201,11 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
                 return
             raise StageLostError(
                 f"what was staged as {stage.name} is gone from Redis before it was published whole (it was evicted, or "
-                "ran out a week after its commit began); give the write another writeId to write everything again"
+                "expired a week after its commit began); give the write another writeId to write everything again"
             )
         keys = [part.split(SEPARATOR, 2)[1] for part in parts]
         markers = [sender.keys.dedup(key) for key in keys] if keys[0] else []
-        for start, end in call_ranges([len(part) for part in parts]):  # a step goes by the size of an average row
+        for start, end in call_ranges([len(part) for part in parts]):  # steps assume rows of average size
             batch_id = digest_of(stage.name, str(first + start))[:16].replace(b"-", b".")
             yield sender.batch(
                 parts[start:end], markers[start:end], batch_id=batch_id, receipt_seconds=_RECEIPT_SECONDS
@@ -213,8 +213,8 @@ def _steps(sender: Sender, write_id: str, stage: Stage) -> Iterator[Batch]:
 
 
 def _commit_write(sender: Sender, write_id: str, verb: WriteVerb, stages: Sequence[Stage]) -> WriteRecord:
-    told = {stage.name: stage.told for stage in stages}
-    return sender.run(commit_write_call(sender.keys, digest_of(write_id), verb, told, life_seconds=_WRITE_SECONDS))
+    described = {stage.name: stage.description for stage in stages}
+    return sender.run(commit_write_call(sender.keys, digest_of(write_id), verb, described, life_seconds=_WRITE_SECONDS))
 
 
 def _drop(sender: Sender, write_id: str, verb: WriteVerb, stages: Sequence[Stage]) -> None:

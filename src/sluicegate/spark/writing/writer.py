@@ -1,7 +1,7 @@
-"""`df.write` and `df.writeStream`: rows become messages, each once, however often Spark runs a task.
+"""Implement `df.write` and `df.writeStream`: each row becomes one message, however often Spark runs a task.
 
-A task that is retried, a speculative twin and a micro-batch that is replayed send the same rows again. Deduplication
-keys of the rows, or markers made of the write's id, the partition and the row, tell Redis which it has already.
+A retried task, a speculative attempt and a replayed micro-batch send the same rows again. Redis recognizes them by the
+deduplication keys of the rows, or by markers made of the write's id, the partition and the row.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _StreamBase: Any = getattr(_datasource, "DataSourceStreamArrowWriter", DataSourc
 
 @dataclass(frozen=True, slots=True)
 class Report(WriterCommitMessage):
-    """A task's message to the driver.
+    """Carries a task's counts to the driver.
 
     Attributes:
-        written: what it did.
+        written: the counts of the task.
     """
 
     written: Written
@@ -51,11 +51,11 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> BatchWriter:
-    """What `df.write` publishes with.
+    """Make the writer of `df.write`.
 
     Raises:
-        ConfigurationError: options or columns that cannot work together, before any row is read.
-        RedisUnavailableError: Redis cannot be reached from here; likewise.
+        ConfigurationError: options or columns cannot work together; raised before any row is read.
+        RedisUnavailableError: Redis cannot be reached from here; raised before any row is read.
     """
     plan = plan_write(options, schema, overwrite)
     with short_traceback():
@@ -64,18 +64,20 @@ def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> B
 
 
 def make_stream_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> StreamWriter:
-    """What `df.writeStream` publishes with, made anew for each micro-batch. Raises as `make_writer`, but does not look
-    for Redis: its tasks do.
+    """Make the writer of one micro-batch of `df.writeStream`.
+
+    Raises:
+        ConfigurationError: options or columns cannot work together. Redis is not contacted before the tasks do so.
     """
     return StreamWriter(plan_write(options, schema, overwrite), schema, options.write_id)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write: the same object, pickled, in its tasks and where it commits.
+    """Writes once; Spark pickles the same object for the tasks and for the commit.
 
     Args:
-        plan: what to do.
-        write_id: of the write, the same for all attempts of all tasks.
+        plan: describes what the tasks do.
+        write_id: the id of the write, the same for all attempts of all tasks.
     """
 
     def __init__(self, plan: WritePlan, write_id: str) -> None:
@@ -87,21 +89,21 @@ class BatchWriter(DataSourceArrowWriter):
         return Report(self._plan.write(iterator, _partition(), self._write_id))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what was staged, and say what was done."""
+        """Publish the staged rows, and log the counts."""
         _commit(self._plan, self._write_id, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what was staged, and say what stays published."""
+        """Drop the staged rows, and log what stays published."""
         _abort(self._plan, self._write_id, messages, again=self._plan.options.write_id is not None)
 
 
 class StreamWriter(_StreamBase):  # type: ignore[misc]
-    """One micro-batch: a fresh object writes each, and another fresh one commits it, perhaps again after a restart.
+    """Writes one micro-batch; a second object commits it, possibly again after a restart.
 
     Args:
-        plan: what to do.
-        schema: of the rows.
-        write_id: what to name micro-batches by beside the query's id.
+        plan: describes what the tasks do.
+        schema: the schema of the rows.
+        write_id: part of the names of micro-batches, beside the query's id.
     """
 
     def __init__(self, plan: WritePlan, schema: StructType, write_id: str | None) -> None:
@@ -115,23 +117,24 @@ class StreamWriter(_StreamBase):  # type: ignore[misc]
         return Report(self._plan.write(batches, _partition(), self._name_batch()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish what was staged in a micro-batch, once however often it is committed."""
+        """Publish the staged rows of a micro-batch, each once however often it is committed."""
         _commit(self._plan, _write_id_of(messages, batchId), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Drop what was staged in a micro-batch; Spark runs it again when the query is started again."""
+        """Drop the staged rows of a micro-batch; Spark repeats it when the query is started again."""
         _abort(self._plan, _write_id_of(messages, batchId), messages)
 
     def _name_batch(self) -> str:
-        """By the query's id, which a new checkpoint changes: under another name its batches begin at 0 again, and would
-        be taken for those that were written before.
+        """Name the micro-batch by the query's id, which a new checkpoint changes.
+
+        A new checkpoint numbers its batches from 0 again; under the same name they would look like repeats.
         """
         context = TaskContext.get()
         batch = context.getLocalProperty(_BATCH) if context is not None else None
         query = context.getLocalProperty(_QUERY) if context is not None else None
         if not batch or not query:
             raise ConfigurationError(
-                "Spark does not say which micro-batch this is, so that a replay could not be told from new rows; write "
+                "Spark does not say which micro-batch this is, so a replay would look like new rows; write "
                 "with foreachBatch and a batch write whose option writeId holds the query's name and the batch's number"
             )
         return f"{self._write_id}:{query}:{batch}" if self._write_id else f"{query}:{batch}"
@@ -143,12 +146,12 @@ _ARROW_WRITERS: tuple[type, ...] = () if _StreamBase is DataSourceStreamWriter e
 def _partition() -> int:
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("write() runs in a task of Spark only: without one nobody says which partition this is")
+        raise RuntimeError("write() runs only in a task of Spark, which says which partition this is")
     return context.partitionId()
 
 
 def _to_arrow(rows: Iterator[Any], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows of Spark as Arrow batches, for a PySpark that gives streams no Arrow."""
+    """Turn Spark's rows into Arrow batches, for a PySpark that does not give Arrow to streams."""
     try:
         from pyspark.sql.conversion import LocalDataToArrowConversion
     except ImportError:
@@ -163,7 +166,7 @@ def _to_arrow(rows: Iterator[Any], schema: StructType) -> Iterator[pa.RecordBatc
 
 @dataclass(slots=True)
 class _Total:
-    """Sums over the tasks of a write."""
+    """Sums the counts of the tasks of a write."""
 
     rows: int = 0
     published: int = 0
@@ -223,10 +226,10 @@ def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = 
 
 
 def _write_id_of(messages: Messages, batch_id: int) -> str:
-    """The id under which the tasks wrote: only they know the query's."""
+    """Return the id under which the tasks wrote; only they know the query's id."""
     return next((written.write_id for written in _written(messages)), f"batch {batch_id}")
 
 
 def _written(messages: Messages) -> list[Written]:
-    """What the tasks did that have ended."""
+    """Return the counts of the tasks that have ended."""
     return [message.written for message in cast("Sequence[Report | None]", messages) if message is not None]
