@@ -35,8 +35,8 @@ SOURCES = (
     *(
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
-            *("administration", "closing", "dispatch", "gateway", "heartbeat", "lease", "lease_heartbeat"),
-            *("operation_runner", "processing", "publisher", "queue", "session"),
+            *("administration", "dispatch", "gateway", "heartbeat", "lease", "operation_runner"),
+            *("publisher", "queue", "session"),
         )
     ),
     f"{PACKAGE}/_redis/asyncio/connection_io.py",

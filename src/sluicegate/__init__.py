@@ -4,7 +4,7 @@ DAGs publish deduplicated batches, sensors open the gate on depth or age, and a 
 acks them per partition.
 """
 
-from sluicegate._lease_values import LeaseState, Verdict
+from sluicegate._lease_base import LeaseState, Verdict
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json

@@ -1,18 +1,350 @@
-"""The part of a lease without I/O, the same for threads and for asyncio."""
+"""A lease without I/O: what a claim answered, the messages, their verdicts, and how long the lease lives."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar, get_args
 
-from sluicegate._claimed_batch import ClaimedBatch
+from sluicegate import checks
 from sluicegate._session import QueueSession
-from sluicegate.core.ledger import LeaseCounts
+from sluicegate.clock import elapsed_clock
+from sluicegate.core import policies
+from sluicegate.core.entry import bound_markers
+from sluicegate.core.keys import QueueKeys
+from sluicegate.core.ledger import LeaseCounts, Ledger, Verb, VerdictGroup, merge_verdicts
+from sluicegate.core.transitions.claim import Acked, ClaimReply, ClaimRequest, Empty, Held, Opened, Paused
+from sluicegate.errors import AlreadySettledError, ConfigurationError
 from sluicegate.message import Message
 
-__all__ = ["LeaseBase"]
+__all__ = ["Claim", "ClaimedBatch", "LeaseBase", "LeaseState", "OnBatchError", "Verdict", "VerdictBook"]
 
 R = TypeVar("R")
+OnBatchError = Literal["release", "ack"]
+_VERBS: tuple[str, ...] = get_args(Verb)
+
+
+class LeaseState(Enum):
+    """What a claim answered."""
+
+    OPEN = "open"
+    """Messages are leased to the caller."""
+    EMPTY = "empty"
+    """Nothing was claimable."""
+    ACKED = "acked"
+    """The lease of this id was worked on and has ended; `counts` holds its verdicts."""
+    HELD = "held"
+    """Another consumer holds the lease of this id."""
+    PAUSED = "paused"
+    """The queue is paused and gives out no new messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict for some messages of a lease, for `Lease.settle`.
+
+    Attributes:
+        verb: `ack`, `nack`, `release` or `bury`.
+        messages: the messages it applies to; None for all that have no verdict.
+        delay_seconds: how long a nacked message stays unavailable.
+        error: what went wrong; kept with a dead letter.
+        reason: why the message is buried.
+    """
+
+    verb: Verb
+    messages: Message | Iterable[Message] | None = None
+    delay_seconds: float = 0
+    error: BaseException | str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim as its caller asked for it; see `RedisMessageQueue.claim`.
+
+    Attributes:
+        request: what Redis is asked.
+        lease_id: the lease's id, given by the caller or made by the library.
+        is_named: whether the caller gave the id, so that a retry may ask for the lease's record.
+        on_batch_error: what becomes of messages already yielded when the block raises.
+        heartbeat: whether the block extends the lease in the background.
+    """
+
+    request: ClaimRequest
+    lease_id: str
+    is_named: bool
+    on_batch_error: OnBatchError = "release"
+    heartbeat: bool = True
+
+
+class VerdictBook:
+    """Records one verdict per message of a lease.
+
+    Args:
+        keys: the queue's Redis keys.
+        lease_id: the lease's id, for errors.
+        messages: the lease's messages.
+        keeps_errors: whether the errors of verdicts are kept for their events.
+    """
+
+    __slots__ = (
+        "_bound",
+        "_by_slot",
+        "_errors",
+        "_keeps_errors",
+        "_keys",
+        "_lease_id",
+        "_ledger",
+        "_lock",
+        "_messages",
+    )
+
+    def __init__(self, keys: QueueKeys, lease_id: str, messages: list[Message], *, keeps_errors: bool) -> None:
+        self._keys = keys
+        self._lease_id = lease_id
+        self._messages = messages
+        self._ledger = Ledger(message.slot for message in messages)
+        self._keeps_errors = keeps_errors
+        self._errors: dict[Verb, BaseException] = {}
+        self._bound: dict[int, bytes] | None = None
+        self._by_slot: dict[int, Message] | None = None
+        self._lock = threading.RLock()  # a signal handler may settle the lease that its own thread is settling
+
+    @property
+    def counts(self) -> LeaseCounts:
+        """The confirmed verdicts."""
+        return self._ledger.counts
+
+    @property
+    def open(self) -> list[int]:
+        """The slots without a verdict."""
+        return self._ledger.open
+
+    def record(self, verdicts: Sequence[Verdict]) -> list[VerdictGroup]:
+        """Record verdicts, all of them or none, and return the groups to send.
+
+        Raises:
+            AlreadySettledError: a message has another verdict, or belongs to another lease.
+            ConfigurationError: a verdict that does not exist.
+        """
+        with self._lock:
+            # A single verdict is recorded whole or not at all, so only several need the copy.
+            before = self._ledger.copy() if len(verdicts) > 1 else self._ledger
+            try:
+                groups = [self._group(verdict) for verdict in verdicts]
+            except (AlreadySettledError, ConfigurationError) as error:
+                self._ledger = before
+                error.locate(queue=self._keys.name, operation="settle")
+                raise
+        return merge_verdicts([group for group in groups if group is not None])
+
+    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int]) -> tuple[int, ...]:
+        """Record Redis's answer to the verdicts that were sent; returns the slots whose verdict took effect."""
+        with self._lock:
+            return self._ledger.confirm(sent, lost, buried)
+
+    def is_confirmed(self, slots: Iterable[int]) -> bool:
+        """Whether Redis has answered to the verdicts of these slots."""
+        return self._ledger.confirmed(slots)
+
+    def pop_error(self, verb: Verb) -> BaseException | None:
+        """The error given with the last verdict of this kind that is not yet confirmed."""
+        return self._errors.pop(verb, None)
+
+    def message_at(self, slot: int) -> Message:
+        """The message in a slot."""
+        if self._by_slot is None:
+            self._by_slot = {message.slot: message for message in self._messages}
+        return self._by_slot[slot]
+
+    def size_at(self, slot: int) -> int:
+        """The stored size of the message in a slot, in bytes."""
+        return self.message_at(slot).size
+
+    def only_id(self, slots: Sequence[int]) -> str | None:
+        """The id of the message when there is one slot; None for several."""
+        return self.message_at(slots[0]).id if len(slots) == 1 else None
+
+    def bound_among(self, slots: Sequence[int]) -> tuple[tuple[int, bytes], ...]:
+        """The deduplication markers that end with the messages in these slots."""
+        if self._bound is None:  # read once: a queue without such markers has an empty answer
+            entries = [(message.slot, message.entry) for message in self._messages]
+            self._bound = dict(bound_markers(self._keys, entries))
+        bound = self._bound
+        return tuple((slot, bound[slot]) for slot in sorted(slots) if slot in bound) if bound else ()
+
+    def _group(self, verdict: Verdict) -> VerdictGroup | None:
+        if verdict.verb not in _VERBS:
+            raise ConfigurationError(f"verb must be one of {', '.join(_VERBS)}, not {verdict.verb!r}")
+        checks.not_negative("delay_seconds", verdict.delay_seconds)
+        if self._keeps_errors and isinstance(verdict.error, BaseException):
+            self._errors[verdict.verb] = verdict.error
+        slots = self._ledger.rest(verdict.verb) if verdict.messages is None else self._slots(verdict.messages)
+        try:
+            return self._ledger.group(
+                verdict.verb,
+                slots,
+                delay_seconds=verdict.delay_seconds,
+                named=verdict.messages is not None,
+                why=policies.why((verdict.reason or "buried") if verdict.verb == "bury" else "", verdict.error),
+            )
+        except AlreadySettledError as error:
+            error.locate(message_id=self.only_id(slots))
+            raise
+
+    def _slots(self, messages: Message | Iterable[Message]) -> list[int]:
+        if isinstance(messages, Message):
+            messages = (messages,)
+        slots = []
+        for message in messages:
+            if not isinstance(message, Message) or not self._owns(message):
+                raise AlreadySettledError(
+                    f"{message!r} is not a message of lease {self._lease_id!r}",
+                    message_id=getattr(message, "id", None),
+                )
+            slots.append(message.slot)
+        return slots
+
+    def _owns(self, message: Message) -> bool:
+        slot = message.slot
+        if 0 < slot <= len(self._messages) and self._messages[slot - 1] is message:
+            return True
+        if self._by_slot is None:  # a lease that was taken over after a part of it was settled
+            self._by_slot = {mine.slot: mine for mine in self._messages}
+        return self._by_slot.get(slot) is message
+
+
+class ClaimedBatch:
+    """The state of one lease; `_lease_operations` moves it.
+
+    Args:
+        session: of the queue.
+        claim: what was asked for.
+        reply: what Redis answered.
+        asked_at: when the claim was sent, by `elapsed_clock`: the lease's life begins no later.
+
+    Attributes:
+        claim: what was asked for.
+        state: what was answered.
+        opening: which opening of the lease's id this is.
+        token: proves to Redis that the caller holds this opening.
+        takeovers: how often the lease was taken over.
+        silent_seconds: for `HELD`, how long its consumer has been silent.
+        remembered: for `EMPTY`, whether it repeats an earlier answer.
+        messages: the messages; none unless the state is `OPEN`.
+        verdicts: their verdicts.
+        lease_seconds: the lease's life, as claimed or last extended.
+        confirmed_at: when Redis last confirmed that the caller holds the lease.
+        is_gone: whether Redis said that the caller no longer holds the lease.
+        is_finished: whether all of it is settled.
+        yielded: the position of the last message that an iteration yielded; -1 before the first.
+        is_recorded: whether the end of the lease leaves a record in Redis.
+        is_acked_ahead: whether it was acked before its messages are handled: at most once.
+        is_concluded: whether it was recorded how the handling of such messages ended.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_max_lease_seconds",
+        "_opened_at",
+        "_renewed_at",
+        "claim",
+        "confirmed_at",
+        "is_acked_ahead",
+        "is_concluded",
+        "is_finished",
+        "is_gone",
+        "is_recorded",
+        "lease_seconds",
+        "messages",
+        "opening",
+        "remembered",
+        "silent_seconds",
+        "state",
+        "takeovers",
+        "token",
+        "verdicts",
+        "yielded",
+    )
+
+    def __init__(self, session: QueueSession[Any], claim: Claim, reply: ClaimReply, asked_at: float) -> None:
+        self.claim = claim
+        self.state = LeaseState.EMPTY
+        self.opening = ""
+        self.token = claim.request.nonce + b":"
+        self.takeovers = 0
+        self.silent_seconds = 0.0
+        self.remembered = False
+        self.messages: list[Message] = []
+        self.lease_seconds = claim.request.lease_seconds
+        self.confirmed_at = self._renewed_at = self._opened_at = asked_at
+        self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = False
+        self.yielded = -1
+        self._max_lease_seconds = session.rules.max_lease_seconds
+        self._ended: LeaseCounts | None = None
+        match reply:
+            case Opened(opening, takeovers, slots, entries):
+                self.state = LeaseState.OPEN
+                self.opening = opening.decode(errors="replace")
+                self.token += opening
+                self.takeovers = takeovers
+                begun = 1 + takeovers
+                numbers: Sequence[int] = slots or range(1, len(entries) + 1)
+                self.messages = [Message(entry, slot, begun) for slot, entry in zip(numbers, entries, strict=True)]
+            case Held(_, silent_seconds):
+                self.state = LeaseState.HELD
+                self.silent_seconds = silent_seconds
+            case Acked(acked, returned, buried):
+                self.state = LeaseState.ACKED
+                self._ended = LeaseCounts(acked, returned, buried)
+            case Paused():
+                self.state = LeaseState.PAUSED
+            case _:
+                self.remembered = isinstance(reply, Empty) and reply.remembered
+        self.is_recorded = claim.is_named or len(self.messages) != 1
+        self.verdicts = VerdictBook(
+            session.keys, claim.lease_id, self.messages, keeps_errors=session.runner.emits_events
+        )
+
+    @property
+    def key(self) -> str:
+        """A file-safe name for the lease's id and opening, as 32 hex digits."""
+        return hashlib.sha256(f"{self.claim.lease_id}\0{self.opening}".encode()).hexdigest()[:32]
+
+    @property
+    def counts(self) -> LeaseCounts:
+        """The confirmed verdicts; for `ACKED`, those of the earlier consumer."""
+        return self._ended or self.verdicts.counts
+
+    @property
+    def is_held(self) -> bool:
+        """Whether messages are left to settle, as far as the consumer knows."""
+        return bool(self.messages) and not self.is_finished and not self.is_gone
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether Redis said that the lease is gone, or its life is over by our clock."""
+        if self.is_gone or self.is_finished or not self.messages:
+            return self.is_gone
+        now, most = elapsed_clock(), self._max_lease_seconds
+        return now - self._renewed_at > self.lease_seconds or 0 < most < now - self._opened_at
+
+    @property
+    def silent_for_seconds(self) -> float:
+        """The time since Redis last confirmed that the caller holds the lease."""
+        return elapsed_clock() - self.confirmed_at
+
+    def renew(self, asked_at: float, lease_seconds: float) -> None:
+        """Start the lease's life anew: Redis has extended it."""
+        self.confirmed_at = self._renewed_at = asked_at
+        self.lease_seconds = lease_seconds
+
+    def give_up(self) -> None:
+        """Become what a claim that found nothing answers, after the messages were released."""
+        self.state, self.messages = LeaseState.EMPTY, []
 
 
 class LeaseBase(Generic[R]):

@@ -9,14 +9,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, overload
 
-from sluicegate._claim import Claim
-from sluicegate._claimed_batch import ClaimedBatch
+from sluicegate._arguments import ABSENT, Absent, Handler, claim_of, one_payload, refuse_unfit_gateway
+from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
-from sluicegate._lease_values import OnBatchError, Verdict
-from sluicegate._queue_base import ABSENT, Absent, Handler, one_payload, refuse_unfit_gateway
 from sluicegate.administration import QueueAdministration
 from sluicegate.clock import elapsed_clock
-from sluicegate.closing import close_queue, shutdown_queue
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
@@ -26,13 +23,12 @@ from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
-from sluicegate.lease import Lease
+from sluicegate.lease import Lease, one_message, shown
 from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
-from sluicegate.processing import one_message, shown
 from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
 from sluicegate.runtime import current_owner, ensure_result, give_way, is_unawaited
-from sluicegate.session import open_session
+from sluicegate.session import close_session, open_session, shut_down_session
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
@@ -334,7 +330,7 @@ class RedisMessageQueue(QueueAdministration):
             RedisUnavailableError: Redis cannot be reached.
         """
         session = self.session
-        claim = Claim.of(
+        claim = claim_of(
             session,
             limit,
             lease_seconds=lease_seconds,
@@ -378,7 +374,7 @@ class RedisMessageQueue(QueueAdministration):
             session.runner.run(settle(session, batch, released))
             batch.give_up()
             return Lease(session, batch)
-        if session.config.at_most_once:
+        if session.config.visibility_timeout_seconds is None:
             session.runner.run(ack_ahead(session, batch))
             return Lease(session, batch)
         lease = Lease(session, batch)
@@ -462,7 +458,7 @@ class RedisMessageQueue(QueueAdministration):
         Raises:
             ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
         """
-        return shutdown_queue(self.session, timeout)
+        return shut_down_session(self.session, timeout)
 
     def drain(self, timeout: float | None = 30.0) -> bool:
         """Do the same as `shutdown`, under its name in redis-message-queue; nothing is drained from the queue."""
@@ -481,4 +477,4 @@ class RedisMessageQueue(QueueAdministration):
 
         A lease object that nobody refers to any more is not released; it expires.
         """
-        close_queue(self.session, owns_gateway=self._owns_gateway)
+        close_session(self.session, owns_gateway=self._owns_gateway)

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from sluicegate import Lease, RedisMessageQueue
-from sluicegate import lease_heartbeat as heartbeat_module
+from sluicegate import lease as lease_module
 from sluicegate._redis import pools_base
 from sluicegate.asyncio.heartbeat import HeartbeatScheduler as AsyncHeartbeatScheduler
 from sluicegate.asyncio.heartbeat import scheduler as async_scheduler
@@ -42,13 +42,13 @@ def clock() -> Clock:
 def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The scheduler of all leases, which beats when the test says so."""
     if flavour.asyncio:
-        from sluicegate.asyncio import lease_heartbeat as async_heartbeat_module
+        from sluicegate.asyncio import lease as async_lease_module
 
         made: Any = AsyncHeartbeatScheduler(clock)
-        monkeypatch.setattr(async_heartbeat_module, "scheduler", lambda: made)
+        monkeypatch.setattr(async_lease_module, "scheduler", lambda: made)
     else:
         made = HeartbeatScheduler(clock)
-        monkeypatch.setattr(heartbeat_module, "scheduler", lambda: made)
+        monkeypatch.setattr(lease_module, "scheduler", lambda: made)
     monkeypatch.setattr(made._workers, "_set_timer" if flavour.asyncio else "wake", lambda *_: None)
     return Blocking(made, loop) if flavour.asyncio else made
 

@@ -42,7 +42,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("_claimed_batch", "_lease_operations", "queue", "asyncio.queue"):
+    for module in ("_lease_base", "_lease_operations", "queue", "asyncio.queue"):
         monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", made)
     return made
 

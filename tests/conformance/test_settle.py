@@ -663,7 +663,7 @@ def test_lost_follows_the_renewals_and_not_the_verdicts(
     letters: Callable[..., Lease], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = elapsed_clock()
-    for module in ("_claimed_batch", "_lease_operations"):
+    for module in ("_lease_base", "_lease_operations"):
         monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", lambda: now)
     lease = letters(2, lease_seconds=60)
     now += 59

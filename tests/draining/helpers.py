@@ -18,7 +18,7 @@ from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.summary import PartitionSummary
 from sluicegate.heartbeat import scheduler
-from sluicegate.lease_heartbeat import LeaseHeartbeat
+from sluicegate.lease import LeaseHeartbeat
 
 Process = Callable[..., object]
 Numbers = Callable[[int], list[int]]

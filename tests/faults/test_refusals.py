@@ -24,7 +24,7 @@ from sluicegate.core.transitions.depth import depth_call
 from sluicegate.errors import RedisRefusedError, RedisUnavailableError, RetryBudgetExhaustedError
 from sluicegate.events import EventOutcome, QueueEvent
 from sluicegate.gateway import RedisGateway
-from sluicegate.lease_heartbeat import LeaseHeartbeat
+from sluicegate.lease import LeaseHeartbeat
 from tests.faults.conftest import MakeGateway
 from tests.faults.test_gateways import KEYS, REFUSALS, call, running
 from tests.support.scripted_server import answering, masters

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.spark.leasing import holding as _holding

@@ -12,7 +12,7 @@ import redis
 from pyspark.errors import PySparkException
 
 from sluicegate import RedisMessageQueue
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from sluicegate.spark import LeasedBatch, lease_batch

@@ -16,8 +16,7 @@ from sluicegate import RedisMessageQueue
 from sluicegate.core.ranges import parse_ranges
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
-from sluicegate.lease import Lease
-from sluicegate.lease_heartbeat import LeaseHeartbeat
+from sluicegate.lease import Lease, LeaseHeartbeat
 from sluicegate.spark import _access
 from sluicegate.spark._options import StreamOptions, options
 from sluicegate.spark.datasource import SluicegateDataSource

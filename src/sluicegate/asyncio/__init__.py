@@ -4,7 +4,7 @@
 program needs only one of the two modules.
 """
 
-from sluicegate._lease_values import LeaseState, Verdict
+from sluicegate._lease_base import LeaseState, Verdict
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.queue import RedisMessageQueue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Literal, overload
 
-from sluicegate._queue_base import QueueBase, check_peek, ids_of
+from sluicegate._arguments import check_peek, ids_of
 from sluicegate._session import new_id
-from sluicegate.asyncio.operation_runner import OperationRunner
+from sluicegate.asyncio.session import Session
 from sluicegate.core.transitions.cancel import cancel_operation
 from sluicegate.core.transitions.depth import depth_operation
 from sluicegate.core.transitions.forget import forget_operation
@@ -24,8 +25,26 @@ from sluicegate.report import Depth, QueueStats, RedriveReport, RepairReport
 __all__ = ["QueueAdministration"]
 
 
-class QueueAdministration(QueueBase[OperationRunner]):
-    """The part of `RedisMessageQueue` that counts, shows, moves and deletes what is in the queue."""
+class QueueAdministration:
+    """The part of `RedisMessageQueue` that counts, shows, moves and deletes what is in the queue.
+
+    Attributes:
+        name: the queue's name.
+        session: what the parts of the queue share. Internal: this distribution's adapters use it, and it may change.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.name = session.keys.name
+        self.session = session
+
+    @property
+    def key(self) -> SimpleNamespace:
+        """The names of this queue's Redis keys, for use with `redis-cli`."""
+        names = ("pending", "returned", "delayed", "leases", "dead", "completed", "failed", "counters")
+        return SimpleNamespace(**{name: getattr(self.session.keys, name).decode() for name in names})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     # ------------------------------------------------------------------ look
 

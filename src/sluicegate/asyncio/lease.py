@@ -1,24 +1,112 @@
-"""A lease: a batch of messages that one consumer works on, settled message by message or whole."""
+"""A lease: a batch of messages that one consumer works on, with its heartbeat."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Any
 
-from sluicegate import _lease_operations
-from sluicegate._exit_verdicts import exit_verdicts
-from sluicegate._lease_base import LeaseBase
-from sluicegate._lease_values import Verdict
-from sluicegate.asyncio.lease_heartbeat import LeaseHeartbeat, interval_for
+from sluicegate import _lease_operations, checks
+from sluicegate._lease_base import ClaimedBatch, LeaseBase, Verdict
+from sluicegate.asyncio.heartbeat import scheduler
 from sluicegate.asyncio.operation_runner import OperationRunner
+from sluicegate.asyncio.runtime import notify
+from sluicegate.asyncio.session import Session
+from sluicegate.config import QueueConfig
 from sluicegate.core.transitions.extend import Extended
-from sluicegate.errors import LeaseLostError, RedisMessageQueueError
+from sluicegate.errors import CleanupFailedError, ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.message import Message
 
-__all__ = ["Lease"]
+__all__ = ["Lease", "LeaseHeartbeat", "one_message", "shown"]
 
 _log = logging.getLogger("sluicegate")
+
+
+class LeaseHeartbeat:
+    """Extends one lease in the background; the scheduler of the process calls `beat` when it is due.
+
+    Only the lease refers to it: a lease that its consumer has dropped is extended no more, and expires.
+
+    Args:
+        session: of the queue.
+        batch: the lease's batch.
+        interval_seconds: between extensions.
+    """
+
+    def __init__(self, session: Session, batch: ClaimedBatch, interval_seconds: float) -> None:
+        self.lease_id = batch.claim.lease_id
+        self.beats_through = session.runner.gateway
+        self.is_running = False
+        self.interval_seconds = interval_seconds
+        self._session = session
+        self._batch = batch
+
+    def start(self, interval_seconds: float) -> None:
+        """Extend the lease at this interval until `stop`."""
+        self.interval_seconds = interval_seconds
+        self.is_running = True
+        scheduler().watch(self, interval_seconds)
+
+    async def stop(self) -> None:
+        """No extension begins after this."""
+        if self.is_running:
+            self.is_running = False
+            await scheduler().unwatch(self)
+
+    async def beat(self) -> float | None:
+        """Extend the lease once, without retries; returns the seconds to the next beat, None for no more."""
+        batch = self._batch
+        if batch.is_finished:
+            return None
+        try:
+            extended = await self._session.runner.run(_lease_operations.extend(self._session, batch), retry=False)
+        except RedisMessageQueueError as error:
+            _log.warning("heartbeat of lease %r failed: %s", self.lease_id, type(error).__name__)
+            if batch.silent_for_seconds <= 2 * batch.lease_seconds:
+                return min(self.interval_seconds, 1.0)
+            await self._report_stopped("Redis could not be reached for twice its life")
+            return None
+        if batch.is_finished:
+            return None
+        if extended is not Extended.OK:
+            await self._report_stopped("it is lost or over its longest life")
+            return None
+        return self.interval_seconds
+
+    async def _report_stopped(self, why: str) -> None:
+        _log.warning("the heartbeat of lease %r stops: %s", self.lease_id, why)
+        if self._session.config.on_heartbeat_failure is not None:
+            await notify(self._session.config.on_heartbeat_failure)
+
+
+def interval_for(config: QueueConfig, lease_seconds: float, asked: float | None, last: float | None) -> float | None:
+    """The seconds between the heartbeats of a lease; None for no heartbeat.
+
+    Args:
+        config: the queue's options.
+        lease_seconds: the lease's life.
+        asked: what the caller asked for, which comes first.
+        last: the interval that this lease had before, which comes next.
+
+    Raises:
+        ConfigurationError: an interval that is not less than half of the lease.
+    """
+    if asked is not None:
+        checks.positive("interval_seconds", asked)
+        if asked >= lease_seconds / 2:
+            raise ConfigurationError(
+                f"interval_seconds={asked:g} must be less than half of the lease's {lease_seconds:g} s"
+            )
+        return asked
+    if last is not None:
+        return last
+    configured = config.heartbeat_interval_seconds
+    if configured == 0 or config.at_most_once:
+        return None
+    third = lease_seconds / 3
+    return third if configured is None else min(configured, third)
 
 
 class Lease(LeaseBase[OperationRunner]):
@@ -141,7 +229,7 @@ class Lease(LeaseBase[OperationRunner]):
             await self._conclude(error, retry)
             return
         try:
-            groups = batch.verdicts.record(exit_verdicts(session.config, batch, error))
+            groups = batch.verdicts.record(_lease_operations.exit_verdicts(session.config, batch, error))
             await session.runner.run(_lease_operations.settle(session, batch, groups), retry=retry)
         except RedisMessageQueueError as failure:
             if error is None:
@@ -155,3 +243,49 @@ class Lease(LeaseBase[OperationRunner]):
             await self._session.runner.run(operation, retry=retry)
         except RedisMessageQueueError as failure:
             _log.warning("how the handling of lease %r ended could not be recorded: %s", self.id, failure)
+
+
+@asynccontextmanager
+async def one_message(session: Session, claim: Callable[..., Awaitable[Lease]]) -> AsyncIterator[Lease]:
+    """Claim a message and yield its lease, which is empty when none came in time.
+
+    A handler's error propagates. That the lease was lost is logged and never raised.
+
+    Args:
+        session: of the queue.
+        claim: the queue's method.
+
+    Raises:
+        CleanupFailedError: the handler finished, but its message could not be acked.
+    """
+    lease = await claim(wait_seconds=session.config.message_wait_interval_seconds)
+    handled = False
+    try:
+        async with lease:
+            yield lease
+            handled = True
+    except LeaseLostError as lost:
+        if lost.lease_id != lease.id:
+            raise
+        _log.warning("queue %r: %s", session.keys.name, lost)
+    except RedisMessageQueueError as failure:
+        if not handled:
+            raise
+        name = session.keys.name
+        raise CleanupFailedError(
+            f"queue {name!r}: the handler finished, but its message could not be acked "
+            f"({type(failure).__name__}); it will be delivered again",
+            queue=name,
+            operation="settle",
+            message_id=lease.messages[0].id,
+        ) from failure
+
+
+def shown(payload: bytes, *, decodes: bool) -> Any:
+    """A payload as handlers get it: a str when the client decodes and it is UTF-8, else bytes."""
+    if not decodes:
+        return payload
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return payload

@@ -8,19 +8,15 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, overload
 
-from sluicegate._claim import Claim
-from sluicegate._claimed_batch import ClaimedBatch
+from sluicegate._arguments import ABSENT, Absent, Handler, claim_of, one_payload, refuse_unfit_gateway
+from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
-from sluicegate._lease_values import OnBatchError, Verdict
-from sluicegate._queue_base import ABSENT, Absent, Handler, one_payload, refuse_unfit_gateway
 from sluicegate.asyncio.administration import QueueAdministration
-from sluicegate.asyncio.closing import close_queue, shutdown_queue
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
-from sluicegate.asyncio.lease import Lease
-from sluicegate.asyncio.processing import one_message, shown
+from sluicegate.asyncio.lease import Lease, one_message, shown
 from sluicegate.asyncio.publisher import Publisher
 from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited
-from sluicegate.asyncio.session import open_session
+from sluicegate.asyncio.session import close_session, open_session, shut_down_session
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
@@ -333,7 +329,7 @@ class RedisMessageQueue(QueueAdministration):
             RedisUnavailableError: Redis cannot be reached.
         """
         session = self.session
-        claim = Claim.of(
+        claim = claim_of(
             session,
             limit,
             lease_seconds=lease_seconds,
@@ -377,7 +373,7 @@ class RedisMessageQueue(QueueAdministration):
             await session.runner.run(settle(session, batch, released))
             batch.give_up()
             return Lease(session, batch)
-        if session.config.at_most_once:
+        if session.config.visibility_timeout_seconds is None:
             await session.runner.run(ack_ahead(session, batch))
             return Lease(session, batch)
         lease = Lease(session, batch)
@@ -461,7 +457,7 @@ class RedisMessageQueue(QueueAdministration):
         Raises:
             ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
         """
-        return await shutdown_queue(self.session, timeout)
+        return await shut_down_session(self.session, timeout)
 
     async def drain(self, timeout: float | None = 30.0) -> bool:
         """Do the same as `shutdown`, under its name in redis-message-queue; nothing is drained from the queue."""
@@ -480,6 +476,6 @@ class RedisMessageQueue(QueueAdministration):
 
         A lease object that nobody refers to any more is not released; it expires.
         """
-        await close_queue(self.session, owns_gateway=self._owns_gateway)
+        await close_session(self.session, owns_gateway=self._owns_gateway)
 
     close = aclose  # asyncio only

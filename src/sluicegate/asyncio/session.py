@@ -1,20 +1,30 @@
-"""Opens the session of an asyncio queue."""
+"""Opens the session of a queue, and closes it."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import logging
+import math
+from typing import TYPE_CHECKING, TypeAlias
 
-from sluicegate._activity import Activity
-from sluicegate._session import QueueSession, publishing_for
+from sluicegate import checks
+from sluicegate._session import Activity, QueueSession, publishing_for
 from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.operation_runner import OperationRunner
-from sluicegate.asyncio.runtime import AWAITS
+from sluicegate.asyncio.runtime import AWAITS, current_owner, give_way, pause
+from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueConfig
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.eviction import EvictionCheck
+from sluicegate.errors import RedisMessageQueueError
+from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
-__all__ = ["Session", "open_session"]
+if TYPE_CHECKING:
+    from sluicegate.asyncio.lease import Lease
 
+__all__ = ["Session", "close_session", "open_session", "shut_down_session"]
+
+_POLL_SECONDS = 0.01  # between looks at what others still hold
+_log = logging.getLogger("sluicegate")
 Session: TypeAlias = QueueSession[OperationRunner]
 
 
@@ -37,3 +47,43 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway) -> Session:
         activity=activity,
         runner=OperationRunner(gateway, name, config.on_event, activity.stopping),
     )
+
+
+async def shut_down_session(session: Session, timeout: float | None) -> bool:
+    """Wait for other threads or tasks, then release what they still hold; see `RedisMessageQueue.shutdown`."""
+    if timeout is not None:
+        checks.not_negative("timeout", timeout)
+    activity, runner, name = session.activity, session.runner, session.keys.name
+    begun, activity.closed = elapsed_clock(), True
+    await runner.emit(QueueEvent(EventOperation.DRAIN, EventOutcome.START, name, 0, seconds=timeout))
+    await give_way()
+    me, deadline = current_owner(), math.inf if timeout is None else begun + timeout
+    while elapsed_clock() < deadline and activity.others_at_work(me):
+        await pause(_POLL_SECONDS, lambda: False)
+    if timeout != 0:
+        for lease, owner in activity.held():
+            if owner != me:
+                await _release(session, lease)
+    left = sum(len(lease.unsettled) for lease, _ in activity.held())
+    clean = left == 0 and not activity.publishes
+    outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
+    await runner.emit(QueueEvent(EventOperation.DRAIN, outcome, name, left), begun)
+    return clean
+
+
+async def close_session(session: Session, *, owns_gateway: bool) -> None:
+    """Release every lease that the queue object holds, and close the connections that it made itself."""
+    session.activity.closed = True
+    for lease, _ in session.activity.held():
+        await _release(session, lease)
+    if owns_gateway:
+        await session.runner.gateway.aclose()
+    await give_way()
+
+
+async def _release(session: Session, lease: Lease) -> None:
+    await lease.stop_heartbeat()
+    try:
+        await lease.release()
+    except RedisMessageQueueError as error:
+        _log.warning("queue %r: lease %r could not be released: %s", session.keys.name, lease.id, type(error).__name__)

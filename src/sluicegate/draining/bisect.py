@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sluicegate._lease_values import Verdict
+from sluicegate._lease_base import Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.draining.summary import HandlerFailure

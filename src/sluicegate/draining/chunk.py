@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from sluicegate._lease_values import Verdict
+from sluicegate._lease_base import Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.draining.bisect import Bisect, refuse_when_lost

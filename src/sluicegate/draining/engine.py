@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Self
 
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.draining import lease_access
 from sluicegate.draining.chunk import Chunk, MakeContext

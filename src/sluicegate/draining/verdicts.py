@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from sluicegate import checks
-from sluicegate._lease_values import Verdict
+from sluicegate._lease_base import Verdict
 from sluicegate.core import policies
 from sluicegate.errors import AlreadySettledError
 from sluicegate.message import Message

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from sluicegate._queue_base import Handler
+from sluicegate._arguments import Handler
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.message import Message
 from sluicegate.testing.matching import ANYTHING, STATES, DrainCounts, Expectation, Found

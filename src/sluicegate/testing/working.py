@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sluicegate._queue_base import Handler
+from sluicegate._arguments import Handler
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.testing.matching import DrainCounts
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from sluicegate import checks
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.log_lines import log_line

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.ranges import format_ranges

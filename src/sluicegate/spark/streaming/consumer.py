@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sluicegate._lease_values import LeaseState
+from sluicegate._lease_base import LeaseState
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.spark._access import drop_payloads

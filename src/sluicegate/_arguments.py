@@ -1,18 +1,20 @@
-"""The part of a queue without I/O, the same for threads and for asyncio."""
+"""The arguments of the queue's methods, checked before Redis is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from types import SimpleNamespace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from sluicegate import checks
-from sluicegate._session import QueueSession
+from sluicegate._lease_base import Claim, OnBatchError
+from sluicegate._session import QueueSession, new_id
+from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.core.publishing import Payload
-from sluicegate.errors import ConfigurationError, GatewayContractError
+from sluicegate.core.transitions.claim import ClaimRequest
+from sluicegate.errors import ConfigurationError, GatewayContractError, OptionTypeError
 
-__all__ = ["ABSENT", "Absent", "Handler", "QueueBase", "check_peek", "ids_of", "one_payload", "refuse_unfit_gateway"]
+__all__ = ["ABSENT", "Absent", "Handler", "check_peek", "claim_of", "ids_of", "one_payload", "refuse_unfit_gateway"]
 
 Handler: TypeAlias = Callable[[str], object] | Callable[[bytes], object]
 """Gets a payload: str when the client has `decode_responses=True`, else bytes. In the asyncio queue also async."""
@@ -25,30 +27,61 @@ class Absent(Enum):
 
 
 ABSENT = Absent.ABSENT
-R = TypeVar("R")
+_MIN_RETENTION_SECONDS = 3600.0
+_EMPTY_REMEMBERED_SECONDS = 600.0
+_AT_MOST_ONCE_LEASE_SECONDS = 60.0  # from the claim to the ack that follows at once
 _PEEKABLE = ("pending", "returned", "delayed", "in_flight", "dead", "completed", "failed", "set_aside")
 
 
-class QueueBase(Generic[R]):
-    """The names of one queue object.
+def claim_of(
+    session: QueueSession[Any],
+    limit: int,
+    *,
+    lease_seconds: float | None,
+    wait_seconds: float,
+    lease_id: str | None,
+    take_over_after_seconds: float | None,
+    retention_seconds: float | None,
+    remember_empty: bool,
+    heartbeat: bool,
+    on_batch_error: OnBatchError,
+    exclude_run: str | None,
+) -> Claim:
+    """Check the arguments of a claim.
 
-    Attributes:
-        name: the queue's name.
-        session: what the parts of the queue share. Internal: this distribution's adapters use it, and it may change.
+    Raises:
+        ConfigurationError: an argument that cannot work.
     """
-
-    def __init__(self, session: QueueSession[R]) -> None:
-        self.name = session.keys.name
-        self.session = session
-
-    @property
-    def key(self) -> SimpleNamespace:
-        """The names of this queue's Redis keys, for use with `redis-cli`."""
-        names = ("pending", "returned", "delayed", "leases", "dead", "completed", "failed", "counters")
-        return SimpleNamespace(**{name: getattr(self.session.keys, name).decode() for name in names})
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
+    if lease_seconds is None:
+        lease_seconds = session.config.visibility_timeout_seconds or _AT_MOST_ONCE_LEASE_SECONDS
+    checks.count("limit", limit, MAX_CLAIM_LIMIT)
+    checks.positive("lease_seconds", lease_seconds)
+    checks.not_negative("wait_seconds", wait_seconds)
+    if lease_id is None and (take_over_after_seconds is not None or remember_empty):
+        raise ConfigurationError(
+            "take_over_after_seconds and remember_empty need a lease_id that a retry would use again"
+        )
+    if take_over_after_seconds is not None:
+        checks.not_negative("take_over_after_seconds", take_over_after_seconds)
+    if retention_seconds is not None:
+        checks.not_negative("retention_seconds", retention_seconds)
+    if on_batch_error not in ("release", "ack"):
+        raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
+    if exclude_run is not None and not isinstance(exclude_run, str):
+        raise OptionTypeError(f"exclude_run must be the name of a run or None, not {exclude_run!r}")
+    nonce = new_id()
+    named = lease_id is not None
+    lease_id = lease_id if lease_id is not None else nonce.decode()
+    request = ClaimRequest(
+        name=session.keys.lease_name(lease_id),
+        nonce=nonce,
+        limit=limit,
+        lease_seconds=lease_seconds,
+        keep_seconds=max(retention_seconds or 0, _MIN_RETENTION_SECONDS, 10 * lease_seconds),
+        empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
+        run=b"" if exclude_run is None else session.keys.run(exclude_run),
+    )
+    return Claim(request, lease_id, named, on_batch_error, heartbeat)
 
 
 def one_payload(payload: Payload | Absent, message: Payload | Absent) -> Payload:
