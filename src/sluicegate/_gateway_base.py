@@ -15,13 +15,13 @@ from sluicegate._redis import error_mapping
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import is_pool_exhausted, unasked_sentinels
 from sluicegate._redis.connection import Address, client_decodes, describe_client, is_cluster_client
-from sluicegate._redis.pools_base import sentinels
+from sluicegate._redis.pools_base import WAIT_MARGIN_SECONDS, Command, sentinels
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import GONE_OPTIONS, RENAMED_OPTIONS, QueueConfig
 from sluicegate.core.call import Call
 from sluicegate.errors import ConfigurationError, RetryBudgetExhaustedError
 
-__all__ = ["MAX_REDIRECTS", "OPTIONS_ELSEWHERE", "Course", "GatewayBase", "RetryNote"]
+__all__ = ["MAX_REDIRECTS", "OPTIONS_ELSEWHERE", "Course", "GatewayBase", "RetryNote", "commands", "reply_seconds"]
 
 _log = logging.getLogger("sluicegate")
 
@@ -60,6 +60,20 @@ class Course:
     """
 
     doubtful: bool = False
+
+
+def commands(call: Call[Any], *, text: bool = False) -> list[Command]:
+    """Return the commands of a call: the script by its hash or by its text, then the call's `then`."""
+    name, script = ("EVAL", call.script.text) if text else ("EVALSHA", call.script.sha)
+    sent: list[Command] = [(name, script, len(call.keys), *call.keys, *call.args)]
+    if call.then:
+        sent.append(call.then)
+    return sent
+
+
+def reply_seconds(call: Call[Any]) -> float | None:
+    """Return how long the reply to `then` may take, None without one; WAIT and WAITAOF end in their timeout."""
+    return int(call.then[-1]) / 1000 + WAIT_MARGIN_SECONDS if call.then else None
 
 
 class GatewayBase:

@@ -45,7 +45,6 @@ def test_a_change_on_one_side_only_is_noticed() -> None:
 def test_few_modules_are_written_twice() -> None:
     assert BY_HAND == [
         "sluicegate._redis.asyncio.pools",
-        "sluicegate._redis.asyncio.transport",
         "sluicegate.asyncio.heartbeat_workers",
         "sluicegate.asyncio.runtime",
     ]

@@ -12,7 +12,7 @@ import redis.asyncio
 from redis import exceptions as redis_errors
 
 from sluicegate._redis.asyncio.connection_io import exchange
-from sluicegate._redis.asyncio.transport import borrow, give_back, send
+from sluicegate._redis.asyncio.pools import borrow, give_back, send
 from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio import RedisGateway, RedisMessageQueue
 from sluicegate.core.call import Call

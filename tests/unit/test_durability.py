@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate._redis.commands import reply_seconds
+from sluicegate._gateway_base import reply_seconds
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.durability import FSYNC, MEMORY, Durability, parse_durability, replicated

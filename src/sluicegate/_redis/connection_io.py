@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from sluicegate._redis import error_mapping
-from sluicegate._redis.commands import ASKING, Command
+from sluicegate._redis.pools import borrow, give_back, read, read_within, send
+from sluicegate._redis.pools_base import ASKING, Command
 from sluicegate._redis.size_limits import ANNOUNCED_SECONDS, announcement, is_refused_size
-from sluicegate._redis.transport import borrow, give_back, read, read_within, send
 
-__all__ = ["borrowed", "exchange", "refuses_announced"]
+__all__ = ["exchange", "refuses_announced"]
 
 
 def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
@@ -35,7 +34,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
-        intact = not any(error_mapping.ends_connection(reply) for reply in replies)
+        intact = not any(isinstance(reply, Exception) and error_mapping.ends_connection(reply) for reply in replies)
         return replies
     finally:
         give_back(pool, connection, intact=intact)
@@ -49,15 +48,3 @@ def refuses_announced(pool: Any, size: int) -> bool:
         return is_refused_size(read_within(connection, ANNOUNCED_SECONDS))
     finally:
         give_back(pool, connection, intact=False)  # it is in the middle of a command
-
-
-@contextmanager
-def borrowed(pool: Any) -> Iterator[Any]:
-    """Lend a connection for a block; the pool gets it back intact when the block ends without an exception."""
-    connection = borrow(pool)
-    intact = False
-    try:
-        yield connection
-        intact = True
-    finally:
-        give_back(pool, connection, intact=intact)

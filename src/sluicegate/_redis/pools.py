@@ -1,25 +1,28 @@
-"""The client and the pools of a gateway for threads; `sluicegate._redis.asyncio.pools` is the half for event loops."""
+"""Client, pools and connections of a gateway for threads; `sluicegate._redis.asyncio.pools` serves event loops."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
 
 import redis
+from redis import exceptions as redis_errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate._redis.cluster_routes import Node
-from sluicegate._redis.commands import ASKING, WAIT_MARGIN_SECONDS, Command
-from sluicegate._redis.compat import renew_pool_locks
+from sluicegate._redis.compat import CONNECTION_FOR, read_closed_connection, renew_pool_locks
 from sluicegate._redis.connection import Address, refuse_unfit_client
-from sluicegate._redis.connection_io import borrowed
 from sluicegate._redis.error_mapping import raise_if_failover
 from sluicegate._redis.pools_base import (
+    ASKING,
     STOP_SLICE_SECONDS,
+    WAIT_MARGIN_SECONDS,
+    Command,
     PoolsBase,
     Stage,
     WaitEnded,
@@ -27,11 +30,10 @@ from sluicegate._redis.pools_base import (
     node_options,
     sentinels,
 )
-from sluicegate._redis.transport import read, send
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Wait
 
-__all__ = ["Client", "ClientPools"]
+__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
 
 Client = redis.Redis | redis.RedisCluster
 _NO_RETRY = Retry(NoBackoff(), 0)
@@ -148,3 +150,61 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+# ---------------------------------------------------------------------- one connection
+
+
+def borrow(pool: Any) -> Any:
+    """Return a connected connection, which `give_back` returns to the pool."""
+    return pool.get_connection(*CONNECTION_FOR)
+
+
+def give_back(pool: Any, connection: Any, *, intact: bool) -> None:
+    """Return a connection to its pool, closed unless it is `intact`."""
+    try:
+        if not intact:
+            connection.disconnect()
+    finally:
+        pool.release(connection)
+
+
+def send(connection: Any, packed: Any) -> None:
+    """Write packed commands."""
+    connection.send_packed_command(packed)
+
+
+def read(connection: Any, seconds: float | None = None) -> Any:
+    """Return a raw reply, or the error that the server answered with.
+
+    Args:
+        connection: to read from.
+        seconds: how long the reply may take, where the client's socket timeout may be shorter.
+    """
+    try:
+        if seconds is not None:
+            connection.can_read(timeout=seconds)
+        return connection.read_response(disable_decoding=True)
+    except redis_errors.ResponseError as error:
+        return error
+    except ValueError as error:
+        if (closed := read_closed_connection(error)) is None:
+            raise
+        raise closed from error
+
+
+def read_within(connection: Any, seconds: float) -> Any:
+    """Return a raw reply or the server's error, None when nothing arrives in time."""
+    return read(connection) if connection.can_read(timeout=seconds) else None
+
+
+@contextmanager
+def borrowed(pool: Any) -> Iterator[Any]:
+    """Lend a connection for a block; the pool gets it back intact when the block ends without an exception."""
+    connection = borrow(pool)
+    intact = False
+    try:
+        yield connection
+        intact = True
+    finally:
+        give_back(pool, connection, intact=intact)

@@ -19,7 +19,10 @@ from sluicegate._redis.compat import (
 )
 
 __all__ = [
+    "ASKING",
     "STOP_SLICE_SECONDS",
+    "WAIT_MARGIN_SECONDS",
+    "Command",
     "PoolsBase",
     "Stage",
     "WaitEnded",
@@ -31,6 +34,9 @@ __all__ = [
     "sentinels",
 ]
 
+Command = tuple[bytes | int | str | float, ...]
+ASKING: tuple[Command, ...] = (("ASKING",),)
+WAIT_MARGIN_SECONDS = 5.0  # how much later than requested the reply to a blocking command may arrive
 STOP_SLICE_SECONDS = 0.1  # between checks whether a wait should end
 _SINGLE_TIMEOUT_SECONDS = 5.0
 

@@ -12,13 +12,19 @@ from typing import Any, Protocol, TypeVar
 
 import tenacity
 
-from sluicegate._gateway_base import MAX_REDIRECTS, OPTIONS_ELSEWHERE, Course, GatewayBase, RetryNote
+from sluicegate._gateway_base import (
+    MAX_REDIRECTS,
+    OPTIONS_ELSEWHERE,
+    Course,
+    GatewayBase,
+    RetryNote,
+    commands,
+    reply_seconds,
+)
 from sluicegate._redis import error_mapping
 from sluicegate._redis.asyncio.connection_io import exchange, refuses_announced
-from sluicegate._redis.asyncio.pools import Client, ClientPools
-from sluicegate._redis.asyncio.transport import borrow, give_back, read, send
+from sluicegate._redis.asyncio.pools import Client, ClientPools, borrow, give_back, read, send
 from sluicegate._redis.cluster_routes import Node
-from sluicegate._redis.commands import commands, reply_seconds
 from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
 from sluicegate._redis.error_mapping import IO_ERRORS
@@ -297,7 +303,7 @@ class RedisGateway(GatewayBase):
                 if is_cut_off(error):
                     await self._refuse_oversized(call, pool)
                 raise
-            if is_refused_size(replies[0]):
+            if isinstance(replies[0], Exception) and is_refused_size(replies[0]):
                 await self._refuse_oversized(call, pool, said=True)
             return replies
 
@@ -358,9 +364,11 @@ class RedisGateway(GatewayBase):
                 if node is not None and error_mapping.is_transient(error):
                     self._pools.suspect(key, node)
                 raise
+            if not isinstance(replies[0], Exception):
+                break
             redirect = error_mapping.redirection(replies[0])
             if redirect is None:
-                if node is not None and error_mapping.is_passing(replies[0]):
+                if node is not None and error_mapping.is_transient(replies[0]):
                     self._pools.suspect(key, node)
                 break
             place, asking = self._redirected(redirect, node), redirect.asking

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from sluicegate._redis import error_mapping
-from sluicegate._redis.asyncio.transport import borrow, give_back, read, read_within, send
-from sluicegate._redis.commands import ASKING, Command
+from sluicegate._redis.asyncio.pools import borrow, give_back, read, read_within, send
+from sluicegate._redis.pools_base import ASKING, Command
 from sluicegate._redis.size_limits import ANNOUNCED_SECONDS, announcement, is_refused_size
 
-__all__ = ["borrowed", "exchange", "refuses_announced"]
+__all__ = ["exchange", "refuses_announced"]
 
 
 async def exchange(
@@ -36,7 +35,7 @@ async def exchange(
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
-        intact = not any(error_mapping.ends_connection(reply) for reply in replies)
+        intact = not any(isinstance(reply, Exception) and error_mapping.ends_connection(reply) for reply in replies)
         return replies
     finally:
         await give_back(pool, connection, intact=intact)
@@ -50,15 +49,3 @@ async def refuses_announced(pool: Any, size: int) -> bool:
         return is_refused_size(await read_within(connection, ANNOUNCED_SECONDS))
     finally:
         await give_back(pool, connection, intact=False)  # it is in the middle of a command
-
-
-@asynccontextmanager
-async def borrowed(pool: Any) -> AsyncIterator[Any]:
-    """Lend a connection for a block; the pool gets it back intact when the block ends without an exception."""
-    connection = await borrow(pool)
-    intact = False
-    try:
-        yield connection
-        intact = True
-    finally:
-        await give_back(pool, connection, intact=intact)

@@ -1,28 +1,31 @@
-"""The client of an asyncio gateway and the pools that the gateway makes; `sluicegate._redis.pools` serves threads.
+"""Client, pools and connections of a gateway for event loops; `sluicegate._redis.pools` serves threads.
 
-Written by hand, because sockets belong to one event loop here and to a process there, and waits end differently.
+Written by hand. Sockets belong to one event loop here and to a process there, waits end differently, redis-py's two
+connections read differently, and cancellation has no counterpart in threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import redis.asyncio
+from redis import exceptions as redis_errors
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from sluicegate._redis.asyncio.connection_io import borrowed
-from sluicegate._redis.asyncio.transport import read, send
 from sluicegate._redis.cluster_routes import Node
-from sluicegate._redis.commands import ASKING, WAIT_MARGIN_SECONDS, Command
-from sluicegate._redis.compat import close_async_client
+from sluicegate._redis.compat import CONNECTION_FOR, close_async_client
 from sluicegate._redis.connection import Address, refuse_unfit_client
 from sluicegate._redis.error_mapping import raise_if_failover
 from sluicegate._redis.pools_base import (
+    ASKING,
     STOP_SLICE_SECONDS,
+    WAIT_MARGIN_SECONDS,
+    Command,
     PoolsBase,
     Stage,
     WaitEnded,
@@ -34,7 +37,7 @@ from sluicegate.cancellation import CancellationGuard
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Wait
 
-__all__ = ["Client", "ClientPools"]
+__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
 
 Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
 _NO_RETRY = Retry(NoBackoff(), 0)
@@ -142,3 +145,81 @@ class ClientPools(PoolsBase):
         like = client.get_nodes()[0]
         options = node_options(like.connection_kwargs, stage, _NO_RETRY, node)
         return redis.asyncio.ConnectionPool(connection_class=like.connection_class, **options)
+
+
+# ---------------------------------------------------------------------- one connection
+
+
+async def borrow(pool: Any) -> Any:
+    """Return a connected connection, which `give_back` returns to the pool.
+
+    A cancellation during the call is raised, and the connection is back in the pool then.
+    """
+    connection = None
+    try:
+        with CancellationGuard():
+            connection = await pool.get_connection(*CONNECTION_FOR)
+    except asyncio.CancelledError:
+        if connection is not None:
+            await give_back(pool, connection, intact=True)
+        raise
+    return connection
+
+
+async def give_back(pool: Any, connection: Any, *, intact: bool) -> None:
+    """Return a connection to its pool, closed unless it is `intact`; a cancellation is raised after that."""
+    try:
+        if not intact:
+            await connection.disconnect(nowait=True)
+    finally:
+        try:
+            await pool.release(connection)
+        except asyncio.CancelledError:  # it waited for the pool's lock: without a second try the pool loses a place
+            await asyncio.wait({asyncio.ensure_future(_release(pool, connection))})
+            raise
+
+
+async def _release(pool: Any, connection: Any) -> None:
+    with suppress(KeyError):  # the first try had released it
+        await pool.release(connection)
+
+
+async def send(connection: Any, packed: Any) -> None:
+    """Write packed commands; a cancellation during the write is raised."""
+    with CancellationGuard():
+        await connection.send_packed_command(packed)
+
+
+async def read(connection: Any, seconds: float | None = None) -> Any:
+    """Return a raw reply, or the error that the server answered with.
+
+    Args:
+        connection: to read from.
+        seconds: how long the reply may take, where the client's socket timeout may be shorter.
+    """
+    try:
+        if seconds is None:
+            return await connection.read_response(disable_decoding=True)
+        return await connection.read_response(disable_decoding=True, timeout=seconds)
+    except redis_errors.ResponseError as error:
+        return error
+
+
+async def read_within(connection: Any, seconds: float) -> Any:
+    """Return a raw reply or the server's error, None when nothing arrives in time."""
+    try:
+        return await read(connection, seconds)
+    except redis_errors.TimeoutError:
+        return None
+
+
+@asynccontextmanager
+async def borrowed(pool: Any) -> AsyncIterator[Any]:
+    """Lend a connection for a block; the pool gets it back intact when the block ends without an exception."""
+    connection = await borrow(pool)
+    intact = False
+    try:
+        yield connection
+        intact = True
+    finally:
+        await give_back(pool, connection, intact=intact)
