@@ -11,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
+from sluicegate._redis.compat import CONNECTION_FOR
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
 from sluicegate.core.call import Call, Wait
 from sluicegate.gateway import RedisGateway
@@ -96,7 +97,7 @@ class Careless(RedisGateway):
 
 class Trusting(RedisGateway):
     def send(self, call: Call[Any], **options: Any) -> Any:
-        connection = self.client.connection_pool.get_connection()
+        connection = self.client.connection_pool.get_connection(*CONNECTION_FOR)
         connection.send_command("EVAL", call.script.text, len(call.keys), *call.keys, *call.args)
         return lambda: call.decode(connection.read_response(disable_decoding=True))
 

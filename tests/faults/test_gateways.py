@@ -262,8 +262,8 @@ def test_a_call_sent_ahead_keeps_no_other_waiting_for_the_only_connection(
     gateway.execute(depth_call(KEYS))
     run, target = running(gateway)
     receive = run(lambda: target.send(depth_call(KEYS)))
-    assert gateway.execute(depth_call(KEYS)).pending == 0
-    assert run(receive).pending == 0
+    assert gateway.execute(depth_call(KEYS)).depth.pending == 0
+    assert run(receive).depth.pending == 0
 
 
 def test_a_signal_handler_may_use_a_gateway_whose_client_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:

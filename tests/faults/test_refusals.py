@@ -138,7 +138,7 @@ def test_after_any_answer_an_outage_is_ridden_out(make_gateway: MakeGateway, own
     assert met.wait(60)
     own_server.start()
     worker.join(60)
-    assert answers[0].pending == 0
+    assert answers[0].depth.pending == 0
 
 
 @pytest.mark.parametrize("place", ["redis+sentinel://{}/gate", "redis+cluster://{}"], ids=["Sentinel", "cluster"])
@@ -225,7 +225,7 @@ def test_a_pool_that_blocks_and_gives_up_is_asked_again(own_server: RedisServer)
         running = threads.submit(gateway.execute, depth_call(KEYS), on_retry=lambda _: met.set())
         assert met.wait(60)
         pool.release(held)
-        assert running.result(60).pending == 0
+        assert running.result(60).depth.pending == 0
     pool.disconnect()
 
 
