@@ -31,7 +31,6 @@ from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
-from sluicegate.core.steps import Step, Target
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
@@ -50,7 +49,7 @@ from sluicegate.core.transitions.reap import reap_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.core.transitions.repair import repair_call
-from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.core.transitions.scan import Cursor, Page, Step, Target, scan_call
 from sluicegate.core.transitions.settle import SettleRequest, settle_call
 from sluicegate.core.transitions.stats import stats_call
 from sluicegate.embedded import find_server

@@ -14,8 +14,7 @@ from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.core.call import Operation
-from sluicegate.core.ledger import VerdictGroup
-from sluicegate.core.ranges import parse_ranges
+from sluicegate.core.ledger import VerdictGroup, parse_ranges
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.conclude import Conclusion, conclude_operation
 from sluicegate.core.transitions.extend import Extended, extend_call

@@ -9,7 +9,7 @@ from typing import Any
 
 from sluicegate import checks
 from sluicegate.core.deduplication import portable_key_source
-from sluicegate.core.payload_limits import PayloadLimits
+from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.policies import DEFAULT_BACKOFF
 from sluicegate.core.rules import QueueRules
 from sluicegate.errors import ConfigurationError
@@ -66,7 +66,10 @@ class QueueConfig(DeclaredOptions):
     @property
     def limits(self) -> PayloadLimits:
         """The limits of a payload."""
-        return PayloadLimits(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
+        return (
+            PayloadLimits(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
+            or NO_PAYLOAD_LIMITS
+        )
 
     def refuse_async(self) -> None:
         """Refuse async callbacks, which a synchronous queue cannot await.

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from sluicegate.core.ledger import VerdictGroup
-from sluicegate.core.ranges import format_ranges
+from sluicegate.core.ledger import VerdictGroup, format_ranges
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from tests.conformance.driven import Driven
 from tests.support import state

@@ -9,11 +9,10 @@ import pytest
 import redis
 
 from sluicegate.core.call import Call
-from sluicegate.core.steps import Step, Target
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.redrive import RedriveReport, redrive_call
-from sluicegate.core.transitions.scan import Page, scan_call
+from sluicegate.core.transitions.scan import Page, Step, Target, scan_call
 from tests.support import state
 from tests.support.core_administration import Admin
 

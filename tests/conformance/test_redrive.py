@@ -10,10 +10,9 @@ import redis
 
 from sluicegate import DeadMessage
 from sluicegate.core.entry import read_prefix
-from sluicegate.core.steps import Step, Target
 from sluicegate.core.transitions.claim import Opened
 from sluicegate.core.transitions.redrive import Redriven, redrive_call
-from sluicegate.core.transitions.scan import scan_call
+from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.errors import ConfigurationError
 from tests.support import state
 from tests.support.core_administration import Admin

@@ -8,7 +8,6 @@ from typing import Any
 from sluicegate.core.call import Call
 from sluicegate.core.entry import identify, marker_of
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.steps import Step, Target
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.eviction import eviction_call
 from sluicegate.core.transitions.forget import forget_call
@@ -16,7 +15,7 @@ from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.repair import repair_call
-from sluicegate.core.transitions.scan import scan_call
+from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.core.transitions.stats import stats_call
 from tests.support.core_calls import Core, verdict
 

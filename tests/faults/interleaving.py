@@ -19,13 +19,12 @@ import redis
 
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import bound_markers, marker_of
-from sluicegate.core.ledger import Verb, VerdictGroup
-from sluicegate.core.ranges import format_ranges, parse_ranges
-from sluicegate.core.steps import Step, Target
+from sluicegate.core.ledger import Verb, VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from sluicegate.core.transitions.extend import Extended, extend_call
 from sluicegate.core.transitions.reap import reap_call
 from sluicegate.core.transitions.redrive import redrive_call
+from sluicegate.core.transitions.scan import Step, Target
 from sluicegate.core.transitions.settle import SettleRequest, settle_operation
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
 from tests.support import state

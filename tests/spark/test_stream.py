@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from sluicegate.core.ranges import parse_ranges
+from sluicegate.core.ledger import parse_ranges
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisUnavailableError
 from sluicegate.heartbeat import scheduler
 from sluicegate.lease import Lease, LeaseHeartbeat

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.core.ledger import LeaseCounts, Ledger
-from sluicegate.core.ranges import format_ranges, parse_ranges
+from sluicegate.core.ledger import LeaseCounts, Ledger, format_ranges, parse_ranges
 from sluicegate.errors import AlreadySettledError
 
 SLOTS = st.sets(st.integers(1, 60)).map(sorted)

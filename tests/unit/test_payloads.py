@@ -16,10 +16,9 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import MAX_BYTES_PER_CALL, Publishing, call_ranges, encode_payload
-from sluicegate.core.steps import Target
 from sluicegate.core.transitions.claim import Opened
 from sluicegate.core.transitions.publish import Batch, publish_call
-from sluicegate.core.transitions.scan import Cursor, Page
+from sluicegate.core.transitions.scan import Cursor, Page, Target
 from sluicegate.errors import PayloadTooLargeError
 from tests.support.batches import one_call
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas
 import pytest
 
-from sluicegate.core.schedule import NOW, Schedule, parse_schedule
+from sluicegate.core.publishing import NOW, Schedule, parse_schedule
 from sluicegate.errors import ConfigurationError
 
 

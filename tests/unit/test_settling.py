@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sluicegate.core.ledger import VerdictGroup, merge_verdicts
-from sluicegate.core.ranges import parse_ranges
+from sluicegate.core.ledger import VerdictGroup, merge_verdicts, parse_ranges
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.settle import MAX_BYTES, MAX_SLOTS, Settled, SettleRequest, join_settled, split_settle
 

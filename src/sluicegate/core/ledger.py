@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sluicegate.core.ranges import format_ranges, parse_ranges
 from sluicegate.errors import AlreadySettledError
 
-__all__ = ["LeaseCounts", "Ledger", "Verb", "VerdictGroup", "merge_verdicts"]
+__all__ = ["LeaseCounts", "Ledger", "Verb", "VerdictGroup", "format_ranges", "merge_verdicts", "parse_ranges"]
 
 Verb = Literal["ack", "discard", "nack", "release", "bury"]
 
@@ -149,3 +148,32 @@ class Ledger:
                 self._counts["bury" if slot in dead else self._verbs[slot]] += 1
         self._confirmed.update(sent)
         return settled
+
+
+def format_ranges(slots: Iterable[int]) -> str:
+    """Format ascending slots as ranges."""
+    parts: list[str] = []
+    first = last = 0
+    for slot in slots:
+        if first and slot == last + 1:
+            last = slot
+            continue
+        if first:
+            parts.append(_part(first, last))
+        first = last = slot
+    if first:
+        parts.append(_part(first, last))
+    return ",".join(parts)
+
+
+def parse_ranges(text: str) -> list[int]:
+    """Parse ranges into their slots, in order."""
+    slots: list[int] = []
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        slots.extend(range(int(first), int(last or first) + 1))
+    return slots
+
+
+def _part(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"

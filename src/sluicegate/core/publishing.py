@@ -6,20 +6,31 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from sluicegate import checks
 from sluicegate.core import json
 from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
-from sluicegate.core.schedule import NOW, Schedule, parse_schedule
 from sluicegate.core.transitions.publish import Batch, Overload
-from sluicegate.errors import RedisMessageQueueError
+from sluicegate.errors import ConfigurationError, OptionTypeError, RedisMessageQueueError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MAX_BYTES_PER_CALL", "MAX_PER_CALL", "Batches", "Payload", "Publishing", "call_ranges", "encode_payload"]
+__all__ = [
+    "MAX_BYTES_PER_CALL",
+    "MAX_PER_CALL",
+    "NOW",
+    "Batches",
+    "Payload",
+    "Publishing",
+    "Schedule",
+    "call_ranges",
+    "encode_payload",
+    "parse_schedule",
+]
 
 Payload: TypeAlias = (
     Mapping[str, json.Json] | Sequence[json.Json] | json.TypedDictLike | str | bytes | bytearray | memoryview
@@ -34,6 +45,54 @@ Batches = Generator[Batch | PendingKey, Any, None]
 _MIN_RECEIPT_SECONDS = 600.0
 _MIN_BOUND_MARKER_SECONDS = 7 * 86400.0  # of a marker that is freed as its message ends
 _SAFE_SHARE = 0.9  # of a marker's or receipt's life: a repeat sent within it arrives within it
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A due time is relative to the server's clock when it stores the messages, or absolute.
+
+    Attributes:
+        delay_seconds: the delay; 0 for none.
+        due_ms: the due time since the epoch; 0 if the delay counts.
+    """
+
+    delay_seconds: float = 0
+    due_ms: int = 0
+
+
+NOW = Schedule()
+
+
+def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
+    """Check `delay_seconds` and `due_at`, and return the due time that they ask for.
+
+    Args:
+        delay_seconds: a number of seconds, 0 or more.
+        due_at: an aware datetime; one in the past means at once.
+
+    Raises:
+        ConfigurationError: a delay that is no number of 0 or more (at most 100 years), a naive datetime, no time at all
+            (pandas' NaT), or both given.
+    """
+    if due_at is None:
+        if delay_seconds == 0 and type(delay_seconds) is int:
+            return NOW
+        checks.not_negative("delay_seconds", delay_seconds)
+        return Schedule(delay_seconds=float(delay_seconds))
+    if delay_seconds != 0:
+        raise ConfigurationError("give delay_seconds or due_at, not both: each says when the message falls due")
+    # By what it can do, not by its class: the core has no `datetime`, whose `now` would be a clock of its own.
+    if not hasattr(due_at, "utcoffset") or not hasattr(due_at, "timestamp"):
+        raise OptionTypeError(f"due_at must be an aware datetime, not {type(due_at).__name__}")
+    if due_at != due_at:  # noqa: PLR0124  (pandas' NaT is a datetime by its class, and unequal to itself)
+        raise ConfigurationError("due_at is not a time (NaT); leave it out for a message that is due at once")
+    if due_at.utcoffset() is None:
+        raise ConfigurationError(
+            "due_at is a naive datetime: it names no instant without a time zone, and this machine's may not be the "
+            "one you mean; give it one, such as due_at=datetime(..., tzinfo=UTC) or due_at.astimezone()"
+        )
+    microseconds = round(due_at.timestamp() * 1_000_000)
+    return Schedule(due_ms=max(1, -(-microseconds // 1000)))
 
 
 def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
@@ -140,7 +199,7 @@ class Publishing:
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.max_per_call)
-        encode = self._checked if self.limits or self.sort_keys else encode_payload
+        encode = self._checked if self.limits is not NO_PAYLOAD_LIMITS or self.sort_keys else encode_payload
         key_function, dedup = self.key_function, self.keys.dedup
         max_bytes, bare = MAX_BYTES_PER_CALL, SEPARATOR + middle
         parts, markers, held, first, marker = list[bytes](), list[bytes](), 0, 0, b""

@@ -8,8 +8,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import identify, marker_of
 from sluicegate.core.keys import QueueKeys, text_of
-from sluicegate.core.steps import RECEIPT_MS, Step, Steps, Target, target_args
-from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 __all__ = ["cancel_call", "cancel_operation"]

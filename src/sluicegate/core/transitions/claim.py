@@ -13,8 +13,7 @@ from sluicegate.core.call import Call, Operation, Wait
 from sluicegate.core.entry import bound_markers, read_prefix, split_entry
 from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys, lease_id_of, text_of
-from sluicegate.core.ledger import VerdictGroup
-from sluicegate.core.ranges import format_ranges, parse_ranges
+from sluicegate.core.ledger import VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.promote import promote_operation
 from sluicegate.core.transitions.reap import reap_operation

@@ -9,8 +9,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import SEPARATOR, identify, is_entry, marker_of, read_prefix
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.steps import RECEIPT_MS, Step, Steps, Target, target_args
-from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 

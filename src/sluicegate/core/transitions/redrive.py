@@ -13,8 +13,7 @@ from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, identify, marker_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.policies import stored_reason
-from sluicegate.core.steps import RECEIPT_MS, Step, Steps, Target, target_args
-from sluicegate.core.transitions.scan import Cursor, Page, scan_call
+from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 

@@ -1,4 +1,4 @@
-"""A scan reads a page of the values of one state."""
+"""A scan reads a page of the values of one state; bounded steps then act on values of that page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["Cursor", "Page", "scan_call"]
+__all__ = ["RECEIPT_MS", "Cursor", "Page", "Step", "Steps", "Target", "scan_call", "target_args"]
+
+RECEIPT_MS = 3_600_000
+"""Life of the receipt of a step: longer than any call is retried."""
 
 _MAX_BYTES = 4 * 1024 * 1024
 _KINDS = {"pending": b"list", "returned": b"zset", "delayed": b"zset", "dead": b"dead"}
@@ -53,6 +56,40 @@ class Page:
     ended: bool
     kept: Cursor
     items: list[tuple[Any, bytes]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A message that a step shall act on.
+
+    Attributes:
+        name: its id, or its whole entry in a sorted set.
+        marker: the key of its deduplication marker, b"" for none.
+    """
+
+    name: bytes = field(repr=False)
+    marker: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Identifies one step of one operation; a repeat of the call carries the same."""
+
+    nonce: bytes
+    number: int
+
+
+class Steps:
+    """Numbers the steps of one operation."""
+
+    def __init__(self, nonce: bytes) -> None:
+        self._nonce = nonce
+        self._number = 0
+
+    def next(self) -> Step:
+        """Make the next step."""
+        self._number += 1
+        return Step(self._nonce, self._number)
 
 
 def scan_call(
@@ -107,3 +144,14 @@ def _decode(reply: list[Any]) -> Page:
         kept=Cursor(score=reply[5], member=reply[6]),
         items=list(zip(reply[7::2], reply[8::2], strict=True)),
     )
+
+
+def target_args(targets: Sequence[Target]) -> tuple[list[bytes], list[bytes | int]]:
+    """Return the marker keys of the targets, and per target its name and the position of its marker, 0 for none."""
+    markers: list[bytes] = []
+    args: list[bytes | int] = []
+    for target in targets:
+        if target.marker:
+            markers.append(target.marker)
+        args += (target.name, len(markers) if target.marker else 0)
+    return markers, args

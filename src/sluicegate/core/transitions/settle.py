@@ -11,8 +11,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.ledger import VerdictGroup
-from sluicegate.core.ranges import format_ranges, parse_ranges
+from sluicegate.core.ledger import VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.extend import Extended, extend_call
 from sluicegate.errors import LeaseLostError

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from sluicegate._lease_base import LeaseState
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
-from sluicegate.core.ledger import LeaseCounts
-from sluicegate.core.ranges import format_ranges
+from sluicegate.core.ledger import LeaseCounts, format_ranges
 from sluicegate.draining import lease_access
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sluicegate.core import json
-from sluicegate.core.ranges import format_ranges, parse_ranges
+from sluicegate.core.ledger import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
