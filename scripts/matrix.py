@@ -1,7 +1,7 @@
-"""`make test-matrix`: the suite against several versions of redis-py, and Spark's against several of PySpark.
+"""Run the tests with several versions of redis-py, and those of Spark with several of PySpark.
 
 Each row is an environment of its own under `build/matrix`, kept for the next run, with what is installed there and the
-tests that run. Arguments name rows, e.g. `py5 spark4.0`.
+tests that run: those of `make test` on one server program, in all flavours. Arguments name rows, e.g. `py5 spark4.0`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ SPARK = (
     *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_source_lookup.py"),
     *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),
     *("tests/spark/test_stream.py", "tests/spark/every_version.py"),
+    *("-m", "full or not full"),
 )
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 
 
 @dataclass(frozen=True)
 class Row:
-    """One environment.
+    """One environment and its tests.
 
     Attributes:
         name: of its folder.
@@ -110,6 +111,7 @@ def run(row: Row, python: Path, protocol: int) -> Result:
     settings = {
         "PYTHONPATH": str(ROOT / "src"),
         "SLUICEGATE_TEST_PRODUCT": "full",
+        "SLUICEGATE_TEST_COMPLETE": "",
         "SLUICEGATE_TEST_PROTOCOLS": str(protocol),
     }
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *row.tests]

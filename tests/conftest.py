@@ -1,4 +1,4 @@
-"""Servers, clients and queues for every room's tests."""
+"""Every room's tests use these servers, clients and queues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.settings import COMPLETE, REPORT, THOROUGH
 settings.register_profile("sluicegate", deadline=None, derandomize=THOROUGH == 0, print_blob=True)
 settings.load_profile("sluicegate")
 
-# `nohup make test &` ignores SIGINT, and so would every program that the tests start and interrupt.
+# `nohup make test &` ignores SIGINT, and every program that the tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """Each server program in turn, shared by all tests; nothing is kept on disk."""
+    """Each server program in turn; all tests share one process per program, which persists nothing."""
     running = RedisServer(request.param)
     try:
         yield running.start()
@@ -50,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def bare_client(server: RedisServer) -> Iterator[redis.Redis]:
-    """A client of an empty server that gives bytes; for tests that put other things under a queue's keys."""
+    """A client of an empty server that returns bytes; for tests that put invalid values at a queue's keys."""
     with server.client() as client:
         client.config_set("maxmemory", "0")
         client.flushall()
@@ -60,7 +60,7 @@ def bare_client(server: RedisServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def client(bare_client: redis.Redis) -> Iterator[redis.Redis]:
-    """A client of an empty server; afterwards, what holds for every queue at any moment is checked."""
+    """A client of an empty server; the teardown checks the invariants of every queue."""
     yield bare_client
     state.check(bare_client)
 
@@ -75,13 +75,13 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture
 def flavour() -> Flavour:
-    """Sync, with a client that gives bytes; the conformance suite overrides this with all four."""
+    """Sync, with a client that returns bytes; the conformance suite overrides this with all four."""
     return Flavour()
 
 
 @pytest.fixture
 def make_queue(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[MakeQueue]:
-    """Makes queues on the test's server, with the options given."""
+    """A function that makes queues on the test's server."""
     make = Maker(flavour, client, loop)
     yield make
     make.close()
@@ -95,7 +95,7 @@ def queue(make_queue: MakeQueue) -> RedisMessageQueue:
 
 @pytest.fixture(params=PROGRAMS[:1], ids=lambda path: path.name)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """A server on a TCP port for one test, which may stop it and start it again: what was confirmed is kept."""
+    """A server on a TCP port for one test, which may restart it: all confirmed writes are on disk."""
     program: Path = request.param
     running = RedisServer(program, "--appendonly", "yes", "--appendfsync", "always", port=free_port())
     try:

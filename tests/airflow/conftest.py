@@ -13,10 +13,10 @@ from sluicegate.embedded import stop_server
 from tests.airflow.deployment import Deployment, choose_home
 from tests.airflow.servers import PasswordServer
 
-# Before the modules of tests are collected, because those import Airflow.
+# This comes before the test modules are collected, because they import Airflow.
 HOME = choose_home()
 
-# It has everything that URLs give a meaning to.
+# It has every character that has a meaning in a URL.
 PASSWORD = "s3cr3t:/@?#&=%41+ word"
 
 Connect = Callable[..., str]
@@ -24,7 +24,7 @@ Connect = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def airflow_deployment() -> Deployment:
-    """The deployment of this run of the tests, with its tables made."""
+    """The Airflow deployment of this test run, with its tables."""
     deployment = Deployment(HOME)
     deployment.migrate()
     return deployment

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import run_tests
+from scripts import matrix, run_tests
 from scripts.run_tests import Run
 from tests.support.project import ROOT
 from tests.support.waiting import wait_until
@@ -63,6 +63,13 @@ def test_every_room_belongs_to_a_process() -> None:
     assert {path.removeprefix("tests/") for paths in selected.values() for path in paths} == rooms
     assert next(iter(selected)) == "spark"
     assert {room for group in run_tests.TOGETHER for room in group} <= rooms
+
+
+def test_the_tests_of_the_matrix_exist() -> None:
+    named = {test for row in matrix.ROWS for test in row.tests if test.startswith("tests/")}
+
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 def test_paths_select_processes_and_options_go_to_each() -> None:

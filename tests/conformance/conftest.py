@@ -1,4 +1,4 @@
-"""What goes through a queue runs in four flavours on one server; what tests scripts alone, on every server found."""
+"""Tests through a queue run in four flavours on one server; tests of scripts run on every server program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.flavours import FLAVOURS, Flavour
 from tests.support.servers import PROGRAMS
 
-# `make test-matrix` names one; otherwise it is what redis-py speaks by itself.
+# `make test-matrix` names one; otherwise redis-py decides.
 PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")
 
 
@@ -25,6 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _needless(item: pytest.Item) -> bool:
-    """The flavours differ in Python alone: one server tells as much as all of them."""
+    """Flavours differ in Python only, so one server program is enough for them."""
     params = getattr(getattr(item, "callspec", None), "params", {})
     return "flavour" in params and params.get("server", PROGRAMS[0]) != PROGRAMS[0]

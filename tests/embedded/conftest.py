@@ -9,7 +9,7 @@ from sluicegate.embedded import binary, stop_server
 from tests.support.embedded_servers import processes_of
 from tests.support.waiting import wait_until
 
-# Every server program of this machine; the name alone lets the tests fail, not vanish, where there is none.
+# Without any program, the bare name makes tests fail and not vanish.
 PROGRAMS = list(binary._candidates()) or [Path("redis-server")]
 
 

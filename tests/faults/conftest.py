@@ -19,7 +19,7 @@ MakeGateway = Callable[..., Any]
 
 @pytest.fixture(params=[False, True], ids=["sync", "asyncio"])
 def make_gateway(request: pytest.FixtureRequest) -> Iterator[MakeGateway]:
-    """Makes gateways for a port; those of asyncio have the synchronous interface. Never below: redis-py's retries."""
+    """A function that makes gateways for a port, without redis-py's retries and with the synchronous interface."""
     made: list[Any] = []
     loop = Loop() if request.param else None
 

@@ -1,4 +1,4 @@
-"""One Spark session and one Redis server for all of Spark's tests."""
+"""All tests of Spark share one session and one Redis server."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _JVM_SECONDS = 60.0
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two tasks at a time, in which a task may fail twice before its job does."""
+    """A local session with two tasks at a time; a job fails when a task has failed three times."""
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
-    cloudpickle.register_pickle_by_value(waiting)  # for handlers: executors cannot import the tests
+    cloudpickle.register_pickle_by_value(waiting)  # handlers use it, and executors cannot import the tests
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -47,9 +47,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _end_gateway() -> None:
-    """End the JVM and the connections to it, which outlive every session.
+    """End the JVM and the connections to it; both outlive every session.
 
-    The interpreter would close them as it ends, when the streams of loggers are closed already, and they log it.
+    The interpreter would close them at its end and log that, after the loggers' streams were closed.
     """
     from pyspark import SparkContext
 
@@ -57,5 +57,5 @@ def _end_gateway() -> None:
     assert gateway is not None
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    gateway.proc.stdin.close()  # for the JVM, the end of its driver
+    gateway.proc.stdin.close()  # this tells the JVM that its driver has ended
     gateway.proc.wait(timeout=_JVM_SECONDS)

@@ -72,6 +72,20 @@ def test_a_local_spark_runs_its_workers_as_its_driver_although_the_environment_i
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)  # which may start the session
+def test_workers_of_a_local_spark_run_with_the_interpreter_of_their_driver(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when nobody has named an interpreter and the one on PATH lacks everything."""
+    numbers(3)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(other_python(tmp_path / "bin")))
+
+    assert drain(spark, queue, lambda batch: None, progress=False).acked == 3
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)  # which may start the session
 def test_workers_without_the_package_are_told_in_a_few_words(
     spark: SparkSession,
     queue: RedisMessageQueue,

@@ -1,10 +1,10 @@
-"""The rights that a queue's user needs, as `docs/access.md` explains them."""
+"""A queue's user needs these rights; `docs/access.md` explains them."""
 
 from __future__ import annotations
 
 import redis
 
-# What the scripts call: Redis holds them against the user's rights as well.
+# The scripts call these; Redis checks them against the user's rights as well.
 IN_SCRIPTS = (
     *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
     *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
@@ -12,11 +12,11 @@ IN_SCRIPTS = (
     *("sadd", "smismember"),
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
 )
-# What the client sends itself.
+# The client sends these itself.
 SENT = ("evalsha", "eval", "blpop", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
-FOR_EVICTION = ("+info",)  # asked for in a script, which takes no for an answer
+FOR_EVICTION = ("+info",)  # asked for in a script, which accepts a refusal
 FOR_REPAIR = ("+hscan", "+scan")
 FOR_REPLICAS = ("+wait",)
 FOR_FSYNC = ("+waitaof", "+command|info")

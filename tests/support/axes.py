@@ -1,4 +1,4 @@
-"""Which of a test's parameters `make test` leaves to `make test-all`.
+"""Some combinations of parameters run with `make test-all` only.
 
 A behaviour below the queue is tested on the first server program, a behaviour of the queue in one synchronous and one
 asyncio flavour, and a topology by one way of reaching it. Every other combination carries the marker `full`.
@@ -41,12 +41,12 @@ def _is_full(item: pytest.Item, params: dict[str, Any]) -> bool:
 
 
 def _shows_payloads(item: pytest.Item) -> bool:
-    """Whether a test asks for its flavour, as those do that compare payloads with what this flavour returns."""
+    """Return whether a test takes `flavour` as an argument, to compare payloads with what that flavour returns."""
     return "flavour" in inspect.signature(item.function).parameters  # type: ignore[attr-defined]
 
 
 def quick(values: Iterable[Any], *usual: Any) -> list[Any]:
-    """Values of a parameter, of which `make test` takes the usual ones."""
+    """Return the values of a parameter; `make test` runs the usual ones only."""
     found = list(values)
     assert all(each in found for each in usual), usual
     full = pytest.mark.full

@@ -1,4 +1,4 @@
-"""Batches for tests below the queue."""
+"""Tests below the queue make their batches here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def one_call(
     headers: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Batch:
-    """The messages as a single call under a known id; fails when they do not fit into one."""
+    """Return the messages as a single call under a known id; fail if they do not fit into one."""
     (batch,) = publishing.batches(payloads, headers, new_id=lambda: batch_id, **options)
     assert isinstance(batch, Batch)
     return batch

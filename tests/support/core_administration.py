@@ -1,4 +1,4 @@
-"""Administration without a queue object: operations driven on a test's server, and messages put into every state."""
+"""Administration without a queue object: runs operations on a test's server, and puts messages into every state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 class Admin(Core):
-    """Runs operations to their end and notes what they tell; `between` is called before each of their calls."""
+    """Runs operations to their end and records their events; calls `between` before each of their calls."""
 
     def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10) -> None:
         super().__init__(client, queue, most=most)
@@ -82,7 +82,7 @@ class Admin(Core):
     # ------------------------------------------------------------------ messages in every state
 
     def send(self, *names: str, keyed: bool = False) -> list[str]:
-        """Publish; returns the ids."""
+        """Publish messages with these payloads; return their ids."""
         batch = f"b{next(_numbers)}"
         for first in range(0, len(names), 1000):
             published = self.do(self.publish(f"{batch}.{first}", *names[first : first + 1000], keyed=keyed))
@@ -90,25 +90,25 @@ class Admin(Core):
         return [f"{batch}.{at // 1000 * 1000}-{at % 1000}" for at in range(len(names))]
 
     def take(self, limit: int, **options: object) -> tuple[str, bytes, list[str]]:
-        """Claim, the oldest first; returns lease, token and names."""
+        """Claim, the oldest first; return lease, token and names."""
         lease = f"l{next(_numbers)}"
         token, reply = self.opened(lease, "n", limit, **options)
         return lease, token, [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]
 
     def give_back(self, limit: int, verb: str, **options: object) -> list[str]:
-        """Claim and settle as told; returns the names."""
+        """Claim, and settle with one verdict; return the names."""
         lease, token, names = self.take(limit)
         self.do(self.settle(lease, token, verdict(verb, f"1-{len(names)}", **options)))  # type: ignore[arg-type]
         return names
 
     def die(self, *names: str, reason: str = "hopeless", keyed: bool = False) -> list[str]:
-        """Dead letters of these names, in this order; the queue holds nothing else to claim."""
+        """Make dead letters of these names, in this order. The queue must hold nothing else to claim."""
         ids = self.send(*names, keyed=keyed)
         self.bury_all(reason)
         return ids
 
     def bury_all(self, reason: str = "hopeless") -> int:
-        """Bury whatever can be claimed."""
+        """Bury everything that can be claimed; return how much that was."""
         buried = 0
         while isinstance(reply := self.do(self.claim(lease := f"l{next(_numbers)}", "n", 1000)), Opened):
             group = verdict("bury", f"1-{len(reply.entries)}", why=reason.encode() + b"\x1fE\x1ftext")
@@ -117,7 +117,7 @@ class Admin(Core):
         return buried
 
     def age_letters(self, ids: Sequence[str], seconds: float) -> None:
-        """Let these letters have died so long ago."""
+        """Move the deaths of these letters back in time."""
         for one in ids:
             at = int(self.client.zscore(self.keys.dead, one)) - int(seconds * 1000)
             record = self.client.hget(self.keys.dead_records, one)
@@ -125,7 +125,7 @@ class Admin(Core):
             self.client.zadd(self.keys.dead, {one: at})
 
     def names(self, where: str) -> list[str]:
-        """What a state holds, the next to be claimed first."""
+        """Return the names in a state, the next one to be claimed first."""
         values = getattr(state.contents(self.client, self.queue), where)
         if where == "dead":
             members = self.client.zrange(self.keys.dead, 0, -1)

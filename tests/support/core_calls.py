@@ -1,4 +1,4 @@
-"""The prepared calls with little to say: one queue, one gateway, ids and nonces chosen by the test."""
+"""Prepared calls in short: on one queue and one gateway, with ids and nonces chosen by the test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Core:
         age: float = 0,
         **more: Any,
     ) -> Call[Published]:
-        """Messages whose payload is their name, and when `keyed` their key too, or else they have a receipt.
+        """Make a call that publishes messages with their names as payloads.
+
+        If `keyed`, the name is the deduplication key as well; otherwise the batch gets a receipt.
 
         `more` is as in `Batch`.
         """
@@ -83,7 +85,7 @@ class Core:
         return claim_call(self.keys, self.rules, request, takeover=takeover, maintain=maintain)
 
     def opened(self, lease: str, nonce: str, limit: int = 10, **options: object) -> tuple[bytes, Opened]:
-        """Claim, which must open or adopt; returns the token and the reply."""
+        """Claim; the lease must be opened or taken over. Return the token and the reply."""
         reply = self.do(self.claim(lease, nonce, limit, **options))  # type: ignore[arg-type]
         assert isinstance(reply, Opened), reply
         return nonce.encode() + b":" + reply.opening, reply
@@ -91,7 +93,7 @@ class Core:
     def settle(
         self, lease: str, token: bytes, *groups: VerdictGroup, recorded: bool = True, held_seconds: float = 0
     ) -> Call[Settled]:
-        """Verdicts, with the markers of what the lease holds now, as its holder knows them from the claim."""
+        """Make a call with these verdicts, and with the markers that the consumer knows from its claim."""
         stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
         entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
         bound = bound_markers(self.keys, entries)
@@ -99,7 +101,7 @@ class Core:
         return settle_call(self.keys, self.rules, request, held_seconds=held_seconds)
 
     def bind(self, *names: str) -> None:
-        """Make what is pending under these names hold its key until it ends, as `until_acked` publishes it."""
+        """Turn pending messages of these names into messages of `until_acked`, which hold their key until they end."""
         key = self.keys.pending
         for at, entry in enumerate(self.client.lrange(key, 0, -1)):
             name = entry.rsplit(b"\x1f", 1)[1]
@@ -109,7 +111,7 @@ class Core:
                 self.client.set(self.keys.dedup(name), split_entry(entry)[0], ex=7 * 86400)
 
     def owner(self, name: str) -> str | None:
-        """The id in the marker of a deduplication key."""
+        """Return the message id in the marker of a deduplication key."""
         owner = self.client.get(self.keys.dedup(name.encode()))
         return owner.decode() if owner is not None else None
 
@@ -124,7 +126,7 @@ class Core:
         return promote_call(self.keys, step=step)
 
     def depth(self, *expired: bytes) -> Call[Depth]:
-        """Counts, and the messages of these leases."""
+        """Make a call that counts, and counts the messages of these expired leases."""
         place = (b"9999999999999", b"0", expired[-1], expired) if expired else ()
         call = depth_call(self.keys, ExpiredPage(*place))
         return replace(call, decode=lambda reply: call.decode(reply).depth)
@@ -135,6 +137,6 @@ def verdict(verb: Verb, slots: str, **options: object) -> VerdictGroup:
 
 
 def ids(reply: ClaimReply) -> list[str]:
-    """The names of the messages of an open lease."""
+    """Return the names of the messages of an open lease."""
     assert isinstance(reply, Opened), reply
     return [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]

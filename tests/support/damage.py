@@ -1,4 +1,4 @@
-"""Values that something else may put at the keys of a queue: a careless command, a wrong restore, a newer version."""
+"""A careless command, a wrong restore or a newer version may put these values at a queue's keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import redis
 from tests.support.core_calls import Core, verdict
 
 NEWER = b"3" + b"0" * 11 + b"7" + b"0" * 16 + b"b-9\x1fk\x1f\x1f{}\x1f{}"
-"""A message of a kind that this version does not know."""
+"""A message in a format that this version does not know."""
 VALUES = {
     "nothing": b"",
     "text": b"garbage",
@@ -39,7 +39,7 @@ Damage = Callable[[Core], object]
 
 
 def busy(core: Core) -> bytes:
-    """Messages in every state, two histories, and a lease over four of them; returns its token."""
+    """Put messages into every state and both histories, and hold four of them in a lease; return its token."""
     core.rules = type(core.rules)(max_delivery_count=10, completed_cap=0, failed_cap=0)
     core.do(core.publish("b", *"abcdefghij"))
     core.do(core.publish("k", "k", keyed=True))
@@ -54,14 +54,14 @@ def busy(core: Core) -> bytes:
             verdict("bury", "4-5"),
         )
     )
-    core.client.zremrangebyrank(core.keys.returned, 0, -1)  # so that the lease takes fresh ones
+    core.client.zremrangebyrank(core.keys.returned, 0, -1)  # the lease is to take fresh ones
     token, _ = core.opened("l", "n", 4)
     core.client.zadd(core.keys.returned, {core.client.zrange(core.keys.delayed, 0, 0)[0]: 3})
     return token
 
 
 def matrix() -> dict[str, Damage]:
-    """Every key of a queue with every value that may be wrong in it."""
+    """Return, by name, a function for every key of a queue and every wrong value."""
     made: dict[str, Damage] = {}
     for name, value in VALUES.items():
         made |= {

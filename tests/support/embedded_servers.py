@@ -1,4 +1,4 @@
-"""Users in other processes, processes and their ends, and waiting with a deadline."""
+"""Clients of embedded servers in other processes, and what is known of processes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class User:
 
 
 def runs(pid: int) -> bool:
-    """Whether a process lives, be it by one last thread; one that ended and was not yet reaped does not."""
+    """Return whether a process has a living thread. One that ended and was not yet reaped has none."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
@@ -87,7 +87,7 @@ def keeper_pid(folder: Path) -> int:
 
 
 def processes_of(folder: Path) -> list[str]:
-    """The living processes that work in a data folder: its server and its watcher."""
+    """Return the processes whose working folder is this data folder: its server and its watcher."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -104,12 +104,12 @@ def kill(pid: int) -> None:
 
 
 def aof_file(folder: Path) -> Path:
-    """The append-only file that the server writes to, in the layout before or since Redis 7."""
+    """Return the append-only file that the server writes to, in the layout of Redis 6 or of Redis 7."""
     return next(iter((*folder.glob("appendonlydir/*.incr.aof"), *folder.glob("appendonly.aof"))))
 
 
 def fake_program(path: Path, action: str, version: str = "7.0.0") -> Path:
-    """A program that says it is a Redis server, and does something else."""
+    """Write a program that reports the version of a Redis server and does something else."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
         f'#!/bin/sh\nif [ "$1" = --version ]; then echo "Redis server v={version} sha=0"; exit; fi\n{action}\n'

@@ -1,6 +1,6 @@
-"""The four flavours of a queue: sync and asyncio, clients that decode and clients that do not.
+"""A queue has four flavours: sync or asyncio, with clients that decode or do not.
 
-An asyncio queue is given the synchronous interface, so that one suite is written once and runs over both.
+`Blocking` gives an asyncio queue the synchronous interface, so that one suite tests both.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _WAIT_SECONDS = 100.0
 
 @dataclass(frozen=True)
 class Flavour:
-    """How a test's queues are made."""
+    """A way to make a test's queues."""
 
     asyncio: bool = False
     decodes: bool = False
     protocol: int | None = None  # of RESP; None leaves it to redis-py
 
     def options(self) -> dict[str, Any]:
-        """What a client of this flavour is made with."""
+        """Return the options of this flavour's clients."""
         protocol = {} if self.protocol is None else {"protocol": self.protocol}
         return {"decode_responses": True, **protocol} if self.decodes else protocol
 
     def shown(self, payload: bytes) -> str | bytes:
-        """A payload as handlers get it."""
+        """Return a payload as handlers of this flavour get it."""
         return payload.decode() if self.decodes else payload
 
     def __str__(self) -> str:
@@ -56,13 +56,13 @@ class Loop:
         self._thread.start()
 
     def run(self, start: Callable[[], Any]) -> Any:
-        """Call a function in the loop's thread, await what it returns if that is awaitable, and give the result."""
+        """Call a function in the loop's thread, await its result if that is awaitable, and return it."""
 
         async def call() -> tuple[Any, BaseException | None]:
             try:
                 result = start()
                 return await result if inspect.isawaitable(result) else result, None
-            except (KeyboardInterrupt, SystemExit) as error:  # out of a task they would end the loop itself
+            except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, they would end the loop
                 return None, error
 
         future = asyncio.run_coroutine_threadsafe(call(), self._loop)
@@ -171,7 +171,7 @@ class Maker:
         return queue
 
     def _like(self, client: redis.Redis, **more: Any) -> Any:
-        """A client of this flavour that connects where `client` does."""
+        """Return a client of this flavour that connects to the server of `client`."""
         if not self.flavour.asyncio and not more:
             return client
         pool = client.connection_pool

@@ -1,4 +1,4 @@
-"""A proxy in front of Redis that stops a script at a chosen point: before it arrives, or before its reply goes out."""
+"""A proxy in front of Redis that stops a script before it arrives, or before its reply is returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Point = Literal["request", "reply"]
 
 
 class Held:
-    """One script that is to be stopped, or is.
+    """A script that is stopped, or will be.
 
     Attributes:
         reached: set once it is stopped.
@@ -31,16 +31,16 @@ class Held:
         self._goes = False
 
     def go(self) -> None:
-        """Let it go on, also when its sender has gone."""
+        """Let the script continue, even if its sender has gone."""
         self._goes = True
         self._over.set()
 
     def drop(self) -> None:
-        """Let it vanish with its connection."""
+        """Drop the script and its connection."""
         self._over.set()
 
     def stop(self) -> bool:
-        """Stand still; returns whether to go on."""
+        """Wait for `go` or `drop`; return whether to continue."""
         self.reached.set()
         self._over.wait(WAIT_SECONDS)
         return self._goes

@@ -1,4 +1,4 @@
-"""What a machine cannot run, which a run says at its end; where it has to be complete, that is an error."""
+"""A run ends with a list of what the machine cannot run. A complete run must not have one."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ _WHAT: list[str] = []
 
 
 def note(what: str) -> None:
-    """Add a line to the end of the run: what cannot run on this machine, and why."""
+    """Add a line to that list: what cannot run, and why."""
     if what not in _WHAT:
         _WHAT.append(what)
 
 
 class NotRun:
-    """A plugin of pytest that shows what was noted.
+    """A plugin of pytest that prints the list.
 
     Args:
-        complete: whether anything that was noted fails the run.
+        complete: an entry in the list fails the run.
     """
 
     def __init__(self, complete: bool) -> None:

@@ -1,4 +1,4 @@
-"""Where the project is and what belongs to it."""
+"""The project's folder and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def files() -> list[Path]:
-    """Every file that is, or would be, committed."""
+    """Return every file that is, or would be, committed."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.check_output(command, cwd=ROOT, text=True).split("\0")
     return [path for name in names if name and (path := ROOT / name).is_file()]

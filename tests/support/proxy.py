@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Redis that loses replies: the request arrives and is executed, the answer never comes."""
+"""A TCP proxy in front of Redis that loses replies: Redis executes the request, and the client gets no answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GATHER_SECONDS = 10
 
 
 class Proxy(Relay):
-    """Forwards connections to a server; `lose(n)` cuts the next n connections that carry a script, once it ran."""
+    """Forwards connections to a server. `lose(n)` closes the next n connections that carry a script, once it ran."""
 
     def __init__(self, target_port: int) -> None:
         self._to_lose = 0
@@ -23,13 +23,13 @@ class Proxy(Relay):
         super().__init__(lambda: socket.create_connection(("127.0.0.1", target_port)))
 
     def lose(self, replies: int, *, then_refuse: bool = False) -> None:
-        """Lose the replies to the next scripts; afterwards let nobody in until `lose(0)`."""
+        """Lose the replies to the next scripts, then refuse connections until `lose(0)`."""
         with self._lock:
             self._to_lose, self._refuse_after, self._refuses = replies, then_refuse, False
 
     @contextlib.contextmanager
     def gather(self, parties: int) -> Iterator[None]:
-        """Let scripts through only when so many are under way at the same time, each on a connection of its own."""
+        """Hold scripts back until this many have arrived, each on its own connection."""
         self._gathering = threading.Barrier(parties, timeout=GATHER_SECONDS)
         try:
             yield

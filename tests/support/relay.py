@@ -14,7 +14,7 @@ _CHUNK = 1 << 16
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One relayed connection; `marks` is the relay's own, for what a request says about its reply."""
+    """One relayed connection. A relay uses `marks` to remember at a request what to do with its reply."""
 
     client: socket.socket
     server: socket.socket
@@ -22,10 +22,10 @@ class Link:
 
 
 class Relay:
-    """Forwards connections to a server. Requests come one after the other, as redis-py sends them without a pipeline.
+    """Forwards connections to a server. It expects one request at a time, as redis-py sends them without a pipeline.
 
-    What interferes overrides `admits`, `request` and `reply`; the latter two may block, and their False ends the
-    connection before the data goes on.
+    A subclass overrides `admits`, `request` and `reply`. The latter two may block; if they return False, the
+    connection is closed before the data is forwarded.
     """
 
     def __init__(self, connect: Callable[[], socket.socket]) -> None:
@@ -37,15 +37,15 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def admits(self) -> bool:
-        """Whether a new connection is let in."""
+        """Return whether to accept a new connection."""
         return True
 
     def request(self, link: Link, data: bytes) -> bool:
-        """Called with what a client sends."""
+        """Return whether to forward what a client sends."""
         raise NotImplementedError
 
     def reply(self, link: Link, data: bytes) -> bool:
-        """Called with what the server answers."""
+        """Return whether to forward what the server answers."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Reports each finished test to the program that runs the rooms, as a line of JSON in a file."""
+"""Each finished test is a line of JSON in a file, for the program that runs the rooms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RoomReport:
             self._write(test=report.nodeid, outcome="error", seconds=0.0)
 
     def not_run(self, what: str) -> None:
-        """Say what this machine cannot run."""
+        """Report what this machine cannot run."""
         self._write(not_run=what)
 
     def _write(self, **event: object) -> None:

@@ -1,4 +1,4 @@
-"""A server that answers scripts with what a test tells it to, and remembers who asked what."""
+"""A server that gives scripts the answers of a test, and records which connection asked for what."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ OK = b"+OK\r\n"
 
 @dataclass
 class Answering:
-    """Listens on a port; every connection is served until it ends.
+    """Listens on a port and serves every connection until it ends.
 
     Attributes:
         answers: for the next scripts, raw; an empty one cuts the connection. When none is left, `:1`.
-        others: for the next commands that are neither scripts nor greetings, likewise. When none is left, `+PONG`, and
-            to a question for a Sentinel service that its primary is here.
+        others: for the next commands that are neither scripts nor greetings. When none is left, `+PONG`; a Sentinel
+            question gets this port as the primary.
         cluster: for the next questions about a cluster; when none is left, this is the only node of one.
         asked: (number of the connection, command) of everything but greetings.
         certificate: folder of `server.crt` and `server.key`, to speak TLS.
-        port: where it listens; by itself it finds a free one.
-        greets: while not set, greetings stay without an answer.
+        port: where it listens; 0 takes a free one.
+        greets: while not set, greetings get no answer.
         greeted: how many there were.
     """
 
@@ -54,12 +54,12 @@ class Answering:
 
     @property
     def scripts(self) -> list[str]:
-        """The commands that carried scripts, in order."""
+        """Return the commands that carried scripts, in order."""
         return [command[0].decode() for _, command in self.asked if command[0].startswith(b"EVAL")]
 
     @property
     def connections(self) -> list[int]:
-        """The connections on which scripts came."""
+        """Return the connections that carried scripts, in order."""
         return [number for number, command in self.asked if command[0].startswith(b"EVAL")]
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Answering:
 
 
 def masters(port: int) -> bytes:
-    """What a Sentinel answers whose service `gate` has its primary there."""
+    """Return the answer of a Sentinel whose service `gate` has its primary at this port."""
     words = ["name", "gate", "ip", "127.0.0.1", "port", str(port), "flags", "master", "num-other-sentinels", "0"]
     return f"*1\r\n*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words)
 

@@ -1,4 +1,4 @@
-"""Real Redis servers for tests: every program that this machine has, each on a unix socket of its own."""
+"""Tests use real Redis servers: every server program of this machine, each on its own unix socket."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MORE_SERVERS = "SLUICEGATE_TEST_SERVERS"
 
 
 def programs() -> list[Path]:
-    """The server programs that the embedded finder looks at, and those named in SLUICEGATE_TEST_SERVERS.
+    """Return the server programs that the embedded server would use, and those named in SLUICEGATE_TEST_SERVERS.
 
-    The name alone lets the tests fail, not vanish, where there is none.
+    Without any, it returns the bare name, so that tests fail and do not vanish.
     """
     named = [Path(path) for path in os.environ.get(MORE_SERVERS, "").split(os.pathsep) if path]
     return [*binary._candidates(), *named] or [Path("redis-server")]
@@ -49,18 +49,18 @@ def free_port() -> int:
 
 @contextmanager
 def silent_port() -> Iterator[int]:
-    """A port that accepts connections and never answers."""
+    """Yield a port that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 
 class RedisServer:
-    """One server process, on a unix socket or a TCP port, in a folder that goes when it goes for good."""
+    """One server process on a unix socket or a TCP port; `remove` deletes its folder."""
 
     def __init__(self, program: Path, *options: str, port: int = 0) -> None:
         self.program = program
         self.port = port
-        self.folder = Path(tempfile.mkdtemp(prefix="sg-"))  # short: a socket path has 107 bytes at most
+        self.folder = Path(tempfile.mkdtemp(prefix="sg-"))  # short, since a socket path has at most 107 bytes
         self.socket = self.folder / "redis.sock"
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,7 +70,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0" if self.port else f"unix://{self.socket}"
 
     def client(self, **options: Any) -> redis.Redis:
-        """A client without retries of redis-py's own."""
+        """Return a client without redis-py's own retries."""
         options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 20, **options}
         return redis.Redis.from_url(self.url, **options)
 
@@ -89,7 +89,7 @@ class RedisServer:
         return self
 
     def stop(self) -> None:
-        """End the process; the data stays when the options keep it."""
+        """End the process; the data stays if the options persist it."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=START_SECONDS)
@@ -97,7 +97,7 @@ class RedisServer:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """The process stands still: it takes connections and answers nothing."""
+        """Suspend the process: it accepts connections and answers nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         try:

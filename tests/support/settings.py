@@ -1,4 +1,4 @@
-"""What the environment says about a run of the tests."""
+"""Settings of a test run, from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code blocks of the documentation, by the name in the comment before them."""
+"""Code blocks of the documentation have the name in the comment before them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _BLOCK = re.compile(r"(?:<!-- snippet: (?P<name>\S+) -->\n)?```(?P<language>\w+)
 
 
 def blocks(page: Path) -> list[tuple[str | None, str, str]]:
-    """Name, language and code of every block of a page."""
+    """Return name, language and code of every block of a page."""
     return [(found["name"], found["language"], found["code"]) for found in _BLOCK.finditer(page.read_text())]
 
 
 def snippet(name: str) -> str:
-    """The one block of that name."""
+    """Return the code of the one block of that name."""
     (code,) = [code for page in PAGES for found, _, code in blocks(page) if found == name]
     return code

@@ -1,4 +1,4 @@
-"""What is in Redis, looked at from outside, and what must hold for it whatever happened before."""
+"""Reads what is in Redis without the library, and checks the invariants of a queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WITH_TTL = re.compile(rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|sta
 class Contents:
     """The stored values of one queue by state."""
 
-    pending: list[bytes] = field(default_factory=list)  # the next to be claimed first
+    pending: list[bytes] = field(default_factory=list)  # the next one to be claimed comes first
     returned: list[bytes] = field(default_factory=list)
     delayed: list[bytes] = field(default_factory=list)
     in_flight: list[bytes] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Contents:
 
 
 def read(client: redis.Redis, root: bytes) -> Contents:
-    """Everything that a queue holds."""
+    """Return everything that a queue holds."""
     in_flight = [
         value
         for key in client.scan_iter(match=_escaped(root) + b"lease:*", count=1000)
@@ -57,7 +57,7 @@ def contents(client: redis.Redis, queue: str) -> Contents:
 
 
 def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
-    """The records of `completed` or `failed`, the newest first, without their times: the payload comes last."""
+    """Return the records of `completed` or `failed`, the newest first, without their times."""
     fields = {"completed": 1, "failed": 4}[which]
     found = []
     for record in client.lrange(getattr(QueueKeys(queue), which), 0, -1):
@@ -72,7 +72,7 @@ def counters(client: redis.Redis, queue: str) -> dict[str, int]:
 
 
 def check(client: redis.Redis) -> None:
-    """Assert what holds at any moment, for every queue of the database."""
+    """Assert the invariants of every queue of the database; they hold at any moment."""
     roots = {found.group(1) for key in client.scan_iter(count=1000) if (found := ROOT.match(key))}
     for root in roots:
         _check_leases(client, root)
@@ -83,7 +83,7 @@ def check(client: redis.Redis) -> None:
 
 
 def dumps(client: redis.Redis) -> dict[bytes, object]:
-    """Every key with its type and value, for comparing before and after; times to live are left out."""
+    """Return every key with its type and value, without times to live, to compare before and after."""
     return {key: _value(client, key) for key in client.scan_iter(count=1000)}
 
 
@@ -137,7 +137,7 @@ def _escaped(root: bytes) -> bytes:
 
 
 def expire(client: redis.Redis, queue: str, *names: str) -> None:
-    """Let the leases of these ids run out, or all of them: what the passing of time means to a lease."""
+    """Expire the leases of these ids, or all leases, as the passing of time would."""
     keys = QueueKeys(queue)
     members = [keys.lease_name(name) for name in names] or client.zrange(keys.leases, 0, -1)
     for member in members:
@@ -145,7 +145,7 @@ def expire(client: redis.Redis, queue: str, *names: str) -> None:
 
 
 def fall_due(client: redis.Redis, queue: str) -> int:
-    """Let everything that is delayed fall due, in its order; returns how many."""
+    """Make all delayed messages due, in their order; return how many."""
     key = QueueKeys(queue).delayed
     members = client.zrange(key, 0, -1)
     now = _now_ms(client)
@@ -155,7 +155,7 @@ def fall_due(client: redis.Redis, queue: str) -> int:
 
 
 def forget_end(client: redis.Redis, queue: str, name: str) -> None:
-    """Let the record of how a lease ended run out."""
+    """Expire the record of how a lease ended."""
     assert client.delete(QueueKeys(queue).closed(QueueKeys.lease_name(name))) == 1
 
 

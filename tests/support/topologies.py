@@ -1,4 +1,4 @@
-"""Ways of reaching Redis with real servers behind them: one, TLS, an ACL user, a replica, Sentinel, a cluster."""
+"""Topologies of real servers: one server, TLS, an ACL user, a replica, Sentinel, a cluster."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _DOWN_AFTER_MS = 1000
 
 
 class Server(RedisServer):
-    """One that can be killed."""
+    """A server that can be killed."""
 
     @property
     def runs(self) -> bool:
         return self._process is not None
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """Kill the process, as a crash would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(timeout=START_SECONDS)
@@ -49,12 +49,12 @@ class Server(RedisServer):
 
 
 class Topology:
-    """Servers, and clients of theirs, in a `with` block; or `start` what was made, and `remove` it in the end.
+    """Servers and their clients; use it in a `with` block, or call `start` and `remove`.
 
     Attributes:
         name: for test ids.
         url: for `RedisMessageQueue(url=…)`.
-        servers: what holds data, with clients that may do everything.
+        servers: the servers that hold data; their clients may do everything.
     """
 
     name = "tcp"
@@ -83,19 +83,19 @@ class Topology:
         return self
 
     def client(self, **options: Any) -> Any:
-        """A client for `RedisMessageQueue(client=…)`."""
+        """Return a client for `RedisMessageQueue(client=…)`."""
         return redis.Redis(**self._where(), **_quiet(Retry(NoBackoff(), 0)), **options)
 
     def async_client(self, **options: Any) -> Any:
-        """The same for asyncio; call it in the loop."""
+        """Return the same for asyncio; call it in the loop."""
         return redis.asyncio.Redis(**self._where(), **_quiet(AsyncRetry(NoBackoff(), 0)), **options)
 
     def primary(self, key: bytes) -> redis.Redis:
-        """A client, which may do everything, of the server that has a key."""
+        """Return a client of the server that has a key; it may do everything."""
         return self.servers[0].client()
 
     def inspectors(self) -> list[redis.Redis]:
-        """A client, which may do everything, of each primary."""
+        """Return a client of each primary; it may do everything."""
         return [server.client() for server in self._primaries()]
 
     def empty(self) -> None:
@@ -138,7 +138,7 @@ class UnixServer(Topology):
 
 
 class TlsServer(Topology):
-    """One server that speaks TLS, with a certificate of a CA made here; its unix socket is for the tests."""
+    """One server that speaks TLS, with a certificate signed by a CA made here. Tests inspect it on its unix socket."""
 
     name = "tls"
 
@@ -165,7 +165,7 @@ class TlsServer(Topology):
 
 
 class AclServer(Topology):
-    """One server on which the queue's user may do what `access_rights.RULE` says and nothing else."""
+    """One server on which the queue's user has the rights of `access_rights.RULE` and no others."""
 
     name = "acl"
     user, password, variable = "worker", "s3cret:/@", "SLUICEGATE_TEST_ACL_PASSWORD"
@@ -178,14 +178,14 @@ class AclServer(Topology):
         return self
 
     def allow(self, *rule: str) -> None:
-        """Make the user anew, with these rights."""
+        """Replace the user by one with these rights."""
         for server in self.servers:
             with server.client() as client:
                 client.execute_command("ACL", "SETUSER", self.user, "reset", "on", f">{self.password}", *rule)
                 client.acl_log_reset()
 
     def refused(self) -> set[str]:
-        """The commands that were refused since."""
+        """Return the commands that were refused since then."""
         found: set[str] = set()
         for server in self.servers:
             with server.client() as client:
@@ -205,7 +205,7 @@ class AclServer(Topology):
 
 
 class ReplicatedServers(Topology):
-    """A primary and replicas that are in step with it, for what waits for replicas."""
+    """A primary and synchronized replicas, for calls that wait for replicas."""
 
     name = "replicated"
 
@@ -257,15 +257,15 @@ class SentinelServers(ReplicatedServers):
         return self._primaries()[0].client()
 
     def failover(self, key: bytes = b"") -> None:
-        """Make a replica the primary. The old one takes writes, which are lost, until it is made a replica."""
+        """Make a replica the primary. Until the old primary is made a replica, it accepts writes, which are lost."""
         (before,) = self._primaries()
         wait_until(self._agrees_to_failover, "Sentinel finds a replica that is good enough")
         wait_until(lambda: self.sentinels[0].primary_port() != before.port, "another primary")
-        with before.client() as client:  # Sentinel does the same, some ten seconds later
+        with before.client() as client:  # Sentinel does the same about ten seconds later
             client.replicaof("127.0.0.1", str(self.sentinels[0].primary_port()))
 
     def crash(self, key: bytes = b"") -> None:
-        """Kill the primary, and return once Sentinel names another."""
+        """Kill the primary, and wait until Sentinel names another."""
         (before,) = self._primaries()
         before.kill()
         wait_until(lambda: self.sentinels[0].primary_port() != before.port, "another primary")
@@ -276,7 +276,7 @@ class SentinelServers(ReplicatedServers):
         super().remove()
 
     def _agrees_to_failover(self) -> bool:
-        with suppress(redis.ResponseError):  # NOGOODSLAVE: it has not heard enough of them yet
+        with suppress(redis.ResponseError):  # NOGOODSLAVE: Sentinel does not know enough of the replicas yet
             return bool(self.sentinels[0].ask("FAILOVER", SERVICE))
         return False
 
@@ -329,7 +329,7 @@ class SentinelProcess:
 
 
 class ClusterServers(Topology):
-    """Primaries that share the slots, each with a replica if asked."""
+    """Primaries that share the slots, each with a replica on request."""
 
     name = "cluster"
 
@@ -371,7 +371,7 @@ class ClusterServers(Topology):
         return owner.client()
 
     def owner(self, key: bytes) -> Server | None:
-        """The server that has a key, None while that is one that does not run."""
+        """Return the server that has a key, or None while that server does not run."""
         slot = key_slot(key)
         ports = set()
         for server in self._alive():
@@ -382,21 +382,21 @@ class ClusterServers(Topology):
         return found[0] if len(ports) == 1 and found else None
 
     def failover(self, key: bytes) -> None:
-        """Make the replica of a key's primary the primary, and return once it is."""
+        """Make the replica of a key's primary the primary, and wait until it is."""
         _, replica = self._pair(key)
         with replica.client() as client:
             raw(client, "CLUSTER", "FAILOVER")
         wait_until(lambda: self.owner(key) is replica, "the replica has become the primary")
 
     def crash(self, key: bytes) -> None:
-        """Kill a key's primary; its replica takes over, and it comes back as a replica of that."""
+        """Kill a key's primary, wait until its replica has taken over, and restart it as a replica."""
         primary, replica = self._pair(key)
         primary.kill()
         wait_until(lambda: self.owner(key) is replica, "the replica has become the primary")
         primary.start()
 
     def begin_to_move(self, key: bytes) -> tuple[Server, Server]:
-        """A key's slot leaves its primary for another, key by key; returns the two."""
+        """Begin to move a key's slot to another primary, key by key; return both primaries."""
         source = self.owner(key)
         assert source is not None, "nobody has the key"
         target = next(server for server in self._primaries() if server is not source)
@@ -405,7 +405,7 @@ class ClusterServers(Topology):
         return source, target
 
     def finish_moving(self, key: bytes, source: Server, target: Server) -> None:
-        """Take along what the slot has, and tell everybody where it is now."""
+        """Move the slot's keys, and announce the new owner to every primary."""
         with source.client() as client:
             keys = raw(client, "CLUSTER", "GETKEYSINSLOT", key_slot(key), 1000)
             if keys:
@@ -423,7 +423,7 @@ class ClusterServers(Topology):
         return [server for server in self.servers if server.runs]
 
     def _pair(self, key: bytes) -> tuple[Server, Server]:
-        """Who has a key, and who is to have it next."""
+        """Return the server that has a key, and the one that will have it next."""
         primary = self.owner(key)
         assert primary is not None, "nobody has the key"
         return primary, self.servers[(self.servers.index(primary) + self._count) % len(self.servers)]
@@ -461,7 +461,7 @@ class ClusterServers(Topology):
 
 
 class AclCluster(ClusterServers):
-    """A cluster with the same user."""
+    """A cluster on which the queue's user has the same rights."""
 
     name = "acl-cluster"
     allow, refused = AclServer.allow, AclServer.refused  # type: ignore[assignment]
@@ -490,7 +490,7 @@ class AclCluster(ClusterServers):
 
 
 def make_certificates(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -> None:
-    """`ca.crt`, and `server.crt` with `server.key` for localhost unless told otherwise, good for two days."""
+    """Write `ca.crt`, `server.crt` and `server.key` for these names, valid for two days."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
@@ -504,7 +504,7 @@ def make_certificates(folder: Path, names: str = "DNS:localhost,IP:127.0.0.1") -
 
 
 def in_step(replica: Server) -> None:
-    """Return once a replica has its primary's data."""
+    """Wait until a replica has its primary's data."""
     with replica.client() as client:
         wait_until(lambda: client.info("replication").get("master_link_status") == "up", "the replica is in step")
 
@@ -514,7 +514,7 @@ def _quiet(retry: object) -> dict[str, Any]:
 
 
 def _port_with_bus() -> int:
-    """A free port, 10,000 below another one that is free and below those of outgoing connections too."""
+    """Return a free port p whose p + 10,000, the cluster bus, is free and below the ports of outgoing connections."""
     while True:
         port = free_port()
         if port < 22_000:
@@ -523,7 +523,7 @@ def _port_with_bus() -> int:
 
 
 def raw(client: redis.Redis, *words: Any) -> Any:
-    """A reply as it came: redis-py reads some of them into structures that differ by its version."""
+    """Return a reply as it came; redis-py parses some replies into structures that differ by its version."""
     connection = client.connection_pool.get_connection(*CONNECTION_FOR)
     try:
         connection.send_command(*words)

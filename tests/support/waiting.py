@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 DEADLINE_SECONDS = 60.0
-# For what is done at once, however busy the machine is; what it is held against takes a minute and more.
+# A bound for what happens at once, even on a busy machine. The behaviour it excludes takes a minute or more.
 AT_ONCE_SECONDS = 20.0
 
 

@@ -1,4 +1,4 @@
-"""Each way of reaching Redis in turn, with what a test needs on it."""
+"""Tests run on each way of reaching Redis in turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.topologies import Topology
 from tests.topologies import ways
 from tests.topologies.ways import QueueMaker, Way
 
-# Its certificates are made by a program; without one, `ways.missing` names TLS among what did not run.
+# openssl makes the certificates. Without it, `ways.missing` lists TLS as not run.
 collect_ignore = [] if shutil.which("openssl") else ["test_certificates.py"]
 
 
@@ -34,7 +34,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 @pytest.fixture
 def make(way: Way, topology: Topology, loop: Loop) -> Iterator[QueueMaker]:
-    """Makes queues on empty servers; afterwards, what holds for every queue at any moment is checked."""
+    """A function that makes queues on empty servers; the teardown checks the invariants of every queue."""
     topology.empty()
     maker = QueueMaker(way, topology, loop)
     try:
@@ -48,13 +48,13 @@ def make(way: Way, topology: Topology, loop: Loop) -> Iterator[QueueMaker]:
 
 @pytest.fixture
 def inside(topology: Topology, make: QueueMaker) -> Iterator[redis.Redis]:
-    """A client, which may do everything, of the server that has the queue `orders`."""
+    """A client of the server that has the queue `orders`; it may do everything."""
     with topology.primary(QueueKeys("orders").pending) as client:
         yield client
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Ways and topologies go together, so that each topology is started once."""
+    """Parametrize ways and topologies together, so that each topology is started once."""
     if "way" not in metafunc.fixturenames:
         return
     pairs = [((way.topology, way.program), way) for way in ways.ways()]

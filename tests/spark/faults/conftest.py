@@ -1,4 +1,4 @@
-"""A queue that remembers every ack, and a sink that forgives nothing."""
+"""Fault tests use a queue that records every ack, and a sink that keeps every write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.servers import PROGRAMS, RedisServer
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    """One for each test: what a test was cruel to may still be at work when the next one begins."""
+    """One server per test, because what a test has disturbed may still be running when the next test begins."""
     running = RedisServer(PROGRAMS[0]).start()
     yield running
     running.remove()
@@ -23,13 +23,13 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue that can travel to executors, with a record per ack."""
+    """A queue that can be sent to executors, with a record per ack."""
     return make_queue(url=server.url, enable_completed_queue=True)
 
 
 @pytest.fixture
 def sink(tmp_path: Path) -> Sink:
-    """Where handlers, wherever they run, add what they were given."""
+    """A folder in which handlers append what they were given, wherever they run."""
     folder = tmp_path / "sink"
     folder.mkdir()
     return Sink(folder)
