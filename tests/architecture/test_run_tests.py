@@ -36,8 +36,8 @@ PROGRAM = '''
 import sys, time
 from pathlib import Path
 folder, name = Path(sys.argv[1]), sys.argv[2]
-(folder / name).touch()
 try:
+    (folder / name).touch()
     time.sleep(100)
 except KeyboardInterrupt:
     (folder / (name + " removed")).touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -411,7 +412,6 @@ def lose_replies(machine: Machine) -> None:
     """Let the queue's calls go through `machine.lost_replies`."""
     gateway: Any = machine.queue.session.runner.gateway
     execute = gateway.execute
-    gateway.send = None  # every call is executed at once
 
     def lost() -> bool:
         machine.lost_replies -= 1
@@ -427,7 +427,14 @@ def lose_replies(machine: Machine) -> None:
             await execute(call, **options)
         return await execute(call.later(0.01), **options)
 
-    gateway.execute = losing_async if machine.make.flavour.asyncio else losing
+    def send(call: Call[Any], **options: Any) -> Any:
+        return partial(gateway.execute, call, **options)
+
+    async def send_async(call: Call[Any], **options: Any) -> Any:
+        return partial(gateway.execute, call, **options)
+
+    asynchronous = machine.make.flavour.asyncio
+    gateway.execute, gateway.send = (losing_async, send_async) if asynchronous else (losing, send)
 
 
 def _verdict(verb: str, messages: list[Any] | None) -> Verdict:
