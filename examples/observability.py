@@ -1,6 +1,6 @@
 """Log every event of a queue and count it for Prometheus: one handler, safe labels only.
 
-An event's `error` may hold payloads or passwords, so it goes to no metric and no log; the name of its type does.
+An event's `error` may hold payloads or passwords, so metrics and logs get only the name of its type.
 Connects to REDIS_URL, or to redis://localhost:6379/0. Needs `pip install prometheus-client`.
 
 Usage: python examples/observability.py

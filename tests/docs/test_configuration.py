@@ -1,4 +1,4 @@
-"""docs/configuration.md lists the options that there are, as they are declared, with the defaults that they have."""
+"""The page docs/configuration.md lists every option as it is declared, with its default."""
 
 from __future__ import annotations
 

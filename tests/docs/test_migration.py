@@ -219,13 +219,13 @@ def test_a_gateway_takes_the_connection_and_the_retry_options_of_the_other_libra
 
 
 def rows(title: str) -> list[tuple[str, str]]:
-    """The first two cells of a section's table."""
+    """Return the first two cells of each row of a section's table."""
     section = TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
     return re.findall(r"^\| (`[^|]+) \| ([^|]+?) \|", section, re.M)
 
 
 def table_of(first: str) -> str:
-    """The table whose first cell reads so."""
+    """Return the table with this first cell."""
     return TEXT.split(f"\n| {first} |")[1].split("\n\n")[0]
 
 
@@ -263,7 +263,7 @@ def test_each_event_of_the_table_exists() -> None:
 
 
 def test_each_field_of_an_event_is_in_the_table_of_fields() -> None:
-    """The other library's fields each have a row, and so has each field here."""
+    """Every field of the other library and every field of this one has a row."""
     table = re.findall(r"^\| ([^|]+) \| ([^|]+?) \|$", table_of("field there"), re.M)
     there = {name for cell, _ in table for name in re.findall(r"`(\w+)`", cell)} - {"success", "failure", "skipped"}
     assert there == {

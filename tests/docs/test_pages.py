@@ -1,4 +1,4 @@
-"""What the documentation says is there, and what it shows runs."""
+"""The documentation links to existing files and tests, and its programs run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_python_block_is_a_file_that_is_run_or_named_for_a_test(
 
 
 def run(program: str, folder: Path) -> str:
-    """What a program of the documentation prints; it keeps its server in `build/<name>` of its folder."""
+    """Run a program of the documentation, with its server in `build/<name>`, and return its output."""
     script = ROOT / program
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""docs/spark.md lists the parameters and options that there are, with the defaults that they have."""
+"""The page docs/spark.md lists every parameter and option with its default."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Re
 
 
 def check_a_call_sent_ahead(gateway: Gateway, redis_client: redis.Redis) -> None:
-    """A call that is sent without waiting gets its own reply, whatever is executed or lost in between."""
+    """Check that a call sent ahead gets its own reply, whatever is executed or lost in between."""
     gateway.execute(_call("return 1"))  # from here on it has reached its server
     ahead = _call("redis.call('INCR', KEYS[1]) return ARGV[1]", args=(b"ahead",))
     receive = gateway.send(ahead)

@@ -45,6 +45,7 @@ ROOMS = (
     "src/sluicegate/spark/writing",
     "src/sluicegate/tables",
     "src/sluicegate/testing",
+    "tests/docs",
 )
 MODULES = [path for room in ROOMS for path in (sorted((ROOT / room).rglob("*.py")) or [ROOT / room])]
 
