@@ -103,7 +103,7 @@ class QueueConfig(DeclaredOptions):
             if described is not None:
                 options["retry_backoff"] = described
             else:
-                _log.warning("retry_backoff=%s cannot travel; the default is used there", type(self.retry_backoff))
+                _log.warning("retry_backoff=%s cannot be serialized; others use the default", type(self.retry_backoff))
         return options
 
     def _check_deduplication(self) -> None:

@@ -41,6 +41,7 @@ ROOMS = (
     "src/sluicegate/spark/leasing",
     "src/sluicegate/spark/schemas.py",
     "src/sluicegate/spark/streaming",
+    "src/sluicegate/spark/submit.py",
     "src/sluicegate/spark/transitions.py",
     "src/sluicegate/spark/writing",
     "src/sluicegate/tables",

@@ -138,7 +138,7 @@ def test_what_is_no_queue_is_a_type_error(call: Callable[[Any], object]) -> None
 def test_a_handler_that_cannot_travel_is_refused_before_any_job(make_queue: MakeQueue, server: RedisServer) -> None:
     drained, other = make_queue(url=server.url), make_queue("other", url=server.url)
 
-    with pytest.raises(ConfigurationError, match=r"process cannot travel to the executors \(\w+: .*from_spec"):
+    with pytest.raises(ConfigurationError, match=r"process cannot be serialized for the executors \(\w+: .*from_spec"):
         drain(None, drained, lambda batch: other.publish_many(message.json() for message in batch))  # type: ignore[arg-type]
 
 

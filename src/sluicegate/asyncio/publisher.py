@@ -196,8 +196,8 @@ class Publisher:
             raise QueueDrainedError(f"queue {name!r} was drained here; make a new object to publish")
         if not self._session.publishes:
             raise ConfigurationError(
-                f"queue {name!r} came from a spec, and its deduplication key is a callable, which cannot travel; use a "
-                "template"
+                f"queue {name!r} came from a spec, and its deduplication key is a callable, which cannot be "
+                "serialized; use a template"
             )
 
     async def _emit_refused(self, error: Exception, begun: float) -> None:

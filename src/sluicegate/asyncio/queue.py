@@ -428,7 +428,7 @@ class RedisMessageQueue(QueueAdministration):
         address = self.session.runner.gateway.address
         if address is None:
             raise ConfigurationError(
-                f"queue {self.name!r} was made from a client, which cannot travel; make it from a URL"
+                f"queue {self.name!r} was made from a client, which cannot be serialized; make it from a URL"
             )
         return QueueSpec(self.name, address.portable_url(), self.session.config.portable())
 

@@ -1,14 +1,15 @@
-"""A program for `spark-submit`: drains a queue with a function of yours.
+"""This program for `spark-submit` drains a queue with a function of yours.
 
     spark-submit --py-files sluicegate.zip,jobs.zip submit.py --url redis://host?password_env=REDIS_PASSWORD \\
         --queue orders --process jobs.orders:store
 
 `application()` is the path of this file and `arguments()` makes the rest, for Airflow's SparkSubmitOperator. The driver
-and the executors need this package, `redis`, `tenacity` and `pyarrow`, and your module. A password stands in a variable
-of their environment, never among the arguments, which the cluster shows to everybody.
+and the executors need this package, `redis`, `tenacity` and `pyarrow`, and your module. Put a password into a variable
+of their environment, never into the arguments, which the cluster shows to everybody.
 
-Prints the summary as one line of JSON. Ends with 0 when all is done, 3 when the handler failed on some messages (they
-are in the summary), 2 when something cannot work as given, 1 with a traceback when Spark or Redis failed.
+It prints the summary as one line of JSON. The exit code is 0 when all is done, 3 when the handler failed on some
+messages (the summary lists them), 2 when an argument or option is invalid, and 1 with a traceback when Spark or Redis
+failed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TEXTS = ("run_id", "batch_format", "schema")
 
 
 def application() -> str:
-    """The path of this file, which `spark-submit` and SparkSubmitOperator take as the application.
+    """Return the path of this file, which `spark-submit` and SparkSubmitOperator take as the application.
 
     Raises:
         FileNotFoundError: this package was imported from a zip; install it where jobs are submitted from.
@@ -40,16 +41,16 @@ def application() -> str:
 
 
 def arguments(queue: Any, process: str, **options: object) -> list[str]:
-    """The arguments for `application()`.
+    """Return the arguments for `application()`.
 
     Args:
-        queue: a `RedisMessageQueue` that can travel: made from a `url` without a literal password.
+        queue: a serializable `RedisMessageQueue`, made from a `url` without a literal password.
         process: the handler as `"module:function"`; it is not imported here.
-        **options: of `drain`, by the same names, all but `progress`; None is left out.
+        **options: options of `drain` under the same names, except `progress`; None is left out.
 
     Raises:
-        ConfigurationError: a queue that cannot travel, a password in its URL, or a value that the program would refuse.
-        TypeError: an option that `drain` does not have, or that no text can carry.
+        ConfigurationError: the queue cannot be serialized, its URL has a password, or a value is invalid.
+        TypeError: `drain` does not have the option, or its value cannot be written as text.
     """
     listed = ["--spec", queue.spec().to_json(), "--process", process]
     for name, value in options.items():
@@ -58,13 +59,13 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
         if value is not None:
             if not isinstance(value, (str, int, float)) or isinstance(value, bool):
                 raise TypeError(f"{name} must be a text or a number here, not a {type(value).__name__}")
-            listed.append(f"--{name.replace('_', '-')}={value}")  # in one piece: a value may begin with a dash
+            listed.append(f"--{name.replace('_', '-')}={value}")  # one word, because a value may begin with a dash
     _parser(_Raising).parse_args(listed)
     return listed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Drain as the arguments say; the exit code."""
+    """Drain as the arguments say, and return the exit code."""
     from sluicegate.core import json
     from sluicegate.errors import ConfigurationError, DrainFailedError
 
@@ -91,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Raising(argparse.ArgumentParser):
-    """For callers that are no program, and must not be ended as one."""
+    """This parser raises instead of ending the process, for callers that are not programs."""
 
     def error(self, message: str) -> NoReturn:
         from sluicegate.errors import ConfigurationError
@@ -132,7 +133,7 @@ def _queue(given: dict[str, Any]) -> Any:
     if given["queue"] is None:
         raise ConfigurationError("--url needs --queue, the name of the queue")
     queue = RedisMessageQueue(given["queue"], url=given["url"])
-    queue.spec()  # refuses what cannot travel, before a session starts
+    queue.spec()  # refuses a queue that cannot be serialized, before a session starts
     return queue
 
 

@@ -119,8 +119,8 @@ def drain(
         DrainFailedError: the handler failed on a message at least, or a payload did not fit its schema. Raised after
             all partitions have ended and everything else is acked, with the `summary`, whose `failed` says on how
             many. Where single failures are no failure of the job, catch it, or give verdicts instead of raising.
-        ConfigurationError: something that cannot work as given, before any Spark job: a queue that cannot travel, an
-            argument out of range. Also when Spark's Python workers lack this package or a module of the handler.
+        ConfigurationError: the queue cannot be serialized, or an argument is out of range; no Spark job has started.
+            Also if Spark's Python workers lack this package or a module of the handler.
         RedisUnavailableError: the driver cannot reach Redis; before any Spark job.
     """
     arguments.check_queue(queue)
@@ -180,8 +180,9 @@ def _check_pickles(process: Callable[..., object]) -> None:
         cloudpickle.dumps(process)  # type: ignore[no-untyped-call]
     except Exception as error:
         raise ConfigurationError(
-            f"process cannot travel to the executors ({type(error).__name__}: {error}); it must hold no session, "
-            "queue, client or open file: make these inside of it, a queue with RedisMessageQueue.from_spec(spec)"
+            f"process cannot be serialized for the executors ({type(error).__name__}: {error}); it must not "
+            "hold a session, queue, client or open file: make these inside of it, a queue with "
+            "RedisMessageQueue.from_spec(spec)"
         ) from error
 
 
