@@ -42,6 +42,24 @@ def test_a_long_idle_wait_costs_two_commands_in_ten_seconds(core: Core) -> None:
     assert (driven.sent, driven.waits) == (["claim"] * 6, [10] * 6)
 
 
+def test_a_wait_is_never_so_short_that_an_old_server_waits_forever(core: Core) -> None:
+    driven = Driven(core)
+    claim(driven, wait_seconds=0.0004)
+    assert driven.waits == [0.01]
+
+
+def test_maintenance_before_a_claim_ends_after_ten_calls(core: Core) -> None:
+    """A claim does not wait until hundreds of leases of a dead fleet are reaped; it takes what is there."""
+    core.do(core.publish("b", *(f"m{number}" for number in range(30))))
+    for number in range(30):
+        core.do(core.claim(f"dead{number}", "n", limit=1))
+    core.client.zadd(core.keys.leases, {core.keys.lease_name(f"dead{number}"): 1 for number in range(30)})
+    driven = Driven(core)
+    assert ids(claim(driven)) != []
+    assert len(driven.sent) <= 12
+    assert driven.sent.count("reap") >= 5
+
+
 def test_an_answer_to_be_remembered_is_asked_for_once_more(core: Core) -> None:
     driven = Driven(core)
     claim(driven, wait_seconds=5, empty_seconds=600)
