@@ -275,7 +275,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
 
 
 def header_problems() -> list[str]:
-    """What headers, scripts and call builders disagree about; empty when they agree."""
+    """List what headers, scripts and call builders disagree about; empty if they agree."""
     problems = [f"{name}: no sample call in scripts/check_lua.py" for name in scripts.NAMES if name not in SAMPLES]
     on_disk = {path.stem for path in (Path(scripts.__file__).parent.parent / "lua").glob("*.lua")}
     problems += [f"{name}.lua is not in scripts.NAMES" for name in sorted(on_disk - set(scripts.NAMES))]
@@ -307,7 +307,7 @@ def _misplaced(
 
 
 def _misread(where: str, text: bytes, array: str, named: int, more: bool) -> list[str]:
-    """Numbers that the script reads and the header lacks, or the other way round."""
+    """List numbers that the script reads and the header lacks, or the other way round."""
     read = {int(number) for number in re.findall(rf"\b{array}\[(\d+)\]", text.decode())}
     problems = []
     if not more and read and max(read) > named:
@@ -320,7 +320,7 @@ def _misread(where: str, text: bytes, array: str, named: int, more: bool) -> lis
 
 
 def load_problems(client: redis.Redis) -> list[str]:
-    """Scripts that the server refuses, or names otherwise than the library does; empty when there are none."""
+    """List scripts that the server refuses, or whose name on the server differs; empty if there are none."""
     problems = []
     for name, script in scripts.load_all().items():
         try:
@@ -335,7 +335,7 @@ def load_problems(client: redis.Redis) -> list[str]:
 
 @contextmanager
 def server() -> Iterator[redis.Redis]:
-    """A Redis of its own on a unix socket, gone afterwards."""
+    """Run a Redis of its own on a unix socket until the block ends."""
     with tempfile.TemporaryDirectory(prefix="lua") as folder:
         socket = f"{folder}/s"
         options = ["--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no"]

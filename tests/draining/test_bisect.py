@@ -358,6 +358,6 @@ def test_an_error_that_cannot_tell_its_text_is_an_error_like_others(server: Redi
     summary = drain_here(queue, process)
 
     assert (summary.acked, summary.buried) == (2, 2)
-    told = "(its text cannot be told: RuntimeError)"
+    told = "(its text cannot be shown: RuntimeError)"
     assert [(failure.error_type, failure.error) for failure in summary.failures] == [("Mute", told)]
     assert [(dead.error_type, dead.error) for dead in queue.peek(state="dead")] == [("Mute", told)] * 2

@@ -100,7 +100,7 @@ def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001  (the error's own code, whatever it raises)
-        return f"(its text cannot be told: {type(failure).__name__})"
+        return f"(its text cannot be shown: {type(failure).__name__})"
 
 
 def why(reason: str = "", error: BaseException | str | None = None) -> bytes:

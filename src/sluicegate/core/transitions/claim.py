@@ -113,9 +113,7 @@ class Empty:
 
     Attributes:
         next_seconds: until a message falls due or a lease expires, None when neither is in sight.
-        buried: foreign values that the claim buried.
-        dropped: dead letters that the cap dropped.
-        set_aside: values that only a newer version can read.
+        buried, dropped, set_aside: as in `Opened`.
         remembered: whether an earlier claim under this id found nothing, so that the queue was not looked at again.
     """
 
@@ -138,9 +136,7 @@ class MaintenanceNeeded:
     Attributes:
         due: whether delayed messages are due.
         expired: names of expired leases.
-        buried: foreign values that the claim buried.
-        dropped: dead letters that the cap dropped.
-        set_aside: values that only a newer version can read.
+        buried, dropped, set_aside: as in `Opened`.
     """
 
     due: bool
@@ -157,8 +153,7 @@ class Foreign:
     Attributes:
         count: values that the claim moved to the tail.
         more: whether messages may lie behind them.
-        next_seconds: until a message falls due or a lease expires, None when neither is in sight.
-        set_aside: values that only a newer version can read.
+        next_seconds, set_aside: as in `Empty`.
     """
 
     count: int
