@@ -1,4 +1,4 @@
-"""What both gateways have in common: options, when to try again, what is sent, what a reply or an error means."""
+"""The part of a gateway without I/O: options, retries, commands, and the meaning of replies and errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS_ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class RetryNote:
-    """An attempt failed, and another will be made.
+    """Reports that an attempt failed and that another follows.
 
     Attributes:
         script: the transition, by the name of its script.
@@ -53,7 +53,7 @@ class RetryNote:
 
 @dataclass(slots=True)
 class Course:
-    """How one call went so far.
+    """Keeps how one call went so far.
 
     Attributes:
         doubtful: whether an attempt failed in a way that leaves open whether it took effect.
@@ -77,7 +77,7 @@ def reply_seconds(call: Call[Any]) -> float | None:
 
 
 class GatewayBase:
-    """Options and decisions of a gateway; its subclasses do the I/O."""
+    """Holds the options and decisions of a gateway; its subclasses do the I/O."""
 
     def __init__(
         self,
@@ -121,9 +121,9 @@ class GatewayBase:
         return self.address.decode_responses if self.address else client_decodes(self._given)
 
     def _may_pass(self, course: Course, error: BaseException) -> bool:
-        """Whether to try again after an attempt: what went wrong may pass, and somebody was there at some time.
+        """Return whether to try again: the failure may pass, and the server was reached at some time.
 
-        Also takes from the error what is to be remembered of the attempt.
+        Also records whether the attempt reached the server and whether it may have taken effect.
         """
         if not error_mapping.is_transient(error):
             return False
@@ -135,9 +135,7 @@ class GatewayBase:
         return self._reached or not self._nobody_answers(error)
 
     def _nobody_answers(self, error: BaseException) -> bool:
-        """Whether nobody is there, wherever this gateway may connect to: of several servers one is enough, if it is to
-        be trusted.
-        """
+        """Return whether none of the servers that this gateway knows can be connected to and trusted."""
         if error_mapping.is_untrusted(error):
             return True
         if error_mapping.is_cluster_error(error):  # its client found no node; there may be no client
@@ -150,9 +148,9 @@ class GatewayBase:
         return error_mapping.cannot_connect(error)
 
     def _policy(self, call: Call[Any], course: Course, notes: list[RetryNote], start: float) -> dict[str, Any]:
-        """Options for tenacity: tried again while it may help, the last time when the budget ends.
+        """Return the options for tenacity: retry while that may help, for the last time when the budget ends.
 
-        What is worth telling about an attempt is left in `notes`, for the sleep that follows it.
+        The note about an attempt is left in `notes`, for the sleep that follows it.
         """
         budget = self.retry_budget_seconds
         if call.patience_seconds is not None:
@@ -177,7 +175,7 @@ class GatewayBase:
         }
 
     def _result(self, call: Call[Any], replies: Sequence[Any]) -> Any:
-        """The result of a call from its raw replies.
+        """Return the result of a call from its raw replies.
 
         An error in answer to the script is raised. One in answer to `then` is part of the result, unless trying again
         may help: what the script did is done.
@@ -192,7 +190,7 @@ class GatewayBase:
         return call.decode(replies[0]), replies[1]
 
     def _explained(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception | None:
-        """Our error for one of redis-py's, None when it is not one that we name."""
+        """Return our error for one of redis-py's, None when there is no class for it."""
         if error_mapping.is_transient(error):
             return self._given_up(call, course, error, retried=retried)
         if denied := error_mapping.access_refused(self.server, error):
@@ -202,7 +200,7 @@ class GatewayBase:
         return error_mapping.refusal(call, error)
 
     def _given_up(self, call: Call[Any], course: Course, error: Exception, *, retried: bool) -> Exception:
-        """The error for trouble that did not pass; it says whether the call may have taken effect."""
+        """Return the error for a failure that did not pass; it says whether the call may have taken effect."""
         if not self._reached and self._nobody_answers(error):
             return error_mapping.unavailable(self.server, error)
         spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
@@ -217,8 +215,9 @@ class GatewayBase:
         return type(known)(f"{known} ({spent})")
 
     def _mark_reached(self, reply: Any) -> None:
-        """Take the reply to the first PING: whatever was answered, the server was reached, and the call's own reply
-        tells the rest. One that cannot save its data refuses a PING, but not to be looked at.
+        """Record that the server was reached, whatever it answered to the first PING.
+
+        The call's own reply shows what is wrong. A server that cannot save its data refuses PING, but not reads.
         """
         if isinstance(reply, Exception):
             if error_mapping.access_refused(self.server, reply) and not error_mapping.is_missing_right(reply):
@@ -227,7 +226,7 @@ class GatewayBase:
         self._reached = True
 
     def _redirected(self, redirect: error_mapping.Redirect, node: Node | None) -> Node:
-        """Where to go on.
+        """Return the node that a redirection names.
 
         Raises:
             ConfigurationError: the client is not made for a cluster.
@@ -239,14 +238,14 @@ class GatewayBase:
         return redirect.host or node[0], redirect.port
 
     def _needs_check(self, call: Call[Any]) -> bytes | None:
-        """The command behind a call's script, when nobody knows yet whether the server has it."""
+        """Return the command in `then` if it is not yet known whether the server has it."""
         if not call.then or call.then[0] == b"WAIT":
             return None
         name = bytes(call.then[0]) if isinstance(call.then[0], bytes) else str(call.then[0]).encode()
         return None if name in self._knows else name
 
     def _learn(self, name: bytes, reply: Any) -> None:
-        """Take the reply to COMMAND INFO; a user who may not ask finds out by using the command.
+        """Record the reply to COMMAND INFO; without the right to ask, the command itself has to tell.
 
         Raises:
             ConfigurationError: the server is too old for the command.

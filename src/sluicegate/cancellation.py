@@ -1,8 +1,8 @@
-"""Lets every cancellation of an asyncio task through, also where code below us loses it.
+"""Raises every cancellation of an asyncio task, also one that a library below loses.
 
-Python 3.11's `asyncio.wait_for`, under which redis-py writes, returns its result instead when a cancellation arrives as
-the write ends. Elsewhere one may come out as a timeout or a lost connection. The task then works on, and whoever waits
-for its end waits for ever. A task counts the cancellations asked of it, which shows that one is missing.
+In Python 3.11, `asyncio.wait_for`, under which redis-py writes, returns its result when a cancellation arrives as the
+write ends. Other code turns a cancellation into a timeout or a lost connection. The task then continues, and whoever
+waits for its end waits for ever. A task counts the cancellations requested of it, so a missing one can be detected.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 def _never() -> int:
-    """How often code outside of any task was asked to end."""
+    """Return 0: code outside of any task is never cancelled."""
     return 0
 
 
 class CancellationGuard:
-    """A block that ends in `CancelledError` when its task was cancelled meanwhile, also where nothing else says so."""
+    """Ends its block in `CancelledError` when the task was cancelled meanwhile, whatever else the block raised."""
 
     __slots__ = ("_asked", "_before")
 
@@ -42,7 +42,7 @@ class CancellationGuard:
 
 
 def heeds_cancellation(function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """A coroutine function that ends in `CancelledError` when its task was cancelled while it ran."""
+    """Make a coroutine function end in `CancelledError` when its task was cancelled while it ran."""
 
     @wraps(function)
     async def heeding(*args: P.args, **options: P.kwargs) -> T:

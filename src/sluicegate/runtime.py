@@ -32,7 +32,7 @@ _thread = threading.local()
 
 
 def current_owner() -> int:
-    """Who runs this: stands for the current thread, and for no other one, as the system's number of it might."""
+    """Return a number for the current thread that, unlike the system's, no later thread gets."""
     number: int | None = getattr(_thread, "number", None)
     if number is None:
         number = _thread.number = next(_numbers)
@@ -40,12 +40,12 @@ def current_owner() -> int:
 
 
 def give_way() -> None:
-    """Let other threads run once, for what returns without I/O: a claim on a draining queue is called in a loop."""
+    """Let other threads run once; a call that returns without I/O may be made in a loop."""
     time.sleep(0)
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
-    """Sleep, or less when the queue is stopping; returns whether it is."""
+    """Sleep until time is up or the queue is stopping; returns whether it is stopping."""
     end = time.monotonic() + seconds
     while not stopping():
         left = end - time.monotonic()
@@ -73,29 +73,29 @@ def await_answer(answer: object, callback: str) -> None:
 
 
 def is_unawaited(result: object) -> bool:
-    """Whether nobody would run what a handler returned: an awaitable, or a generator, of which nothing has run yet."""
+    """Return whether a handler returned something that nobody would run: an awaitable or a generator."""
     return inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 def ensure_result(result: Any) -> Any:
-    """The result of a handler.
+    """Return the result of a handler.
 
     Raises:
-        TypeError: it is awaitable or a generator, and nobody here would run it.
+        TypeError: nobody would run it.
     """
     if is_unawaited(result):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError(
-            f"the handler returned a {type(result).__name__}; its message was given back. "
+            f"the handler returned a {type(result).__name__}; its message was released. "
             "Use sluicegate.asyncio.RedisMessageQueue for async handlers"
         )
     return result
 
 
 def notify(callback: Callable[[], Any]) -> None:
-    """Call a callback that only observes: what it raises is logged."""
+    """Call a callback that only observes; its exceptions are logged."""
     try:
         ensure_result(callback())
-    except Exception:  # noqa: BLE001  (an observer alters no outcome)
+    except Exception:  # noqa: BLE001  (an observer changes no outcome)
         _log.warning("%r raised", callback, exc_info=True)

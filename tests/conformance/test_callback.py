@@ -81,7 +81,7 @@ def test_an_async_handler_is_awaited_in_the_asyncio_queue_and_refused_in_the_oth
         assert ran == ["begin", "end"]
         assert places(client) == {}
         return
-    with pytest.raises(TypeError, match=r"coroutine.*given back.*sluicegate\.asyncio"):
+    with pytest.raises(TypeError, match=r"coroutine.*was released.*sluicegate\.asyncio"):
         queue.process_message_callback(handler)
     assert ran == []
     assert places(client) == {"returned": 1}
@@ -112,7 +112,7 @@ def test_a_generator_is_refused_and_its_message_given_back(
 
     queue.publish("a")
     handler: Any = {"generator": generator, "async_generator": async_generator}[kind]
-    with pytest.raises(TypeError, match=f"{kind}.*given back"):
+    with pytest.raises(TypeError, match=f"{kind}.*was released"):
         queue.process_message_callback(handler)
     assert places(client) == {"returned": 1}
     assert queue.claim().messages[0].delivery_count == 1, "not counted: nothing of it has run"

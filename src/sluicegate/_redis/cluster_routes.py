@@ -1,4 +1,4 @@
-"""Which node of a cluster to ask, as far as answers and failures have taught."""
+"""Remembers which node of a cluster answers for a slot."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Node = tuple[str, int]
 
 
 class Routes:
-    """Where slots are.
+    """Keeps where slots are.
 
-    A queue lives in one slot, so instead of the map of the whole cluster we keep what nodes told us: any node answers
-    with the place of a slot that is not its own. When a node fails, the next one is asked.
+    A queue lives in one slot, so the map of the whole cluster is not needed. Any node answers with the place of a slot
+    that it does not have, and when a node fails, the next one is asked.
     """
 
     def __init__(self) -> None:
@@ -21,16 +21,16 @@ class Routes:
         self._seen: dict[Node, None] = {}
 
     def get(self, slot: int) -> Node | None:
-        """Where to ask for a slot, None while nothing is known that the client does not know."""
+        """Return the node to ask for a slot, None as long as the client's own map is right."""
         return self._nodes.get(slot)
 
     def learn(self, slot: int, node: Node) -> None:
-        """A node said that a slot is there."""
+        """Remember that a node answers for a slot."""
         self._seen[node] = None
         self._nodes[slot] = node
 
     def suspect(self, slot: int, failed: Node, known: Iterable[Node]) -> None:
-        """A node failed: ask the next one of those known to the client or named by others."""
+        """Ask another node than the failed one next time: the next of those that the client or other nodes named."""
         nodes = list(dict.fromkeys([*known, *self._seen]))
         if self._nodes.get(slot, failed) != failed or not nodes:
             return  # another thread has moved on already

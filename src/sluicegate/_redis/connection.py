@@ -79,14 +79,14 @@ class Address:
         return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
     def portable_url(self) -> str:
-        """The URL as it may travel: with the reference to its password.
+        """Return the URL for other processes, with the name of its password's variable.
 
         Raises:
             ConfigurationError: the URL carries its password.
         """
         if self.password is not None:
             raise ConfigurationError(
-                "the queue's url carries a password, which must not travel to executors or triggers; write "
+                "the queue's url carries a password, which must not be sent to executors or triggers; write "
                 "redis://user@host/0?password_env=NAME and set the variable NAME where the queue is used"
             )
         if self.password_env is None:
@@ -101,7 +101,7 @@ class Address:
         return asked.lower() in ("1", "true", "yes", "t", "y")
 
     def client(self) -> redis.Redis | redis.RedisCluster:
-        """A client for this place, with redis-py's own retries off, because the gateway retries.
+        """Return a client for this place, with redis-py's own retries off, because the gateway retries.
 
         It connects at its first command, but for one of a cluster, which looks around at once.
 
@@ -121,7 +121,7 @@ class Address:
             raise self._unfit(error) from None
 
     def async_client(self) -> redis.asyncio.Redis | redis.asyncio.RedisCluster:
-        """The same for asyncio.
+        """Return an asyncio client for this place.
 
         Raises:
             ConfigurationError: likewise.
@@ -155,7 +155,7 @@ class Address:
         return options
 
     def _bare_url(self) -> str:
-        """The URL without what redis-py would take as a text."""
+        """Return the URL without options that redis-py would read as strings."""
         parts = urlsplit(self.url)
         kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "decode_responses"]
         return _with_slashes(urlunsplit(parts._replace(query=urlencode(kept, safe="/"))), parts.scheme)
@@ -166,7 +166,7 @@ class Address:
         return ConfigurationError(f"url for {self.server} has an option that does not work: {error}")
 
     def _secret(self, name: str) -> str:
-        """A password from its environment variable."""
+        """Return a password from its environment variable."""
         secret = os.environ.get(name)
         if secret is None:
             raise ConfigurationError(
@@ -176,14 +176,17 @@ class Address:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL. What the parser says of one that it cannot read quotes it, and is not kept as a context."""
+    """Return the parts of a URL.
+
+    The parser's error quotes the URL, so it is not kept as the context of ours.
+    """
     with suppress(ValueError):
         return urlsplit(url)
     raise ConfigurationError("url cannot be parsed; write redis://host:6379/0 or embedded:///absolute/folder")
 
 
 def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) -> None:
-    """A secret that is not where secrets stand would travel and show in errors; the errors here quote nothing."""
+    """Refuse a secret in an unexpected place, which other processes and errors would show; the error quotes nothing."""
     if any(name == "ssl_password" for name, _ in options):
         raise ConfigurationError(
             "url cannot carry ssl_password; pass client=redis.Redis(..., ssl_password=...) instead"
@@ -198,7 +201,7 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
 
 
 def _is_misread(parts: SplitResult) -> bool:
-    """Whether a `/ ? #` in a password has ended the part of a URL where hosts stand before its time."""
+    """Return whether a `/`, `?` or `#` in a password cut off the host part of a URL."""
     if parts.scheme in ("unix", "embedded"):  # their paths may hold an @, and they have no host
         return bool(parts.netloc.rpartition("@")[2])
     if parts.scheme in topology_urls.SCHEMES:  # whose hosts are looked through elsewhere
@@ -210,7 +213,7 @@ def _is_misread(parts: SplitResult) -> bool:
 
 
 def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
-    """Refuse what a queue cannot work with.
+    """Refuse a client that a queue cannot use.
 
     Args:
         client: of the user.
@@ -249,12 +252,12 @@ def is_cluster_client(client: object) -> bool:
 
 
 def client_decodes(client: Any) -> bool:
-    """Whether a client gives str instead of bytes."""
+    """Return whether a client gives str instead of bytes."""
     return bool(client.get_encoder().decode_responses)
 
 
 def describe_client(client: Any) -> str:
-    """Where a client connects to, for errors; never a password."""
+    """Return where a client connects to, for errors; never a password."""
     if is_cluster_client(client):
         nodes = [*client.get_nodes(), *client.nodes_manager.startup_nodes.values()]
         return f"the cluster of {nodes[0].host}:{nodes[0].port}" if nodes else "a cluster"
@@ -268,7 +271,7 @@ def describe_client(client: Any) -> str:
 
 
 def _with_slashes(url: str, scheme: str) -> str:
-    """`urlunsplit` drops the empty authority of unix and embedded URLs on some Python versions; they keep it."""
+    """Return a URL with its `//`, which `urlunsplit` drops from unix and embedded URLs on some Python versions."""
     prefix = f"{scheme}:"
     rest = url[len(prefix) :]
     return url if rest.startswith("//") else f"{prefix}//{rest}"

@@ -140,7 +140,7 @@ class Redirect:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed a moment later."""
+    """Return whether the same call may succeed a moment later."""
     if isinstance(error, RedisMessageQueueError):  # some of ours are redis-py's as well
         return False
     root = _root(error)
@@ -180,7 +180,7 @@ def connection_lost(text: str) -> redis_errors.ConnectionError:
 
 
 def answered(error: BaseException) -> bool:
-    """Whether a server's own words are behind an error: somebody is there."""
+    """Return whether a server answered with an error, so that it can be reached."""
     root = _root(error)
     return isinstance(root, (redis_errors.ResponseError, redis_errors.BusyLoadingError)) or (
         "max number of clients" in str(root)
@@ -188,25 +188,27 @@ def answered(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether a server answered that it did not even begin, and may do so later: nothing was changed."""
+    """Return whether a server answered that it cannot begin now: nothing was changed, and it may do so later."""
     return answered(error) and is_transient(error)
 
 
 def is_untrusted(error: BaseException) -> bool:
-    """Whether the certificate of a server does not fit, which no time helps."""
+    """Return whether the certificate of a server does not fit; no retry helps."""
     return _distrust(error) is not None
 
 
 def cannot_connect(error: BaseException) -> bool:
-    """Whether nobody was there to connect to: refused, no such host or socket, no answer within the connect timeout,
-    or one whose certificate does not fit.
+    """Return whether no connection was made.
+
+    It was refused, there is no such host or socket, nobody answered within the connect timeout, or the certificate does
+    not fit.
     """
     root = _root(error)
     return isinstance(root, ConnectionRefusedError) or "connecting to" in str(root)
 
 
 def is_readonly(error: object) -> bool:
-    """Whether the server is no primary any more, so that the connection to it is of no use."""
+    """Return whether the server is no longer a primary, so that its connection is useless."""
     # Redis 6.2 wraps the refusal of a command in a script: "Error running script … -READONLY …"
     if not isinstance(error, Exception):
         return False
@@ -215,14 +217,17 @@ def is_readonly(error: object) -> bool:
 
 
 def ends_connection(reply: object) -> bool:
-    """Whether the connection that a reply came over is of no further use: to no primary, or closed by the server."""
+    """Return whether the connection of a reply cannot be used again: the server is no primary, or closes it."""
     if not isinstance(reply, Exception):
         return False
     return is_readonly(reply) or str(reply).startswith("Protocol error")
 
 
 def redirection(reply: object) -> Redirect | None:
-    """Where a cluster's reply points to; None for any other reply. Parsers for one server leave the text as it came."""
+    """Return where a cluster's reply redirects to; None for any other reply.
+
+    A client of a single server does not parse redirections, so their text is read here.
+    """
     if isinstance(reply, redis_errors.AskError):
         return Redirect(not isinstance(reply, redis_errors.MovedError), reply.host, reply.port)
     if not isinstance(reply, redis_errors.ResponseError):
@@ -235,7 +240,7 @@ def redirection(reply: object) -> Redirect | None:
 
 
 def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
-    """The error for a server that cannot be reached."""
+    """Return the error for a server that cannot be reached."""
     if (distrust := _distrust(error)) is not None:
         return RedisUnavailableError(
             f"Redis at {server} cannot be trusted ({distrust}); check that its certificate names this host and that "
@@ -249,7 +254,7 @@ def unavailable(server: str, error: BaseException) -> RedisUnavailableError:
 
 
 def exhausted(server: str, error: BaseException) -> RedisUnavailableError:
-    """The error for a pool whose connections are all in use."""
+    """Return the error for a pool whose connections are all in use."""
     return RedisUnavailableError(
         f"no connection to Redis at {server} came free ({type(error).__name__}: {first_line(error)}); nothing was "
         "sent. Give the client more max_connections, or let fewer threads or tasks use it at once"
@@ -257,7 +262,7 @@ def exhausted(server: str, error: BaseException) -> RedisUnavailableError:
 
 
 def refused(server: str, name: str, error: BaseException) -> RedisRefusedError:
-    """The error for a server that did not begin with a script, and said why."""
+    """Return the error for a server that answered why it cannot run a script."""
     said, code = _said(error)
     return RedisRefusedError(
         f"Redis at {server} refused the call {name!r} ({said}) and nothing was changed; "
@@ -266,14 +271,14 @@ def refused(server: str, name: str, error: BaseException) -> RedisRefusedError:
 
 
 def refused_in_doubt(server: str, name: str, error: BaseException) -> RetryBudgetExhaustedError:
-    """The error for such a server when an attempt before may have taken effect."""
+    """Return the error for such an answer after an earlier attempt that may have taken effect."""
     return RetryBudgetExhaustedError(
         f"Redis at {server} refused the call {name!r} ({_said(error)[0]}) after an attempt whose outcome is unknown"
     )
 
 
 def access_refused(server: str, error: BaseException) -> RedisAccessError | None:
-    """The error for refused credentials or rights, None when it is about something else."""
+    """Return the error for refused credentials or rights, None for any other error."""
     error = _root(error)
     if not isinstance(error, _FINAL):
         return None
@@ -284,7 +289,7 @@ def access_refused(server: str, error: BaseException) -> RedisAccessError | None
 
 
 def refusal(call: Call[object], error: BaseException) -> Exception | None:
-    """Our error for a reply in which Redis refused a script, or None when it is not one that we name."""
+    """Return our error for a refused script, None when there is no class for it."""
     if isinstance(error, redis_errors.ResponseError) and "command not allowed when used memory" in str(error):
         return RedisMemoryError(
             f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. "
@@ -294,7 +299,7 @@ def refusal(call: Call[object], error: BaseException) -> Exception | None:
 
 
 def script_error(call: Call[object], error: BaseException) -> LuaScriptError | None:
-    """The error for a script that Redis began and could not end, None when it is about something else."""
+    """Return the error for a script that failed while it ran, None for any other error."""
     text = str(error)
     if not isinstance(error, redis_errors.ResponseError) or "script" not in text:
         return None
@@ -309,7 +314,7 @@ def script_error(call: Call[object], error: BaseException) -> LuaScriptError | N
 
 
 def wrong_type(key: bytes, role: str, found: str) -> WrongKeyTypeError:
-    """The error for a key that holds the wrong type."""
+    """Return the error for a key that holds the wrong type."""
     return WrongKeyTypeError(
         f"key {key.decode()} holds a {found} where the queue keeps a {EXPECTED_TYPES[role]}; nothing was changed. "
         "Something else writes under this queue's prefix: move or delete that key"
@@ -317,19 +322,19 @@ def wrong_type(key: bytes, role: str, found: str) -> WrongKeyTypeError:
 
 
 def is_wrong_type(error: BaseException) -> bool:
-    """Whether Redis met a key of another type."""
+    """Return whether Redis met a key of another type."""
     return isinstance(error, redis_errors.ResponseError) and "WRONGTYPE" in str(error)
 
 
 def mistyped(call: Call[object], position: int, found: object) -> WrongKeyTypeError | None:
-    """The error for a call's key at a position when TYPE answered something that it should not be."""
+    """Return the error for a call's key whose type is not the expected one, None when it is."""
     role, expected = expected_type(call, position)
     name = found.decode() if isinstance(found, bytes) else expected
     return wrong_type(call.keys[position], role, name) if name not in ("none", expected) else None
 
 
 def expected_type(call: Call[object], position: int) -> tuple[str, str]:
-    """The role and the type of a call's key at a position."""
+    """Return the role and the type of a call's key at a position."""
     roles = call.script.header.keys
     role = roles[min(position, len(roles) - 1)]
     if role == "source":
@@ -338,8 +343,9 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What a cluster client that found no node was told by the last one: it calls whatever a node answers
-    "Cluster mode is not enabled".
+    """Return the error of the last node behind a cluster client's error.
+
+    The client reports every answer of a node as "Cluster mode is not enabled".
     """
     while isinstance(error, redis_errors.RedisClusterException):
         below = error.__cause__ or error.__context__
@@ -350,7 +356,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _distrust(error: BaseException) -> BaseException | None:
-    """What was wrong with a certificate; redis-py 5 leaves it out of its text."""
+    """Return what was wrong with a certificate; redis-py 5 leaves it out of its text."""
     root: BaseException | None = _root(error)
     while root is not None and not isinstance(root, ssl.SSLCertVerificationError):
         root = root.__cause__ or root.__context__
@@ -358,7 +364,7 @@ def _distrust(error: BaseException) -> BaseException | None:
 
 
 def _said(error: BaseException) -> tuple[str, str]:
-    """What a server answered, with the code in front that redis-py cuts off, and that code."""
+    """Return a server's error text with its code, which redis-py removes, and the code."""
     root = _root(error)
     text = first_line(root)
     code = next((code for kind, code in _CLASSES.items() if isinstance(root, kind)), "") or next(
@@ -368,6 +374,6 @@ def _said(error: BaseException) -> tuple[str, str]:
 
 
 def _refuses_writes(text: str) -> bool:
-    """Whether a reply is a refusal of a first write, or of everything, that has no class of redis-py's."""
-    # A quota that ends in the middle of a script is told with the name of the script.
+    """Return whether a reply refuses a first write, or every command, in a way that redis-py has no class for."""
+    # The error for a quota that ends in the middle of a script contains the script's name.
     return _WRAPPED.search(text) is not None or ("script" not in text and _QUOTA.match(text) is not None)

@@ -1,5 +1,7 @@
-"""Arguments that a server does not accept. It says so in words that are often lost, or closes the connection without
-any; so a call that failed with a large argument is held against the server's limits before it is sent again.
+"""Arguments that are too large for a server.
+
+The server's error is often lost, because it closes the connection. So a call that failed with a large argument is
+compared with the server's limits before it is sent again.
 """
 
 from __future__ import annotations
@@ -29,32 +31,32 @@ ASK_LIMITS: tuple[tuple[str, ...], ...] = (
     ("CONFIG", "GET", "client-query-buffer-limit"),
 )
 ANNOUNCED_SECONDS = 0.5  # a server that refuses an announced argument says so at once
-_LEAST_LIMIT = 1024 * 1024  # no server can be told to accept less
+_LEAST_LIMIT = 1024 * 1024  # no server can be configured to accept less
 _LINE_END = 2  # bytes behind an argument that count against the buffer
 
 
 def within_any_limit(size: int) -> bool:
-    """Whether every server accepts an argument of this size."""
+    """Return whether every server accepts an argument of this size."""
     return size + _LINE_END <= _LEAST_LIMIT
 
 
 def largest_argument(call: Call[Any]) -> int:
-    """Bytes of the largest argument of a call."""
+    """Return the number of bytes of the largest argument of a call."""
     return max((len(arg) for arg in call.args if isinstance(arg, bytes)), default=0)
 
 
 def is_refused_size(reply: object) -> bool:
-    """Whether a server said that an argument is too large."""
+    """Return whether a server said that an argument is too large."""
     return isinstance(reply, redis_errors.ResponseError) and "invalid bulk length" in str(reply)
 
 
 def announcement(size: int) -> bytes:
-    """The beginning of a harmless command with an argument of some size, on which a server decides already."""
+    """Return the beginning of an ECHO with an argument of this size, which is enough for the server to refuse it."""
     return b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % size
 
 
 def limits_in(replies: Sequence[Any]) -> dict[str, int]:
-    """Largest arguments by the name of the setting, from the replies to `ASK_LIMITS`; empty when nobody may ask."""
+    """Return the largest argument per setting from the replies to `ASK_LIMITS`; empty without the right to ask."""
     found: dict[str, int] = {}
     for (*_, setting), reply in zip(ASK_LIMITS, replies, strict=True):
         value = list(reply.values() if isinstance(reply, dict) else reply[1::2]) if _is_answer(reply) else []
@@ -66,7 +68,7 @@ def limits_in(replies: Sequence[Any]) -> dict[str, int]:
 def oversized(
     call: Call[Any], server: str, size: int, limits: dict[str, int], *, said: bool
 ) -> PayloadTooLargeError | None:
-    """The error for a call with an argument beyond a limit, or of which the server said so; None for any other."""
+    """Return the error for a call whose argument exceeds a limit, or was refused for its size; else None."""
     over = {limit: setting for setting, limit in limits.items() if size > limit}
     if not over and not said:
         return None
@@ -80,7 +82,7 @@ def oversized(
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Whether a call failed as one does that the server will not read: a late reply is something else."""
+    """Return whether a call failed as if the server had refused to read it; a timeout does not."""
     return not isinstance(error, (redis_errors.TimeoutError, TimeoutError))
 
 

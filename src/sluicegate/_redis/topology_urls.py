@@ -30,7 +30,7 @@ Hosts = list[tuple[str, int]]
 
 
 def check(parts: SplitResult) -> None:
-    """Look through a URL.
+    """Check a URL.
 
     Raises:
         ConfigurationError: no hosts, no service, or a database where there is none.
@@ -43,7 +43,7 @@ def check(parts: SplitResult) -> None:
 
 
 def describe(parts: SplitResult) -> str:
-    """The place in words."""
+    """Return the place in words."""
     listed = ",".join(f"{host}:{port}" for host, port in hosts(parts))
     if parts.scheme.endswith("sentinel"):
         return f"the Sentinel service {service(parts)[0]} of {listed}"
@@ -51,7 +51,7 @@ def describe(parts: SplitResult) -> str:
 
 
 def hosts(parts: SplitResult) -> Hosts:
-    """Host and port of each server that a URL lists."""
+    """Return host and port of each server that a URL lists."""
     default = _DEFAULT_PORTS[parts.scheme.partition("+")[2]]
     found = []
     for text in parts.netloc.rpartition("@")[2].split(","):
@@ -67,7 +67,7 @@ def hosts(parts: SplitResult) -> Hosts:
 
 
 def service(parts: SplitResult) -> tuple[str, int]:
-    """The Sentinel service that a URL names, and its database."""
+    """Return the Sentinel service that a URL names, and its database."""
     name, _, database = parts.path.strip("/").partition("/")
     if not name or (database and not database.isdigit()):
         raise ConfigurationError(
@@ -77,7 +77,7 @@ def service(parts: SplitResult) -> tuple[str, int]:
 
 
 def client(url: str, options: Mapping[str, Any], secret: Secret) -> redis.Redis | redis.RedisCluster:
-    """A client of the place; one of a cluster looks around at once."""
+    """Return a client of the place; a cluster client connects at once to find the nodes."""
     parts = urlsplit(url)
     merged = _options(parts, options)
     if parts.scheme.endswith("sentinel"):
@@ -91,7 +91,7 @@ def client(url: str, options: Mapping[str, Any], secret: Secret) -> redis.Redis 
 def async_client(
     url: str, options: Mapping[str, Any], secret: Secret
 ) -> redis.asyncio.Redis | redis.asyncio.RedisCluster:
-    """The same for asyncio; neither connects before its first command."""
+    """Return an asyncio client of the place, which connects at its first command."""
     parts = urlsplit(url)
     merged = _options(parts, options)
     if parts.scheme.endswith("sentinel"):
@@ -104,7 +104,7 @@ def async_client(
 
 
 def _options(parts: SplitResult, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The URL's own options, read as redis-py reads them, over those that are given."""
+    """Return the URL's own options, read as redis-py reads them, over those that are given."""
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name not in _OWN_OPTIONS]
     read = url_options(urlencode(kept))
     if parts.username:

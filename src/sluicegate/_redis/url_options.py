@@ -40,7 +40,7 @@ _SECRETS = frozenset({"password", "auth", "passwd", "pwd"})
 
 
 def known_options(scheme: str) -> frozenset[str]:
-    """The options that a URL of this scheme may have."""
+    """Return the options that a URL of this scheme may have."""
     if scheme == "embedded":
         return _EMBEDDED
     known = _CONNECTION | _TLS if scheme.startswith("rediss") else _CONNECTION
@@ -52,7 +52,7 @@ def known_options(scheme: str) -> frozenset[str]:
 
 
 def refuse_unknown_options(parts: SplitResult, options: Sequence[tuple[str, str]]) -> None:
-    """Refuse a URL with an option that there is not.
+    """Refuse a URL with an unknown option.
 
     Raises:
         ConfigurationError: with the nearest option that there is; never with a value.
@@ -76,7 +76,7 @@ def refuse_unknown_options(parts: SplitResult, options: Sequence[tuple[str, str]
 
 
 def _nearest(name: str, known: Collection[str]) -> str | None:
-    """The known option that a name resembles; None when it resembles none, or may be more than a name."""
+    """Return the known option that a name resembles; None when it resembles none, or may be more than a name."""
     if not _WORD.fullmatch(name):
         return None
     meant = _MEANT.get(name.lower())
@@ -87,7 +87,7 @@ def _nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def _is_harmless(number: int, options: Sequence[tuple[str, str]]) -> bool:
-    """Whether a name cannot be the rest of a password that holds a `?`, an `&` or an `=`."""
+    """Return whether a name cannot be the rest of a password that holds a `?`, an `&` or an `=`."""
     name, value = options[number - 1]
     before = {name.lower() for name, _ in options[: number - 1]}
     return bool(_WORD.fullmatch(name) and value) and not (before & _SECRETS) and not any("@" in v for _, v in options)

@@ -32,17 +32,17 @@ __all__ = ["Publisher"]
 
 @heeds_cancellation  # asyncio only
 async def _key_of(pending: PendingKey) -> Any:  # asyncio only
-    """What an async key function returns."""  # asyncio only
-    return await pending.awaitable  # asyncio only
+    """What an async key function returns."""
+    return await pending.awaitable
 
 
 async def _next_with_key(ahead: Batches, pending: PendingKey) -> Batch | PendingKey:  # asyncio only
-    """Await a key and go on; an error goes through the generator, which adds its position."""  # asyncio only
-    try:  # asyncio only
-        key = await _key_of(pending)  # asyncio only
-    except Exception as error:  # noqa: BLE001  (the generator raises it again)  # asyncio only
-        return ahead.throw(error)  # asyncio only
-    return ahead.send(key)  # asyncio only
+    """Await a key and go on; an error goes through the generator, which adds its position."""
+    try:
+        key = await _key_of(pending)
+    except Exception as error:  # noqa: BLE001  (the generator raises it again)
+        return ahead.throw(error)
+    return ahead.send(key)
 
 
 class Publisher:
@@ -185,7 +185,7 @@ class Publisher:
         self._refuse_closed()
         made = next(ahead, None)
         while isinstance(made, PendingKey):  # asyncio only
-            made = await _next_with_key(ahead, made)  # asyncio only
+            made = await _next_with_key(ahead, made)
         assert not isinstance(made, PendingKey)
         return made
 

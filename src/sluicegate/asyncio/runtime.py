@@ -31,7 +31,7 @@ _tasks: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
 
 def current_owner() -> int:
-    """Who runs this: stands for the current task, and for no later one, as its `id` might."""
+    """Return a number for the current task that, unlike its `id`, no later task gets."""
     task = asyncio.current_task()
     if task is None:  # nobody awaits in a plain callback
         return 0
@@ -42,12 +42,12 @@ def current_owner() -> int:
 
 
 async def give_way() -> None:
-    """Let other tasks run once, for what returns without I/O: a claim on a draining queue is called in a loop."""
+    """Let other tasks run once; a call that returns without I/O may be made in a loop."""
     await asyncio.sleep(0)
 
 
 async def pause(seconds: float, stopping: Callable[[], bool]) -> bool:
-    """Sleep, or less when the queue is stopping; returns whether it is."""
+    """Sleep until time is up or the queue is stopping; returns whether it is stopping."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while not stopping():
@@ -75,26 +75,26 @@ async def await_answer(answer: Awaitable[Any], callback: str) -> None:
 
 
 def is_unawaited(result: object) -> bool:
-    """Whether nobody would run what a handler returned: a generator, of which nothing has run yet."""
+    """Return whether a handler returned something that nobody would run: a generator."""
     return inspect.isgenerator(result) or inspect.isasyncgen(result)
 
 
 async def ensure_result(result: Any) -> Any:
-    """The result of a handler, awaited when it is awaitable.
+    """Return the result of a handler, awaited when it is awaitable.
 
     Raises:
         TypeError: nobody would run it.
     """
     if is_unawaited(result):
         raise TypeError(
-            f"the handler returned a {type(result).__name__}, which does nothing by itself; its message was given back"
+            f"the handler returned a {type(result).__name__}, which does nothing by itself; its message was released"
         )
     return await result if inspect.isawaitable(result) else result
 
 
 async def notify(callback: Callable[[], Any]) -> None:
-    """Call a callback that only observes: what it raises is logged."""
+    """Call a callback that only observes; its exceptions are logged."""
     try:
         await ensure_result(callback())
-    except Exception:  # noqa: BLE001  (an observer alters no outcome)
+    except Exception:  # noqa: BLE001  (an observer changes no outcome)
         _log.warning("%r raised", callback, exc_info=True)
