@@ -1,4 +1,4 @@
-"""Spark imports every `pyspark_*` package it finds, and finds no data source at all when one of them raises."""
+"""Let Spark find the data source by name; Spark finds no source at all if a `pyspark_*` package raises."""
 
 __all__ = ["DefaultSource"]
 

@@ -159,7 +159,7 @@ class Attempt:
 
     Attributes:
         batches: of its input before the input fails; None for all.
-        lost: it runs to its end, and Spark does not take its result (a speculative twin won, an executor was lost).
+        lost: it runs to its end, and Spark does not take its result (a speculative attempt won, an executor was lost).
     """
 
     batches: int | None = None

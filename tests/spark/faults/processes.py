@@ -14,7 +14,7 @@ from tests.support.project import ROOT
 from tests.support.waiting import wait_until
 
 
-class OperationRunner:
+class DriverProcess:
     """A driver of its own, as a program in text: local mode cannot speculate, and no test may kill the suite's driver.
 
     It may import the tests. It is a session of processes: whatever it started is found again, and gone after `kill`.

@@ -11,7 +11,7 @@ import redis
 
 from sluicegate import RedisMessageQueue
 from sluicegate.spark import drain, lease_batch
-from tests.spark.faults.processes import OperationRunner
+from tests.spark.faults.processes import DriverProcess
 from tests.spark.faults.sinks import Sink, Truth, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.streaming import Stream
 from tests.support.flavours import MakeQueue
@@ -111,7 +111,7 @@ def truths(queues: dict[str, RedisMessageQueue], sinks: dict[str, Sink], tmp_pat
     """What was published, after a driver has written much of it into the sinks and was killed."""
     published = {name: publish(queue, COUNT) for name, queue in queues.items()}
     specs = [queue.spec().to_json() for queue in queues.values()]
-    driver = OperationRunner(PROGRAM, *specs, str(tmp_path), folder=tmp_path)
+    driver = DriverProcess(PROGRAM, *specs, str(tmp_path), folder=tmp_path)
 
     def all_written() -> bool:
         driver.check_alive()

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
-from tests.spark.faults.processes import OperationRunner
+from tests.spark.faults.processes import DriverProcess
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish, seen_by
 from tests.spark.faults.standalone import StandaloneCluster
 from tests.support import state
@@ -46,7 +46,7 @@ class Process:
         note("calls", lease_id=ctx.lease_id, attempt=ctx.attempt)
         if ctx.partition != 0:  # it may start first, and would leave nothing to the other
             wait_until((told / "slow").exists, "the other partition has its lease", 240)
-        if ctx.lease_id == "twins/0/0" and not (told / "slow").exists():
+        if ctx.lease_id == "speculated/0/0" and not (told / "slow").exists():
             (told / "slow.new").write_text(json.dumps({"pid": os.getpid(), "ids": [message.id for message in batch]}))
             (told / "slow.new").rename(told / "slow")
             if what == "frozen":
@@ -87,7 +87,7 @@ conf = {
 }
 spark = SparkSession.builder.master(master).config(map=conf).getOrCreate()
 queue = RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
-summary = drain(spark, queue, Process(), partitions=2, batch_size=20, lease_seconds=6, run_id="twins")
+summary = drain(spark, queue, Process(), partitions=2, batch_size=20, lease_seconds=6, run_id="speculated")
 (told / "summary").write_text(json.dumps(summary.to_dict()))
 spark.stop()
 """
@@ -100,7 +100,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 @pytest.mark.parametrize("what", ["slow", "frozen"])
-def test_a_twin_waits_for_a_living_holder_and_replaces_a_silent_one(
+def test_a_speculative_attempt_waits_for_a_living_consumer_and_replaces_a_silent_one(
     cluster: StandaloneCluster,
     queue: RedisMessageQueue,
     client: redis.Redis,
@@ -110,19 +110,20 @@ def test_a_twin_waits_for_a_living_holder_and_replaces_a_silent_one(
 ) -> None:
     truth = publish(queue, 100)
     arguments = (cluster.url, queue.spec().to_json(), str(sink.folder), str(tmp_path), what)
-    driver = OperationRunner(PROGRAM, *arguments, folder=tmp_path)
+    driver = DriverProcess(PROGRAM, *arguments, folder=tmp_path)
 
-    def twin_asks() -> bool:
+    def second_attempt_asks() -> bool:
         driver.check_alive()
         if not (tmp_path / "slow").exists():
             return False
         holder = json.loads((tmp_path / "slow").read_text())["pid"]
         return any(
-            claim["key"].endswith(":twins/0/0") and claim["pid"] != holder for claim in seen_by(tmp_path / "claims")
+            claim["key"].endswith(":speculated/0/0") and claim["pid"] != holder
+            for claim in seen_by(tmp_path / "claims")
         )
 
     try:
-        wait_until(twin_asks, "a second attempt asks for the lease of the first", SESSION_SECONDS)
+        wait_until(second_attempt_asks, "a second attempt asks for the lease of the first", SESSION_SECONDS)
         holder = json.loads((tmp_path / "slow").read_text())
         if what == "slow":
             assert queue.depth().leases == 1
@@ -137,10 +138,10 @@ def test_a_twin_waits_for_a_living_holder_and_replaces_a_silent_one(
     check_nothing_lost(sink, truth)
     check_acked_once(queue, client, truth)
     assert sink.duplicates() == {}
-    worked = [call for call in seen_by(tmp_path / "calls") if call["lease_id"] == "twins/0/0"]
+    worked = [call for call in seen_by(tmp_path / "calls") if call["lease_id"] == "speculated/0/0"]
     if what == "slow":
-        assert [call["pid"] for call in worked] == [holder["pid"]], "its twin did no work"
+        assert [call["pid"] for call in worked] == [holder["pid"]], "the second attempt did no work"
         assert state.counters(client, queue.name).get("taken_over", 0) == 0
     else:
-        assert {call["pid"] for call in worked} > {holder["pid"]}, "its twin did the work"
+        assert {call["pid"] for call in worked} > {holder["pid"]}, "the second attempt did the work"
     assert json.loads((tmp_path / "summary").read_text())["acked"] == (len(truth))
