@@ -122,3 +122,22 @@ def test_an_interrupt_ends_both_processes_in_their_own_way(number: int, tmp_path
     assert "interrupted" in shown
     assert {file.name for file in tmp_path.iterdir()} >= {"a removed", "b removed"}
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(("complete", "code"), [("", 0), ("1", 1)])
+def test_what_a_machine_cannot_run_is_listed_and_fails_a_complete_run(complete: str, code: int) -> None:
+    settings = {"SLUICEGATE_TEST_WANTED": "redis 0.9", "SLUICEGATE_TEST_COMPLETE": complete}
+    one = ["tests/topologies/test_core.py", "-k", "unix and published_message"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *one],
+        cwd=ROOT,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "1 passed" in done.stdout
+    assert "not run here: redis 0.9: no such program" in done.stdout
+    assert done.returncode == code

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 
 import sluicegate
+from tests.spark.jvm import SHORT_LIVED
 
 __all__ = ["bare_environment", "installed_last", "package_zip", "spark_defaults"]
 
@@ -18,7 +19,8 @@ NEEDED = ("pyspark", "pyarrow", "redis", "tenacity", "sluicegate")  # all but th
 PACKAGES = ("sluicegate", "pyspark_sluicegate")
 
 # What a Connect client and spark-submit cannot set for the JVM that they start.
-DEFAULTS = """
+DEFAULTS = f"""
+spark.driver.extraJavaOptions {SHORT_LIVED}
 spark.ui.enabled false
 spark.ui.showConsoleProgress false
 spark.driver.host 127.0.0.1
