@@ -38,7 +38,8 @@ from pathlib import Path
 folder, name = Path(sys.argv[1]), sys.argv[2]
 try:
     (folder / name).touch()
-    time.sleep(100)
+    while True:  # a signal just before one long sleep would be noticed only after it
+        time.sleep(0.05)
 except KeyboardInterrupt:
     (folder / (name + " removed")).touch()
 '''
