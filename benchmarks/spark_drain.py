@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import sluicegate
 from benchmarks.flights import flights
 from benchmarks.measure import median
 from benchmarks.messages import BATCH
@@ -17,11 +18,12 @@ from sluicegate.spark import drain
 __all__ = ["bars", "run"]
 
 TITLE = "Draining the flights"
-_NOTHING, _DECODED, _TABLE, _TYPED, _CLIENT = (
+_NOTHING, _DECODED, _TABLE, _TYPED, _PROCESSES, _CLIENT = (
     "Spark, no-op handler",
     "Spark, every payload decoded",
     "Spark, Arrow table of messages",
     "Spark, typed Arrow columns",
+    "sluicegate.drain, two processes, every payload decoded",
     "single client, every payload decoded",
 )
 _SCHEMA = (
@@ -45,12 +47,13 @@ def run(bench: Bench, *, rounds: int, limit: int | None) -> dict[str, Figures]:
             seconds[name].append(time.monotonic() - start)
             assert drained == len(payloads), f"{name} drained {drained} of {len(payloads)}"
     queue.close()
-    client = seconds[_CLIENT][1:]
+    client, spark = seconds[_CLIENT][1:], seconds[_DECODED][1:]
     return {
         TITLE: {
             name: {
                 "messages/s": len(payloads) / median(times[1:]),
                 "x single client": median(one / ours for ours, one in zip(times[1:], client, strict=True)),
+                "x Spark": median(one / ours for ours, one in zip(times[1:], spark, strict=True)),
                 "rounds": rounds,
                 "messages": len(payloads),
             }
@@ -69,6 +72,7 @@ def bars(figures: dict[str, Figures]) -> list[Bar]:
     return [
         Bar("Spark drain, no-op / single client", "fast", rows[_NOTHING]["x single client"], 1.2, True, "x", how),
         Bar("Spark drain / single client", "fast", rows[_DECODED]["x single client"], 1, True, "x", how),
+        Bar("drain in two processes / Spark drain", "fast", rows[_PROCESSES]["x Spark"], 0.8, True, "x", how),
     ]
 
 
@@ -82,6 +86,16 @@ def _decode(bench: Bench, queue: RedisMessageQueue) -> int:
             message.json()
 
     return _drain(bench, queue, decode)
+
+
+def decode(batch: list[Message]) -> None:
+    """Decode every payload; worker processes import it."""
+    for message in batch:
+        message.json()
+
+
+def _processes(bench: Bench, queue: RedisMessageQueue) -> int:
+    return sluicegate.drain(queue, decode, workers=TASKS, batch_size=BATCH, progress=False).acked
 
 
 def _table(bench: Bench, queue: RedisMessageQueue) -> int:
@@ -112,5 +126,6 @@ _WAYS: dict[str, Callable[[Bench, RedisMessageQueue], int]] = {
     _DECODED: _decode,
     _TABLE: _table,
     _TYPED: _typed,
+    _PROCESSES: _processes,
     _CLIENT: _one_client,
 }

@@ -10,6 +10,10 @@ from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.publishing import Payload
+from sluicegate.draining.context import DrainContext
+from sluicegate.draining.local import drain
+from sluicegate.draining.progress import DrainProgress
+from sluicegate.draining.summary import DrainSummary, HandlerFailure, PartitionSummary
 from sluicegate.errors import (
     AlreadySettledError,
     CleanupFailedError,
@@ -59,7 +63,10 @@ __all__ = [
     "ConfigurationError",
     "DeadMessage",
     "Depth",
+    "DrainContext",
     "DrainFailedError",
+    "DrainProgress",
+    "DrainSummary",
     "Durability",
     "DurabilityAccessError",
     "EmbeddedServerError",
@@ -71,6 +78,7 @@ __all__ = [
     "FailedAttempt",
     "GatewayContractError",
     "GracefulInterruptHandler",
+    "HandlerFailure",
     "InFlightMessage",
     "Json",
     "Lease",
@@ -82,6 +90,7 @@ __all__ = [
     "Message",
     "NotDurableError",
     "OptionTypeError",
+    "PartitionSummary",
     "Payload",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
@@ -105,6 +114,7 @@ __all__ = [
     "UnsafeFolderError",
     "Verdict",
     "WrongKeyTypeError",
+    "drain",
     "replicated",
 ]
 __version__ = "0.1.0"

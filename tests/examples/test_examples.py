@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -173,3 +174,19 @@ def test_backpressure_refuses_waits_or_drops(folder: Path, start: Start) -> None
     assert sorted(program.lines[2:4]) == ["consumed: b'first'", "published: third, after a wait"]
     assert "event: publish dropped 1" in program.lines
     assert "left: ['third', 'fourth']" in program.lines
+
+
+def test_two_worker_processes_drain_orders_into_files_and_bury_what_cannot_be(
+    start: Start, server: RedisServer, client: redis.Redis, tmp_path: Path
+) -> None:
+    queue = RedisMessageQueue("example-orders", url=server.url)
+    queue.publish_many({"order_id": n, "amount": -1 if n == 7 else n} for n in range(50))
+
+    program = start(EXAMPLES / "drain_orders.py", str(tmp_path))
+    assert program.end() == 0
+
+    assert program.lines[-1].startswith("49 orders stored, 1 buried, in ")
+    stored = [order["order_id"] for file in tmp_path.glob("[!.]*.json") for order in json.loads(file.read_text())]
+    assert sorted(stored) == [n for n in range(50) if n != 7]
+    assert queue.depth().dead == 1
+    queue.close()

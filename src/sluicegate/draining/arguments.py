@@ -30,8 +30,9 @@ def check_queue(queue: object) -> None:
     if not isinstance(queue, RedisMessageQueue):
         if type(queue).__module__.startswith("sluicegate.asyncio"):
             raise TypeError(
-                "queue is one of sluicegate.asyncio, and this drain calls plain functions; "
-                "use `await sluicegate.asyncio.drain(queue, process)`, or make a sluicegate.RedisMessageQueue"
+                "queue is one of sluicegate.asyncio, and a drain calls plain functions and blocks; make the queue with "
+                "sluicegate.RedisMessageQueue.from_spec(queue.spec()), and in a coroutine call it by "
+                "`await asyncio.to_thread(sluicegate.drain, queue, process)`"
             )
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     if queue.session.config.at_most_once:

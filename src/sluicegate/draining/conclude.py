@@ -31,7 +31,7 @@ def conclude(
         count_ready: counts the ready messages, for a drain whose run id may be that of an earlier one; None otherwise.
 
     Raises:
-        DrainFailedError: the handler failed on a message at least.
+        DrainFailedError: the handler failed on a message at least, or a worker was lost.
     """
     parts = sorted(reports, key=lambda part: part.partition)
     summary = DrainSummary(
@@ -41,10 +41,15 @@ def conclude(
         seconds=round(seconds, 3),
         skipped_ready=0 if count_ready is None else _skipped(queue_name, run_id, parts, count_ready),
     )
-    if summary.failures:
-        raise DrainFailedError(
-            f"drain {run_id!r} of queue {queue_name!r}: {summary.describe_failures()}", summary=summary
+    found = [summary.describe_failures()] if summary.failures else []
+    lost = [str(part.partition) for part in parts if part.ended == "lost"]
+    if lost:
+        found.append(
+            f"worker processes were killed again and again, the last time in partition {', '.join(lost)}; what they "
+            "held returns to the queue when its lease expires, at once for a drain with the same run_id"
         )
+    if found:
+        raise DrainFailedError(f"drain {run_id!r} of queue {queue_name!r}: {'; '.join(found)}", summary=summary)
     return summary
 
 

@@ -67,25 +67,27 @@ class DrainProgress:
         return self.acked / whole if whole else 1.0
 
 
-class _Face(Protocol):
+class _Display(Protocol):
     def show(self, progress: DrainProgress) -> None: ...
     def close(self) -> None: ...
 
 
 @contextmanager
-def watching(spec: QueueSpec, run_id: str, progress: bool | Callable[[DrainProgress], object] | None) -> Iterator[None]:
-    """Watch a drain while the block runs; whatever goes wrong with it is left at that.
+def watching(
+    queue: QueueSpec | RedisMessageQueue, run_id: str, progress: bool | Callable[[DrainProgress], object] | None
+) -> Iterator[None]:
+    """Show the progress of a drain while the block runs. No failure of the display reaches the drain.
 
     Args:
-        spec: of the queue; it is read through a connection of its own.
+        queue: the queue, or its spec, which gets a connection of its own.
         run_id: of the drain.
         progress: see `drain`.
     """
-    face = _face_for(progress)
-    if face is None:
+    display = _display_for(progress)
+    if display is None:
         yield
         return
-    watch = Watch(spec, run_id, face)
+    watch = Watch(queue, run_id, display)
     thread = threading.Thread(target=watch.loop, name="sluicegate-progress", daemon=True)
     started = False
     with suppress(RuntimeError):  # no more threads
@@ -96,35 +98,43 @@ def watching(spec: QueueSpec, run_id: str, progress: bool | Callable[[DrainProgr
     finally:
         watch.stop()
         if started:
-            thread.join(2 * _PATIENCE_SECONDS)  # a call that hangs is left behind; it changes nothing
+            thread.join(2 * _PATIENCE_SECONDS)  # a call that hangs is abandoned: it only reads
 
 
 class Watch:
-    """Looks at a queue about once a second, and shows what it sees.
+    """Reads a queue's counters about once a second and shows them.
 
     Args:
-        spec: of the queue.
+        queue: the queue, or its spec, which gets a connection of its own.
         run_id: of the drain.
-        face: what shows it.
+        display: shows the progress.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, spec: QueueSpec, run_id: str, face: _Face, clock: Callable[[], float] = time.monotonic) -> None:
-        patient = dict(spec.options, retry_budget_seconds=_PATIENCE_SECONDS)
-        self._spec = replace(spec, options=patient)
+    def __init__(
+        self,
+        queue: QueueSpec | RedisMessageQueue,
+        run_id: str,
+        display: _Display,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue = queue if isinstance(queue, RedisMessageQueue) else None
+        self._spec: QueueSpec | None = None
+        if isinstance(queue, QueueSpec):
+            self._spec = replace(queue, options=dict(queue.options, retry_budget_seconds=_PATIENCE_SECONDS))
+        self._name = queue.name
         self._run_id = run_id
-        self._face = face
+        self._display = display
         self._clock = clock
-        self._queue: RedisMessageQueue | None = None
         self._first: tuple[float, int, int] | None = None
         self._ended = threading.Event()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop reading."""
         self._ended.set()
 
     def loop(self) -> None:
-        """Look until `stop`, and once more where the queue could be read before: what is shown last is the end."""
+        """Read until `stop`, and once more if the queue could be read before, so that the last display is the end."""
         with suppress(Exception):  # such as a URL that no connection can be made of
             self.run_once()
         while not self._ended.wait(_LOOK_SECONDS):
@@ -132,14 +142,15 @@ class Watch:
         if self._first is not None:
             self._try()
         with suppress(Exception):
-            self._face.close()
+            self._display.close()
         with suppress(Exception):
-            if self._queue is not None:
+            if self._queue is not None and self._spec is not None:
                 self._queue.close()
 
     def run_once(self) -> DrainProgress:
-        """One look; the first only notes where the counts began."""
+        """Read once; the first time only notes where the counts began."""
         if self._queue is None:
+            assert self._spec is not None
             self._queue = RedisMessageQueue.from_spec(self._spec)
         depth, stats, now = self._queue.depth(), self._queue.stats(), self._clock()
         failed = stats.nacked + stats.buried
@@ -148,7 +159,7 @@ class Watch:
             first = self._first = (now, stats.acked, failed)
         seen = DrainProgress(
             run_id=self._run_id,
-            queue=self._spec.name,
+            queue=self._name,
             seconds=now - first[0],
             acked=stats.acked - first[1],
             failed=failed - first[2],
@@ -156,14 +167,14 @@ class Watch:
             in_flight=depth.in_flight,
         )
         if now > first[0]:
-            self._face.show(seen)
+            self._display.show(seen)
         return seen
 
     def _try(self) -> None:
         try:
             self.run_once()
-        except Exception as error:  # noqa: BLE001  (a drain does not fail for what only looks at it)
-            _log.debug("the progress of drain %r cannot be told: %s", self._run_id, error)
+        except Exception as error:  # noqa: BLE001  (a drain does not fail because of its display)
+            _log.debug("the progress of drain %r cannot be read: %s", self._run_id, error)
 
 
 class _Lines:
@@ -227,7 +238,7 @@ class _Bar:
 
 
 class _Called:
-    """The caller's own function; told once when it fails."""
+    """The caller's own function; its first failure is logged."""
 
     def __init__(self, function: Callable[[DrainProgress], object]) -> None:
         self._function = function
@@ -236,7 +247,7 @@ class _Called:
     def show(self, progress: DrainProgress) -> None:
         try:
             self._function(progress)
-        except Exception:  # noqa: BLE001  (it alters nothing)
+        except Exception:  # noqa: BLE001  (the function alters nothing)
             if not self._failed:
                 _log.warning("the progress function of a drain failed; the drain goes on", exc_info=True)
             self._failed = True
@@ -245,7 +256,7 @@ class _Called:
         pass
 
 
-def _face_for(progress: bool | Callable[[DrainProgress], object] | None) -> _Face | None:
+def _display_for(progress: bool | Callable[[DrainProgress], object] | None) -> _Display | None:
     if progress is False:
         return None
     if callable(progress):
