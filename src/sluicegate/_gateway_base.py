@@ -107,17 +107,17 @@ class GatewayBase:
 
     @property
     def client(self) -> Any:
-        """The client, made on first use."""
+        """Return the client, which is made on first use."""
         raise NotImplementedError
 
     @property
     def server(self) -> str:
-        """Where this gateway connects to, in words."""
+        """Return where this gateway connects to, in words."""
         return self.address.server if self.address else describe_client(self._given)
 
     @property
     def decodes_responses(self) -> bool:
-        """Whether the client was made with `decode_responses=True`, so that its user expects str."""
+        """Return whether the client was made with `decode_responses=True`, so that its user expects str."""
         return self.address.decode_responses if self.address else client_decodes(self._given)
 
     def _may_pass(self, course: Course, error: BaseException) -> bool:

@@ -1,5 +1,5 @@
 # Made from src/sluicegate/asyncio/heartbeat.py by `make format`; edit there.
-"""Heartbeats: extends the leases of all queues when they are due."""
+"""Extends the leases of all queues when they are due."""
 
 from __future__ import annotations
 

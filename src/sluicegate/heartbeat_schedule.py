@@ -25,7 +25,7 @@ class Grouped(Protocol):
 
     @property
     def beats_through(self) -> object:
-        """What the heartbeats are sent through; only those of the same gateway wait for each other."""
+        """Return what the heartbeats are sent through; only those of the same gateway wait for each other."""
 
 
 T = TypeVar("T", bound=Grouped)

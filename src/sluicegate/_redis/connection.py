@@ -70,7 +70,7 @@ class Address:
 
     @property
     def server(self) -> str:
-        """The place in words, for errors: host and port, or the path; never a password."""
+        """Return the place in words, for errors: host and port, or the path; never a password."""
         parts = urlsplit(self.url)
         if parts.scheme in topology_urls.SCHEMES:
             return topology_urls.describe(parts)
@@ -96,7 +96,7 @@ class Address:
 
     @property
     def decode_responses(self) -> bool:
-        """Whether the URL asks for str instead of bytes: `?decode_responses=true`."""
+        """Return whether the URL asks for str instead of bytes: `?decode_responses=true`."""
         asked = dict(parse_qsl(urlsplit(self.url).query)).get("decode_responses", "")
         return asked.lower() in ("1", "true", "yes", "t", "y")
 
@@ -124,7 +124,7 @@ class Address:
         """Return an asyncio client for this place.
 
         Raises:
-            ConfigurationError: likewise.
+            ConfigurationError: a password's variable is not set, or an option of the URL is not known.
         """
         options = self._options(AsyncRetry(NoBackoff(), 0))
         if self.url.startswith("embedded:"):

@@ -131,7 +131,7 @@ class Redirect:
     Attributes:
         asking: for this once only, with ASKING in front: the slot is on its way there.
         host: empty when the node does not know its own name; then it is the host that was asked.
-        port: likewise a port of that host.
+        port: of that host.
     """
 
     asking: bool

@@ -62,7 +62,7 @@ class ClientPools(PoolsBase):
 
     @property
     def client(self) -> Client:
-        """The client; one for a URL is made on first use."""
+        """Return the client; one for a URL is made on first use."""
         client = self._client
         if client is None:
             assert self._address is not None

@@ -61,7 +61,7 @@ class PoolsBase:
 
     @property
     def client(self) -> Any:
-        """The client, made on first use."""
+        """Return the client, which is made on first use."""
         raise NotImplementedError
 
     def learn(self, key: bytes, node: Node) -> None:

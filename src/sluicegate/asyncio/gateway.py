@@ -73,15 +73,15 @@ class Gateway(Protocol):
 
     @property
     def server(self) -> str:
-        """Where the gateway connects to, in words for errors; never a password."""
+        """Return where the gateway connects to, in words for errors; never a password."""
 
     @property
     def decodes_responses(self) -> bool:
-        """Whether handlers get str instead of bytes."""
+        """Return whether handlers get str instead of bytes."""
 
     @property
     def address(self) -> Address | None:
-        """Where the gateway connects to, in a form that can be sent to other processes; None when there is none."""
+        """Return where the gateway connects to, in a form for other processes; None when there is none."""
 
     async def execute(
         self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
@@ -178,7 +178,7 @@ class RedisGateway(GatewayBase):
 
     @property
     def client(self) -> Client:
-        """The client, made on first use."""
+        """Return the client, which is made on first use."""
         return self._pools.client
 
     async def execute(

@@ -1,4 +1,4 @@
-"""Heartbeats: extends the leases of all queues when they are due."""
+"""Extends the leases of all queues when they are due."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ClientPools(PoolsBase):
 
     @property
     def client(self) -> Client:
-        """The client; one for a URL is made on first use in an event loop."""
+        """Return the client; one for a URL is made on first use in an event loop."""
         if self._given is not None:
             return self._given
         assert self._address is not None
