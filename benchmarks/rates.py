@@ -17,10 +17,9 @@ from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call
-from sluicegate.core.transitions.settle import SettleRequest, settle_call
+from sluicegate.core.transitions.settle import SettleRequest, ack_whole_call
 
 __all__ = ["Rates", "run"]
 
@@ -165,7 +164,7 @@ class _Bare:
         self._keys = QueueKeys(QUEUE)
         self._leases = -(-count // BATCH)
         self._claims: list[tuple[ClaimRequest, Call[Any]]] = []
-        for name in ("claim", "settle"):
+        for name in ("claim", "ack_whole"):
             client.script_load(scripts.load(name).text)
 
     def publish(self, messages: list[Order]) -> None:
@@ -194,9 +193,8 @@ class _Bare:
                 decode(entry.split(b"\x1f", 3)[3])
             drained += len(reply[4])
             token = request.nonce + b":" + reply[1]
-            group = VerdictGroup("ack", f"1-{len(reply[4])}")
-            ack = SettleRequest(request.name, token, request.keep_seconds, True, (group,))
-            self._evalsha(settle_call(self._keys, _TERMS, ack, held_seconds=0))
+            ack = SettleRequest(request.name, token, request.keep_seconds, True, (), size=len(reply[4]))
+            self._evalsha(ack_whole_call(self._keys, ack, held_seconds=0))
         return drained
 
     def _evalsha(self, call: Call[Any]) -> Any:

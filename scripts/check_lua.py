@@ -1,7 +1,7 @@
 """Hold every Lua script against a real server, and its header against the call builder that feeds it.
 
-A header names KEYS and ARGV by position, the script reads them by number, and the call builder of the transition fills
-them by position. Nothing but this check keeps the three in step.
+A header names KEYS and ARGV by position, the loader declares a variable per name, and the call builder of the
+transition fills them by position. Nothing but this check keeps headers and builders in step.
 
 A sample calls the builder with a different value for each parameter. The header must name each argument as the builder
 names the parameter, or the field of a dataclass among them, with `x_ms` for `x_seconds`. What a builder adds of its own
@@ -32,7 +32,7 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.cancel import cancel_call
-from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.depth import ExpiredPage, depth_call
 from sluicegate.core.transitions.eviction import eviction_call
@@ -48,9 +48,9 @@ from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.reap import reap_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
-from sluicegate.core.transitions.repair import repair_call
+from sluicegate.core.transitions.repair import recount_call, repair_call, repair_leases_call
 from sluicegate.core.transitions.scan import Cursor, Page, Step, Target, scan_call
-from sluicegate.core.transitions.settle import SettleRequest, settle_call
+from sluicegate.core.transitions.settle import SettleRequest, ack_whole_call, settle_call
 from sluicegate.core.transitions.stats import stats_call
 from sluicegate.embedded import find_server
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
@@ -132,21 +132,32 @@ def _publish() -> Sample:
         overload="partial",
     )
     keys = {"receipt": KEYS.published(b"B"), "markers": batch.markers}
-    return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B", "most": 7})
+    return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B"})
 
 
 def _claim() -> Sample:
     request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4, run=KEYS.run("R"))
-    args = {"span_ms": 2000, "most": 9, "tidy": 0, "max_bytes": 32 * MB, "exclude_ms": [2000]}
+    args = {"max_bytes": 32 * MB, "exclude_ms": [2000]}
     keys = {"run": [request.run]}
     return sample(claim_call, RULES, request, takeover=b"T", maintain=False, keys=keys, args=args)
+
+
+def _claim_known() -> Sample:
+    request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3)
+    return sample(claim_known_call, RULES, request, takeover=b"T")
+
+
+def _ack_whole() -> Sample:
+    group = VerdictGroup("ack", "1-7")
+    request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), size=7)
+    return sample(ack_whole_call, request, held_seconds=4)
 
 
 def _settle() -> Sample:
     group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
     bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
     request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), bound=bound)
-    args = {**_named({"group": group}), "why": [b"W"], "most": 9, "bound": b"2-3"}
+    args = {"groups": [b"nack", b"1-3", 5000, 0, b"W"], "bound": b"2-3"}
     return sample(settle_call, RULES, request, held_seconds=4, keys={"markers": [b"m2", b"m3"]}, args=args)
 
 
@@ -157,7 +168,7 @@ _STEP_ARGS = {"step": 2, "receipt_ms": 3_600_000, "named": [b"i0", 1, b"i1", 0, 
 
 
 def _scan() -> Sample:
-    args = {"kind": b"dead", "older_ms": 3000, "from": b"5", "after": b"M", "most": 7, "max_bytes": 4 * MB}
+    args = {"kind": b"dead", "older_ms": 3000, "from": b"5", "after": b"M", "max_values": 7, "max_bytes": 4 * MB}
     cursor, wanted = Cursor(score=b"5", member=b"M"), [b"i0", b"i1"]
     more = {"cursor": cursor, "mark": 6, "older_seconds": 3, "whole": True, "wanted": wanted}
     return sample(scan_call, "dead", page_size=7, keys={"source": KEYS.dead}, args=args, **more)
@@ -177,7 +188,9 @@ def _leases(*names: bytes) -> list[bytes]:
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "cancel": _cancel,
+    "ack_whole": _ack_whole,
     "claim": _claim,
+    "claim_known": _claim_known,
     "conclude": lambda: sample(
         conclude_call,
         RULES,
@@ -193,10 +206,10 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         ExpiredPage(b"12", b"11", b"N", [b"L", b"M"]),
         page_size=7,
         keys={"expired": _leases(b"L", b"M")},
-        args={"most": 7, "name": [b"L", b"M"]},
+        args={"max_leases": 7, "name": [b"L", b"M"]},
     ),
     "eviction": lambda: sample(eviction_call),
-    "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3, args={"span_ms": 2000}),
+    "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3),
     "acquire_consumer": lambda: sample(
         acquire_consumer_call, "C", b"N", 1, floor=2, top=3, life_seconds=4, keys={"consumer": KEYS.consumer("C")}
     ),
@@ -208,7 +221,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         {"S": "5 1", "T": "6 2"},
         life_seconds=2,
         keys={"write": KEYS.write(b"W"), "stages": [KEYS.stage(b"S"), KEYS.stage(b"T")]},
-        args={"told": [b"S", b"5 1", b"T", b"6 2"]},
+        args={"described": [b"S", b"5 1", b"T", b"6 2"]},
     ),
     "in_flight": lambda: sample(
         in_flight_call,
@@ -218,7 +231,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         max_leases=4,
         max_bytes=5,
         keys={"lease": _leases(b"L", b"M")},
-        args={"most": 4, "after": b"M", "name": [b"L", b"M"]},
+        args={"after": b"M", "name": [b"L", b"M"]},
     ),
     "manifest": lambda: sample(manifest_call, b"L", 2, 3, max_bytes=4),
     "remember_returned": lambda: sample(
@@ -243,7 +256,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         step=7,
         wanted=[b"k"],
         keys={"marker": [KEYS.dedup(b"k")]},
-        args={"most": 9},
     ),
     "redrive": lambda: sample(
         redrive_call,
@@ -252,18 +264,27 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         mark=5,
         max_pending_length=6,
         keys=_STEP_KEYS,
-        args={**_STEP_ARGS, "bound_ms": 7 * 24 * 3_600_000},
+        args={**_STEP_ARGS, "marker_ms": 7 * 24 * 3_600_000, "refuse_early": 1},
     ),
     "repair": lambda: sample(
         repair_call,
-        "count",
-        b"N",
+        "aside",
+        place=b"P",
+        page_size=7,
+        args={"from": b"P", "max_values": 7},
+    ),
+    "repair_leases": lambda: sample(
+        repair_leases_call,
+        "check",
         place=b"P",
         page_size=7,
         text=b"T",
         names=[b"L", b"M"],
         keys={"lease": _leases(b"L", b"M")},
-        args={"from": b"P", "most": 7},
+        args={"from": b"P", "max_values": 7},
+    ),
+    "recount_in_flight": lambda: sample(
+        recount_call, "count", b"N", upto=b"U", names=[b"L", b"M"], keys={"lease": _leases(b"L", b"M")}
     ),
     "scan": _scan,
     "settle": _settle,
@@ -286,8 +307,7 @@ def header_problems() -> list[str]:
             problems.append(f"{name}: calls.{name} runs {sample.call.script.name}.lua")
         problems += _misplaced(f"{name} KEYS", head.keys, head.more_keys, sample.keys, sample.call.keys)
         problems += _misplaced(f"{name} ARGV", head.args, head.more_args, sample.args, sample.call.args)
-        problems += _misread(f"{name} KEYS", script.text, "KEYS", len(head.keys), head.more_keys)
-        problems += _misread(f"{name} ARGV", script.text, "ARGV", len(head.args), head.more_args)
+        problems += _misread(name)
     return problems
 
 
@@ -306,16 +326,23 @@ def _misplaced(
     return [] if expected == list(actual) else [f"{where}: header means {expected}, the builder sends {list(actual)}"]
 
 
-def _misread(where: str, text: bytes, array: str, named: int, more: bool) -> list[str]:
-    """List numbers that the script reads and the header lacks, or the other way round."""
-    read = {int(number) for number in re.findall(rf"\b{array}\[(\d+)\]", text.decode())}
+def _misread(name: str) -> list[str]:
+    """List names of a header that its script does not read, and values that a script reads by number."""
+    body, head = scripts.read_body(name), scripts.load(name).header
     problems = []
-    if not more and read and max(read) > named:
-        problems.append(f"{where}: the script reads number {max(read)}, the header ends at {named}")
-    # What may repeat is read by computed numbers; before it, each has its own.
-    unread = set(range(1, (max(read, default=0) if more else named) + 1)) - read
-    if unread:
-        problems.append(f"{where}: the script never reads number {', '.join(map(str, sorted(unread)))}")
+    for array, names, more in (("KEYS", head.keys, head.more_keys), ("ARGV", head.args, head.more_args)):
+        wanted = [*names[:-1], f"{names[-1]}_at"] if more else names
+        unread = [item for item in wanted if not re.search(rf"\b{item}\b", body)]
+        unread = [
+            item for item in unread if not re.search(rf"^--.* {item} .*; it is not read$", head.sections[array], re.M)
+        ]
+        if unread:
+            problems.append(f"{name} {array}: the script never reads {', '.join(unread)}")
+        if numbers := re.findall(rf"\b{array}\[\d+\]", body):
+            problems.append(f"{name} {array}: the script reads {', '.join(numbers)} by number; use the header's name")
+    both = set(head.keys) & set(head.args)
+    if both:
+        problems.append(f"{name}: KEYS and ARGV both have {', '.join(sorted(both))}")
     return problems
 
 

@@ -61,6 +61,7 @@ def settle(
         batch.is_recorded,
         tuple(groups),
         batch.verdicts.bound_among(sent),
+        len(batch.messages),
     )
     rules = rules or session.rules
     try:

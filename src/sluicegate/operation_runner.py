@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sluicegate._gateway_base import RetryNote
 from sluicegate.clock import elapsed_clock
+from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.dispatch import emit
 from sluicegate.errors import RedisMessageQueueError
@@ -21,7 +22,8 @@ __all__ = ["OperationRunner"]
 
 T = TypeVar("T")
 Step = Call[Any] | Wait | Pause | QueueEvent
-_OPERATIONS = {operation.value: operation for operation in EventOperation}  # scripts bear the names of the verbs
+_OPERATIONS = {operation.value: operation for operation in EventOperation}
+_OPERATIONS |= {script: _OPERATIONS[verb] for script, verb in scripts.VERBS.items() if verb in _OPERATIONS}
 
 
 class OperationRunner:
@@ -95,7 +97,7 @@ class OperationRunner:
         try:
             while True:
                 try:
-                    verb = verb or (step.script.name if isinstance(step, Call) else None)
+                    verb = verb or (step.script.verb if isinstance(step, Call) else None)
                     answer = self._answer(step, retry, begun, receive)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -39,13 +41,87 @@ def test_an_argument_that_no_header_names_is_found(monkeypatch: pytest.MonkeyPat
     assert problem.startswith("promote ARGV: header means [7], the builder sends [7, 1]")
 
 
-def test_a_script_that_reads_beyond_its_header_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = scripts.load("promote")
-    eager = dataclasses.replace(script, text=script.text + b"\nreturn ARGV[2]")
-    load = scripts.load
-    monkeypatch.setattr(scripts, "load", lambda name: eager if name == "promote" else load(name))
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (r"\bstep\b", "most", "the script never reads step"),
+        (
+            r"tonumber\(step\)",
+            "ARGV[1] + step",
+            "the script reads ARGV[1] by number; use the header's name",
+        ),
+    ],
+)
+def test_a_script_that_does_not_go_by_its_header_is_found(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str, problem: str
+) -> None:
+    read = scripts.read_body
+    monkeypatch.setattr(
+        scripts, "read_body", lambda name: re.sub(old, new, read(name)) if name == "promote" else read(name)
+    )
 
-    assert check_lua.header_problems() == ["promote ARGV: the script reads number 2, the header ends at 1"]
+    assert check_lua.header_problems() == [f"promote ARGV: {problem}"]
+
+
+LUA = sorted((Path(scripts.__file__).parent.parent / "lua").rglob("*.lua"))
+SOURCES = {path.stem: path.read_text() for path in LUA if path.parent.name == "lua"}
+INCLUDES = {path.stem: path.read_text() for path in LUA if path.parent.name == "include"}
+
+
+def defined(text: str) -> set[str]:
+    """The functions and constants that an include defines for others."""
+    functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
+    constants = re.findall(r"^local ([A-Z][A-Z_, ]*) =", text, re.MULTILINE)
+    return {*functions, *(name for line in constants for name in line.split(", "))}
+
+
+def used(text: str) -> set[str]:
+    """The functions that a file calls and the constants that it reads, but for its own."""
+    code = re.sub(r"'[^'\n]*'|--.*", "", text)
+    own = set(re.findall(r"^ *local function (\w+)", text, re.MULTILINE)) | defined(text)
+    return {*re.findall(r"(?<![\w.])\w+(?=\()", code), *re.findall(r"\b[A-Z][A-Z_]+\b", code)} - own
+
+
+DEFINED = {include: defined(text) for include, text in INCLUDES.items()}
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.stem)
+def test_includes_stand_once_and_before_all_code(path: Path) -> None:
+    text = path.read_text()
+    body = re.sub(r"\A(--.*\n|\n)+", "", text)
+    names = scripts.read_includes(text)
+    assert "@include" not in body
+    assert names == sorted(set(names))
+
+
+@pytest.mark.parametrize("name", [*SOURCES, *INCLUDES])
+def test_a_file_names_the_includes_that_it_uses_and_no_others(name: str) -> None:
+    text = {**SOURCES, **INCLUDES}[name]
+    assert set(scripts.read_includes(text)) == {include for include, names in DEFINED.items() if names & used(text)}
+
+
+def test_no_two_includes_define_the_same_and_no_script_hides_what_it_includes() -> None:
+    names = [name for defines in DEFINED.values() for name in defines]
+    assert sorted(names) == sorted(set(names))
+    for script in scripts.load_all().values():
+        header = {*script.header.keys, *script.header.args}
+        assert not header & {*names, "type", "next", "select", "string", "table", "math", "redis", "unpack"}, (
+            script.name
+        )
+
+
+def test_an_include_that_needs_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    circle = {"a": "--- @include b\n", "b": "--- @include a\n"}
+    monkeypatch.setattr(scripts, "_read_include", circle.__getitem__)
+    with pytest.raises(ValueError, match=r"include a\.lua needs itself: a → b → a"):
+        scripts._in_order(["a"])
+
+
+@pytest.mark.parametrize("path", LUA, ids=lambda path: path.stem)
+def test_a_file_fits_on_a_few_screens(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert len(lines) <= (210 if path.stem == "verdicts" else 120)  # one settle's verdicts share their tallies
+    assert max(map(len, lines)) <= 120
 
 
 def test_a_script_that_is_no_lua_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

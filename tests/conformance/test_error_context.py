@@ -207,7 +207,7 @@ def test_a_handled_message_that_could_not_be_acked(make_queue: MakeQueue, monkey
         raise RetryBudgetExhaustedError("away")
 
     with pytest.raises(CleanupFailedError) as caught, queue.process_message():
-        monkeypatch.setattr("sluicegate.core.transitions.settle.settle_call", refuse)
+        monkeypatch.setattr("sluicegate.core.transitions.settle.ack_whole_call", refuse)
     monkeypatch.undo()
     assert context(caught.value) == ("orders", "settle", waiting.id, None)
 

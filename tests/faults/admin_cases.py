@@ -14,7 +14,7 @@ from sluicegate.core.transitions.forget import forget_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.redrive import redrive_call
-from sluicegate.core.transitions.repair import repair_call
+from sluicegate.core.transitions.repair import recount_call, repair_call, repair_leases_call
 from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.core.transitions.stats import stats_call
 from tests.support.core_calls import Core, verdict
@@ -132,13 +132,22 @@ def eviction(core: Core) -> Call[Any]:
     return eviction_call(core.keys)
 
 
-def repair(core: Core, part: str = "count") -> Call[Any]:
+def prepare_repair(core: Core) -> None:
     with_messages_everywhere(core)
     core.opened("open", "n", 2)
     core.client.zadd(core.keys.set_aside, {core.client.lpop(core.keys.pending): 1})
     core.client.hset(core.keys.counters, "set_aside", 1)
-    core.do(repair_call(core.keys, "begin", b"R"))
-    return repair_call(core.keys, part, b"R", place=b"f" if part == "count" else b"0", page_size=9, names=[b"open"])
+    core.do(recount_call(core.keys, "begin", b"R"))
+
+
+def repair(core: Core, part: str = "counters") -> Call[Any]:
+    prepare_repair(core)
+    return repair_call(core.keys, part, place=b"0", page_size=9)
+
+
+def recount(core: Core) -> Call[Any]:
+    prepare_repair(core)
+    return recount_call(core.keys, "count", b"R", upto=b"f", names=[b"open"])
 
 
 def repair_what_was_set_aside(core: Core) -> Call[Any]:
@@ -158,17 +167,18 @@ def repair_records(core: Core) -> Call[Any]:
 
 
 def repair_leases(core: Core) -> Call[Any]:
-    call = repair(core, "check")
+    prepare_repair(core)
+    call = repair_leases_call(core.keys, "check", names=[b"open"])
     core.client.zrem(core.keys.leases, "open")
     return call
 
 
 def end_a_repair(core: Core) -> Call[Any]:
-    core.do(repair(core))
-    return repair_call(core.keys, "end", b"R")
+    core.do(recount(core))
+    return recount_call(core.keys, "end", b"R")
 
 
-REPAIRS = [repair, repair_what_was_set_aside, repair_letters, repair_records, repair_leases, end_a_repair]
+REPAIRS = [repair, recount, repair_what_was_set_aside, repair_letters, repair_records, repair_leases, end_a_repair]
 READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction]
 DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
 CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
@@ -186,5 +196,7 @@ TYPES = {
     "pause": (pause, "leases counters wakeup"),
     "resume": (resume, "leases counters wakeup"),
     "stats": (stats, "counters"),
-    "repair": (repair, "leases counters wakeup pending returned set_aside dead dead_records lease"),
+    "repair": (repair, "leases counters wakeup pending returned set_aside dead dead_records"),
+    "repair_leases": (repair_leases, "leases lease"),
+    "recount_in_flight": (recount, "leases counters lease"),
 }

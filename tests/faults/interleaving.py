@@ -69,9 +69,9 @@ class World:
     # ------------------------------------------------------------------ executing
 
     def execute(self, call: Call[Any]) -> Any:
-        name = bytes(call.args[0]) if call.script.name in ("claim", "settle", "extend", "reap") else None
-        before = self._slots(name) if call.script.name == "settle" and name is not None else {}
-        reply = self.core.do(call)
+        name = bytes(call.args[0]) if call.script.verb in ("claim", "settle", "extend", "reap") else None
+        before = self._slots(name) if call.script.verb == "settle" and name is not None else {}
+        reply = self.core.do_once(call)
         if before:
             self._note_effect(call, before, self._slots(name))
         if name is not None:
@@ -87,6 +87,8 @@ class World:
 
     def _note_effect(self, call: Call[Any], before: dict[bytes, bytes], after: dict[bytes, bytes]) -> None:
         token, groups = bytes(call.args[1]), call.args[10:]
+        if call.script.name == "ack_whole":
+            groups = (b"ack", b"1-%d" % call.args[2], 0, 0, b"")
         for verb, slots in zip(groups[::5], groups[1::5], strict=True):
             for slot in parse_ranges(bytes(slots).decode()):
                 entry = before.get(b"%d" % slot)
@@ -293,7 +295,7 @@ class Play:
             return  # a crash: this holder never settles
         for part in self._parts(list(messages)):
             settled = yield from self._settle(
-                lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at, bound
+                lease_id, request, token, {slot: messages[slot] for slot in part}, asked_at, bound, len(messages)
             )
             if settled is None:
                 return
@@ -311,11 +313,14 @@ class Play:
         messages: dict[int, str],
         asked_at: float,
         bound: tuple[tuple[int, bytes], ...],
+        size: int,
     ) -> Generator[None, None, float | None]:
         """Settles, compares the answer with what happened, and gives the time of the question when all went well."""
         world, verbs = self.world, {slot: self.rnd.choice(VERBS) for slot in messages}
+        if self.rnd.random() < 0.2:
+            verbs = dict.fromkeys(messages, "ack")
         recorded = self.manner.chosen or self.manner.limit != 1
-        asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs), bound)
+        asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs), bound, size)
         sent_at = world.now
         settling = settle_operation(
             self.core.keys,

@@ -12,7 +12,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from sluicegate.core.transitions.claim import Acked, Empty, Held, Opened
+from sluicegate.core.transitions.claim import Acked, Changed, Empty, Held, Opened
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
@@ -113,8 +113,30 @@ def claim_nothing_and_remember(core: Core) -> Call[Any]:
     return core.claim("l", "n", remember_empty=True)
 
 
+def claim_what_is_open(core: Core) -> Call[Any]:
+    lease(core)
+    return core.claim("l", "n")
+
+
+def adopt(core: Core) -> Call[Any]:
+    lease(core)
+    return core.claim_known("l", "n")
+
+
+def adopt_with_a_foreign_value(core: Core) -> Call[Any]:
+    lease(core)
+    core.client.hset(core.keys.lease(b"l"), "2", b"junk")
+    return core.claim_known("l", "n")
+
+
 def take_over(core: Core) -> Call[Any]:
-    return core.claim("l", "heir", takeover=lease(core))
+    return core.claim_known("l", "heir", takeover=lease(core))
+
+
+def take_over_too_late(core: Core) -> Call[Any]:
+    token = lease(core)
+    core.do(core.claim_known("l", "other", takeover=token))
+    return core.claim_known("l", "heir", takeover=token)
 
 
 def ask_who_holds(core: Core) -> Call[Any]:
@@ -125,6 +147,25 @@ def ask_who_holds(core: Core) -> Call[Any]:
 def claim_what_was_acked(core: Core) -> Call[Any]:
     core.do(core.settle("l", lease(core), verdict("ack", "1-6")))
     return core.claim("l", "n2")
+
+
+def ack_whole(core: Core) -> Call[Any]:
+    return core.ack_whole("l", lease(core), 6)
+
+
+def ack_whole_without_record(core: Core) -> Call[Any]:
+    return core.ack_whole("l", lease(core, "a"), 1, recorded=False)
+
+
+def ack_whole_with_a_wrong_token(core: Core) -> Call[Any]:
+    lease(core)
+    return core.ack_whole("l", b"n:1-1", 6)
+
+
+def ack_whole_after_a_part(core: Core) -> Call[Any]:
+    token = lease(core)
+    core.do(core.settle("l", token, verdict("ack", "2")))
+    return core.ack_whole("l", token, 6)
 
 
 def ack_all(core: Core) -> Call[Any]:
@@ -226,7 +267,9 @@ CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
     publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
     publish_dropping_the_oldest, publish_too_late,
-    claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember, take_over,
+    claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember,
+    claim_what_is_open, adopt, adopt_with_a_foreign_value, take_over, take_over_too_late, ack_whole,
+    ack_whole_without_record, ack_whole_with_a_wrong_token, ack_whole_after_a_part,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
@@ -256,15 +299,41 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
             assert isinstance(second, Held)
             assert second.token == first.token
         case Opened():
-            assert second == Opened(
-                first.opening, first.takeovers, list(range(1, len(first.entries) + 1)), first.entries
-            )
+            slots = first.slots or list(range(1, len(first.entries) + 1))
+            assert second == Opened(first.opening, first.takeovers, slots, first.entries)
         case Empty():
             assert isinstance(second, Empty)
         case LeaseView():
             assert replace(second, left_seconds=first.left_seconds) == first
         case _ if prepare not in ANSWERS_WHAT_IT_DID:
             assert second == first
+
+
+@pytest.mark.parametrize(
+    "prepare", [ack_whole_with_a_wrong_token, ack_whole_after_a_part], ids=lambda prepare: prepare.__name__
+)
+def test_an_ack_of_another_or_a_partly_settled_lease_changes_nothing(core: Core, prepare: Prepare) -> None:
+    call = prepare(core)
+    before = state.dumps(core.client)
+    assert core.do(call) is None
+    assert state.dumps(core.client) == before
+
+
+def test_a_whole_ack_is_not_proved_by_the_ack_of_a_part(core: Core) -> None:
+    """A lease that was taken over held two messages of four, and was reaped."""
+    token = lease(core, "abcd")
+    core.do(core.settle("l", token, verdict("ack", "3-4")))
+    state.expire(core.client, core.queue)
+    while not core.do(core.reap("l")).finished:
+        pass
+    assert core.do(core.ack_whole("l", token, 2)) is None
+
+
+def test_a_takeover_executed_late_changes_nothing(core: Core) -> None:
+    call = take_over_too_late(core)
+    before = effect(core)
+    assert core.do(call) == Changed()
+    assert effect(core) == before
 
 
 def test_every_script_is_among_them(core: Core, client: redis.Redis) -> None:
@@ -426,5 +495,10 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.do(manifest_call(queue.session.keys, b"l")).state == "unknown"
     assert not admin.do(conclude_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
     assert admin.do(in_flight_call(queue.session.keys)).messages == []
+    queue.publish({"id": 100})
+    first = queue.claim(1, lease_id="run-1")
+    heir = queue.claim(1, lease_id="run-1", take_over_after_seconds=0)
+    assert [message.id for message in heir.messages] == [message.id for message in first.messages]
+    heir.ack()
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

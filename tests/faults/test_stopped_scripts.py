@@ -17,6 +17,8 @@ from sluicegate.core.call import Call
 from tests.faults import admin_cases, ending_cases, run_cases
 from tests.faults.test_repeats import (
     Prepare,
+    ack_whole,
+    adopt_with_a_foreign_value,
     claim_with_foreign_values,
     lease,
     promote,
@@ -46,7 +48,8 @@ def settle_whole(core: Core) -> Call[Any]:
 
 
 CASES: list[Prepare] = [
-    publish_with_keys, publish_delayed, claim_with_foreign_values, take_over, settle, settle_whole, reap, promote,
+    publish_with_keys, publish_delayed, claim_with_foreign_values, take_over, adopt_with_a_foreign_value, ack_whole,
+    settle, settle_whole, reap, promote,
 ]  # fmt: skip
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
 CASES += [run_cases.claim_and_pass_by, admin_cases.repair_what_was_set_aside]
@@ -79,6 +82,8 @@ def identity(value: bytes) -> bytes:
 
 
 def named_for_deletion(prepare: Prepare, call: Call[Any]) -> set[bytes]:
+    if prepare is ack_whole:
+        return {f"b-{at}".encode() for at in range(6)}
     return {identity(arg) for arg in call.args if isinstance(arg, bytes)} if prepare in admin_cases.DELETING else set()
 
 
@@ -123,6 +128,8 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "peek",
         "extend",
         "acquire_consumer",
+        "recount_in_flight",
+        "repair_leases",
         "commit_write",
         "remember_returned",
         "scan",

@@ -56,7 +56,12 @@ def claim_anew(core: Core) -> Call[Any]:
 
 
 def adopt(core: Core) -> Call[Any]:
-    return core.claim("l", "n")
+    return core.claim_known("l", "n")
+
+
+def ack_whole(core: Core) -> Call[Any]:
+    token, opened = core.opened("m", "n2", 9)
+    return core.ack_whole("m", token, len(opened.entries))
 
 
 def settle(core: Core, token: bytes) -> Call[Any]:
@@ -120,7 +125,8 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
         without_token(claim_anew),
         "lease leases closed pending returned delayed counters wakeup dead dead_records set_aside",
     ),
-    "adopt": (without_token(adopt), "lease leases counters wakeup"),
+    "claim_known": (without_token(adopt), "lease leases counters dead dead_records set_aside"),
+    "ack_whole": (without_token(ack_whole), "lease leases closed counters"),
     "settle": (
         settle,
         "lease leases closed returned delayed dead dead_records counters wakeup completed failed set_aside markers",
@@ -176,7 +182,7 @@ def test_a_key_of_another_type(bare_client: redis.Redis, name: str, role: str) -
 def test_every_key_of_every_script_is_among_them() -> None:
     tried: dict[str, set[str]] = {}
     for name, (_, roles) in CASES.items():
-        script = {"adopt": "claim", "resume": "pause"}.get(name, name.split()[0])
+        script = {"resume": "pause"}.get(name, name.split()[0])
         tried.setdefault(script, set()).update(roles.split())
     reading = {name: set(script.header.keys) for name, script in scripts.load_all().items() if name != "eviction"}
     assert reading == tried

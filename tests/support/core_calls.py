@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 import redis
 
 from sluicegate import RedisGateway
+from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.entry import PREFIX_LENGTH, bound_markers, client_part, split_entry
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import Verb, VerdictGroup
 from sluicegate.core.rules import QueueRules
-from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Opened, claim_call
+from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Known, Opened, claim_call, claim_known_call
 from sluicegate.core.transitions.depth import Depth, ExpiredPage, depth_call
 from sluicegate.core.transitions.extend import Extended, extend_call
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, Published, publish_call
 from sluicegate.core.transitions.reap import Reaped, reap_call
-from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_call
+from sluicegate.core.transitions.settle import Settled, SettleRequest, ack_whole_call, settle_call
 
 T = TypeVar("T")
 
@@ -35,8 +36,25 @@ class Core:
         self.rules = QueueRules(max_delivery_count=most, **rules)
         self.gateway = RedisGateway(redis_client=client, retry_budget_seconds=0)
 
-    def do(self, call: Call[T]) -> T:
+    def do_once(self, call: Call[T]) -> T:
         return self.gateway.execute(call, retry=False)
+
+    def do(self, call: Call[T]) -> T:
+        """Execute one call, and the claim of a known lease where a claim asks for it."""
+        reply = self.do_once(call)
+        return self.do_once(self._of_known_lease(call)) if isinstance(reply, Known) else reply
+
+    @staticmethod
+    def _of_known_lease(claim: Call[T]) -> Call[T]:
+        script = scripts.load("claim_known")
+        keys = dict(zip(claim.script.header.keys, claim.keys, strict=False))
+        args = dict(zip(claim.script.header.args, claim.args, strict=False))
+        return replace(
+            claim,
+            script=script,
+            keys=tuple(keys[name] for name in script.header.keys),
+            args=tuple(args[name] for name in script.header.args),
+        )
 
     def publish(
         self,
@@ -84,6 +102,10 @@ class Core:
         )
         return claim_call(self.keys, self.rules, request, takeover=takeover, maintain=maintain)
 
+    def claim_known(self, lease: str, nonce: str, *, takeover: bytes = b"") -> Call[ClaimReply]:
+        request = ClaimRequest(self.keys.lease_name(lease), nonce.encode(), 10, 60, 3600)
+        return claim_known_call(self.keys, self.rules, request, takeover=takeover)
+
     def opened(self, lease: str, nonce: str, limit: int = 10, **options: object) -> tuple[bytes, Opened]:
         """Claim; the lease must be opened or taken over. Return the token and the reply."""
         reply = self.do(self.claim(lease, nonce, limit, **options))  # type: ignore[arg-type]
@@ -99,6 +121,12 @@ class Core:
         bound = bound_markers(self.keys, entries)
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
         return settle_call(self.keys, self.rules, request, held_seconds=held_seconds)
+
+    def ack_whole(
+        self, lease: str, token: bytes, size: int, *, recorded: bool = True, held_seconds: float = 0
+    ) -> Call[Settled | None]:
+        request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, (), size=size)
+        return ack_whole_call(self.keys, request, held_seconds=held_seconds)
 
     def bind(self, *names: str) -> None:
         """Turn pending messages of these names into messages of `until_acked`, which hold their key until they end."""

@@ -11,12 +11,12 @@ from sluicegate.core.durability import replicated
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
-from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.extend import extend_call
 from sluicegate.core.transitions.publish import Batch, publish_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.core.transitions.scan import scan_call
-from sluicegate.core.transitions.settle import SettleRequest, settle_call
+from sluicegate.core.transitions.settle import SettleRequest, ack_whole_call, settle_call
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
 
 KEYS = QueueKeys("orders")
@@ -33,6 +33,14 @@ def _claim() -> Call[Any]:
     return claim_call(KEYS, RULES, request)
 
 
+def _claim_known() -> Call[Any]:
+    return claim_known_call(KEYS, RULES, ClaimRequest(b"L", b"N", 1, lease_seconds=SHORT, keep_seconds=SHORT))
+
+
+def _ack_whole() -> Call[Any]:
+    return ack_whole_call(KEYS, SettleRequest(b"L", b"T", SHORT, True, (), size=1), held_seconds=SHORT)
+
+
 def _settle() -> Call[Any]:
     group = VerdictGroup("nack", "1", delay_seconds=SHORT)
     return settle_call(KEYS, RULES, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
@@ -43,9 +51,11 @@ CASES: dict[str, tuple[Call[Any], str]] = {
         _publish(window_seconds=SHORT, receipt_seconds=SHORT, oldest_seconds=SHORT, delay_seconds=SHORT),
         "age_ms oldest_ms window_ms receipt_ms delay_ms",
     ),
-    "claim": (_claim(), "span_ms keep_ms empty_ms max_lease_ms exclude_ms"),
-    "settle": (_settle(), "keep_ms held_ms delay_ms"),
-    "extend": (extend_call(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "span_ms max_lease_ms"),
+    "claim": (_claim(), "lease_ms keep_ms empty_ms max_lease_ms exclude_ms"),
+    "claim_known": (_claim_known(), "lease_ms max_lease_ms"),
+    "settle": (_settle(), "keep_ms held_ms"),
+    "ack_whole": (_ack_whole(), "keep_ms held_ms"),
+    "extend": (extend_call(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "lease_ms max_lease_ms"),
     "scan": (scan_call(KEYS, "dead", page_size=1, older_seconds=SHORT), "older_ms"),
     "acquire_consumer": (acquire_consumer_call(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
     "remember_returned": (remember_returned_call(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
@@ -58,6 +68,10 @@ CASES: dict[str, tuple[Call[Any], str]] = {
 def test_a_duration_below_a_millisecond_is_one(name: str, arg: str) -> None:
     call = CASES[name][0]
     assert call.args[call.script.header.args.index(arg)] == 1
+
+
+def test_the_delay_of_a_verdict_below_a_millisecond_is_one() -> None:
+    assert _settle().args[-3] == 1
 
 
 def test_every_duration_of_every_call_is_among_them() -> None:

@@ -292,7 +292,7 @@ def refusal(call: Call[object], error: BaseException) -> Exception | None:
     """Return our error for a refused script, None when there is no class for it."""
     if isinstance(error, redis_errors.ResponseError) and "command not allowed when used memory" in str(error):
         return RedisMemoryError(
-            f"Redis is at maxmemory and refused to {call.script.name}; nothing was stored. "
+            f"Redis is at maxmemory and refused to {call.script.verb}; nothing was stored. "
             "Drain the queue, raise maxmemory, or remove other data"
         )
     return None

@@ -1,28 +1,37 @@
-"""The Lua scripts: read from the package, includes put in, headers parsed.
+"""The Lua scripts: read from the package, with includes inserted and headers parsed.
 
-A script starts with a comment that states its purpose, its guarantee, `KEYS`, `ARGV`, `Returns` and `Repeat`, and
-pulls shared
-functions in with `--- @include <name>`.
+A script starts with a comment that states its purpose, its guarantee, `KEYS`, `ARGV`, `Returns` and `Repeat`. Lines
+`--- @include <name>, <name>…` follow; an include may start with such lines of its own. The loader inserts every include
+once, after the includes that it needs itself.
+
+Scripts read names, not numbers: for each item of `KEYS` and `ARGV` the loader declares a local variable of that name,
+and for an item that may repeat (`7... markers`) the index of its first value (`markers_at`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-__all__ = ["NAMES", "Header", "Script", "load", "load_all"]
+__all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes"]
 
 NAMES = (
-    "acquire_consumer", "cancel", "claim", "commit_write", "conclude", "depth", "eviction", "extend", "forget",
-    "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge", "reap", "redrive", "remember_returned",
-    "repair", "scan", "settle", "stage_rows", "stats",
+    "ack_whole", "acquire_consumer", "cancel", "claim", "claim_known", "commit_write", "conclude", "depth", "eviction",
+    "extend", "forget", "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge", "reap",
+    "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "scan", "settle", "stage_rows",
+    "stats",
 )  # fmt: skip
-_INCLUDE = re.compile(r"^--- @include (\w+)\n", re.MULTILINE)
+VERBS = {
+    "ack_whole": "settle", "claim_known": "claim", "recount_in_flight": "repair", "repair_leases": "repair",
+}  # fmt: skip
+"""The operations that scripts of other names belong to."""
+_FOLDER = resources.files("sluicegate") / "lua"
+_INCLUDE = re.compile(r"^--- @include (.+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)
 _ITEM = re.compile(r"^--\s+(\d+)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -30,7 +39,7 @@ _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a script says of itself.
+    """The parsed header of a script.
 
     Attributes:
         keys: names of its KEYS in order; the last may stand for any number when `more_keys`.
@@ -50,13 +59,15 @@ class Script:
     """A script as Redis gets it.
 
     Attributes:
-        name: the transition, as in the file name.
-        text: the Lua source without comments.
-        sha: what EVALSHA names it by.
+        name: the file name.
+        verb: the operation that it belongs to, as errors and events name it.
+        text: the Lua source with its includes and without comments.
+        sha: the hash that EVALSHA names it by.
         header: the parsed header.
     """
 
     name: str
+    verb: str
     text: bytes
     sha: bytes
     header: Header
@@ -65,20 +76,69 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Load one script by name."""
-    folder = resources.files("sluicegate") / "lua"
-    source = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    source = _read(name)
     header = _parse_header(name, source)
-    body = _INCLUDE.sub(
-        lambda match: (folder / "include" / f"{match.group(1)}.lua").read_text(encoding="utf-8"), source
+    includes = [_read_include(include) for include in _in_order(read_includes(source))]
+    body = "".join(
+        [
+            *includes,
+            _declarations("KEYS", header.keys, header.more_keys),
+            _declarations("ARGV", header.args, header.more_args),
+            source,
+        ]
     )
     text = _COMMENT.sub("", body).encode()
-    return Script(name, text, hashlib.sha1(text).hexdigest().encode(), header)  # noqa: S324  (the name Redis gives it)
+    sha = hashlib.sha1(text).hexdigest().encode()  # noqa: S324  (the name Redis gives it)
+    return Script(name, VERBS.get(name, name), text, sha, header)
 
 
 @cache
 def load_all() -> Mapping[str, Script]:
-    """Load all scripts by name."""
+    """Load all scripts, by name."""
     return MappingProxyType({name: load(name) for name in NAMES})
+
+
+def read_includes(source: str) -> list[str]:
+    """Read the names of the includes that a script or an include asks for itself."""
+    return [name for line in _INCLUDE.findall(source) for name in line.split(", ")]
+
+
+def read_body(name: str) -> str:
+    """Read the code of a script without its header, its includes and its comments."""
+    return _COMMENT.sub("", _read(name))
+
+
+def _read(name: str) -> str:
+    return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+
+
+@cache
+def _read_include(name: str) -> str:
+    return _read(f"include/{name}")
+
+
+def _in_order(wanted: Sequence[str]) -> list[str]:
+    """Order these includes and all that they need, each once and after those that it needs."""
+    done: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise ValueError(f"include {name}.lua needs itself: {' → '.join((*above, name))}")
+        if name not in done:
+            for needed in read_includes(_read_include(name)):
+                visit(needed, (*above, name))
+            done.append(name)
+
+    for name in wanted:
+        visit(name, ())
+    return done
+
+
+def _declarations(array: str, names: Sequence[str], more: bool) -> str:
+    """Declare local variables for the values of KEYS or ARGV, and for the index of the first that may repeat."""
+    single = names[:-1] if more else names
+    lines = f"local {', '.join(single)} = unpack({array}, 1, {len(single)})\n" if single else ""
+    return lines + (f"local {names[-1]}_at = {len(names)}\n" if more else "")
 
 
 def _parse_header(name: str, source: str) -> Header:

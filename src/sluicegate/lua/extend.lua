@@ -1,34 +1,32 @@
--- Move the deadline of an open lease to now plus its span.
--- Guarantee: only the holder of the token can, and never past the longest life of a lease.
+-- Move the deadline of an open lease to now plus its lifetime.
+-- Guarantee: only the consumer that has the token can, and never past the maximum lifetime of a lease.
 -- KEYS:
 --   1 lease
 --   2 leases
 -- ARGV:
---   1 name           the lease's member in `leases`
+--   1 name                 the lease's member in `leases`
 --   2 token
---   3 span_ms        new life without a heartbeat
---   4 max_lease_ms     longest life since the opening or the last takeover, 0 for no bound
--- Returns: "ok", "lost", or "over" when the lease has reached its longest life; what is left of that is the most that is granted
--- Repeat: moves the deadline again; a lease that is gone or in another hand is never answered "ok".
+--   3 lease_ms             new lifetime without a heartbeat
+--   4 max_lease_ms         maximum lifetime since the opening or the last takeover, 0 for none
+-- Returns: "ok"; "lost"; "over" when the lease has reached its maximum lifetime, which also limits what "ok" grants
+-- Repeat: moves the deadline again. A lease that ended or that another consumer holds is never answered "ok".
 
---- @include clock
---- @include oom_guard
---- @include lease
-oom_guard(KEYS[2])
-local lease = read_lease(KEYS[1])
-if not lease or lease.token ~= ARGV[2] then
+--- @include clock, lease, oom_guard
+oom_guard(leases)
+local held = read_lease(lease)
+if not held or held.token ~= token then
   return 'lost'
 end
-local ms, span, longest = math.floor(clock_us() / 1000), tonumber(ARGV[3]), tonumber(ARGV[4])
-if longest > 0 then
-  span = math.min(span, lease.since + longest - ms)
+local ms, span, max_lease = math.floor(clock_us() / 1000), tonumber(lease_ms), tonumber(max_lease_ms)
+if max_lease > 0 then
+  span = math.min(span, held.since + max_lease - ms)
   if span <= 0 then
     return 'over'
   end
 end
-if lease.span ~= span then
-  lease.span = span
-  redis.call('HSET', KEYS[1], 'm', pack_lease(lease))
+if held.span ~= span then
+  held.span = span
+  redis.call('HSET', lease, 'm', pack_lease(held))
 end
-redis.call('ZADD', KEYS[2], ms + span, ARGV[1])
+redis.call('ZADD', leases, ms + span, name)
 return 'ok'

@@ -1,33 +1,33 @@
 -- Show messages of one state, the next to be claimed first, or records of a history, the newest first.
 -- Guarantee: reads only.
 -- KEYS:
---   1 source         a list, or a zset of entries or of dead ids
---   2 dead_records   the dead records by id
+--   1 source               a list, or a zset of entries or of dead ids
+--   2 dead_records         the dead records by id
 -- ARGV:
---   1 kind           "list", "zset", "dead" or "history"
---   2 count          most messages
---   3 offset         messages passed over first
--- Returns: the stored values; of a dead letter without a record, ''
+--   1 kind                 "list", "zset", "dead" or "history"
+--   2 count                maximum messages
+--   3 offset               messages to skip first
+-- Returns: the stored values; for a dead message without a record, ''
 -- Repeat: reads again.
 
-local kind, count, offset = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+count, offset = tonumber(count), tonumber(offset)
 if kind == 'list' then
-  local values, reply = redis.call('LRANGE', KEYS[1], -(offset + count), -(offset + 1)), {}
+  local values, reply = redis.call('LRANGE', source, -(offset + count), -(offset + 1)), {}
   for i = #values, 1, -1 do
     reply[#reply + 1] = values[i]
   end
   return reply
 end
 if kind == 'history' then
-  return redis.call('LRANGE', KEYS[1], offset, offset + count - 1)
+  return redis.call('LRANGE', source, offset, offset + count - 1)
 end
-local members = redis.call('ZRANGE', KEYS[1], offset, offset + count - 1)
+local members = redis.call('ZRANGE', source, offset, offset + count - 1)
 if kind == 'zset' then
   return members
 end
 local reply = {}
 for first = 1, #members, 1000 do
-  local found = redis.call('HMGET', KEYS[2], unpack(members, first, math.min(first + 999, #members)))
+  local found = redis.call('HMGET', dead_records, unpack(members, first, math.min(first + 999, #members)))
   for i = 1, #found do
     reply[#reply + 1] = found[i] or ''
   end

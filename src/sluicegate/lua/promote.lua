@@ -1,27 +1,25 @@
--- Make delayed messages claimable that are due.
--- Guarantee: judged by the server's clock; what was in a lease before returns to its first order, what was not joins at the tail.
+-- Make due messages claimable.
+-- Guarantee: the server's clock decides what is due. A message that was leased before returns to its first order, any
+--   other joins at the tail.
 -- KEYS:
 --   1 delayed
 --   2 pending
 --   3 returned
 --   4 wakeup
 -- ARGV:
---   1 step           most messages to move
+--   1 step                 maximum messages to move
 -- Returns: messages moved
 -- Repeat: moves what is due by then.
 
---- @include clock
---- @include oom_guard
---- @include wakeup
---- @include entry
-local MAX_BYTES = 524288 -- as a reap's
-local delayed, pending, returned = KEYS[1], KEYS[2], KEYS[3]
+--- @include clock, entry, entry_sequence, oom_guard, wakeup
+local MAX_BYTES = 524288 -- as in a step of a reap
 oom_guard(delayed)
-local tokens = redis.call('LLEN', KEYS[4])
+local tokens = redis.call('LLEN', wakeup)
 redis.call('LLEN', pending)
 redis.call('ZCARD', returned)
 local ms = math.floor(clock_us() / 1000)
-local due, bytes, chunk, step = {}, 0, 1, tonumber(ARGV[1])
+local due, bytes, chunk = {}, 0, 1
+step = tonumber(step)
 repeat
   local wanted = math.min(chunk, step - #due)
   local found = redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', #due, wanted)
@@ -40,6 +38,6 @@ for i = 1, #due do
 end
 if #due > 0 then
   redis.call('ZREMRANGEBYRANK', delayed, 0, #due - 1)
-  wake_consumer(KEYS[4], tokens)
+  wake_consumer(wakeup, tokens)
 end
 return #due

@@ -1,84 +1,78 @@
 -- Make messages pending or delayed, except those whose deduplication key is held or for which there is no room.
--- Guarantee: each position of a batch enters the queue at most once, and its outcome is the same on every repeat within the allowed age.
+-- Guarantee: each position of a batch enters the queue at most once, and every repeat within the allowed age has the
+--   same outcome.
 -- KEYS:
 --   1 pending
 --   2 counters
 --   3 wakeup
---   4 receipt        outcomes of this batch, where markers may not outlive its retries
---   5 returned       waits too, when there is a cap
+--   4 receipt              outcomes of this batch, where markers may not outlive its retries
+--   5 returned             counts as waiting, when there is a maximum
 --   6 delayed
---   7... markers     one per message, or none when the batch has no deduplication keys
+--   7... markers           one per message, or none when the batch has no deduplication keys
 -- ARGV:
---   1 batch          id of the batch; message i is "<batch>-<i>", from 0
---   2 age_ms         age of the batch at this attempt
---   3 oldest_ms      the greatest age at which a repeat is still known to be harmless
---   4 window_ms      life of a marker
---   5 receipt_ms     life of the receipt, 0 for none
---   6 kind           first byte of the entries; "2": markers are freed as messages end, and until then they live longer by a delay
---   7 delay_ms       from now until the messages fall due
---   8 due_ms         when they fall due, 0 to go by the delay; what is due already becomes pending
---   9 most           messages that may wait (pending, returned and delayed), 0 for any number
---  10 overload       "raise": all or nothing; "partial": the first that fit; "drop_oldest": the oldest pending ones make room
---  11... parts       per message: US key US headers US payload
--- Returns: {accepted, position, owner id, position, owner id, ...} with a pair per duplicate; when the cap refused or dropped some,
---   accepted is an array of its own: {accepted, dropped, refused positions...}; {-1} when the batch is too old; {-2, waiting} when the
---   cap refused it whole
--- Repeat: finds the receipt, or its own ids in the markers, and answers as the first time; it writes to a receipt that it finds, since WAIT
---   answers for the last write of its connection. A batch refused whole left nothing, and its repeat may be accepted.
+--   1 batch                id of the batch; message i is "<batch>-<i>", from 0
+--   2 age_ms               age of the batch at this attempt
+--   3 oldest_ms            the greatest age at which a repeat is still known to be harmless
+--   4 window_ms            lifetime of a marker
+--   5 receipt_ms           lifetime of the receipt, 0 for none
+--   6 kind                 first byte of the entries; "2": markers are freed as messages end, and live longer by a
+--                        delay
+--   7 delay_ms             from now until the messages fall due
+--   8 due_ms               when they fall due, 0 to use the delay; messages that are due become pending
+--   9 max_pending_length   messages that may wait (pending, returned and delayed), 0 for any number
+--  10 overload             "raise": all or nothing; "partial": the first that fit; "drop_oldest": the oldest pending
+--                        ones make room
+--  11... parts             per message: US key US headers US payload
+-- Returns: {accepted, position, owner id, position, owner id, ...} with a pair per duplicate. When the maximum refused
+--   or dropped messages, accepted is an array: {accepted, dropped, refused positions...}. {-1} when the batch is too
+--   old; {-2, waiting} when the maximum refused the whole batch
+-- Repeat: finds the receipt, or its own ids in the markers, and answers as the first time. It writes to a receipt that
+--   it finds, because WAIT answers for the last write of its connection. A batch that was refused whole left nothing,
+--   so its repeat may be accepted.
 
---- @include clock
---- @include wakeup
---- @include numbers
---- @include marker_owners
---- @include enqueue
-local pending, counters, wakeup, receipt, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
-local batch, receipt_ms, most, count, keyed = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[9]), #ARGV - 10, #KEYS > 6
+--- @include clock, count_up, enqueue, marker_owners, newest_sequence, numbers, stored_outcomes, wakeup
+local max_length, receipt_life = tonumber(max_pending_length), tonumber(receipt_ms)
 local tokens = redis.call('LLEN', wakeup)
 local waiting = redis.call('LLEN', pending)
 redis.call('HLEN', counters)
-if receipt_ms > 0 then
-  local outcomes = redis.call('GET', receipt)
-  if outcomes then
-    redis.call('PEXPIRE', receipt, receipt_ms)
-    local readable, reply = pcall(cjson.decode, outcomes)
-    return readable and type(reply) == 'table' and reply[1] and reply or {-1} -- overwritten from outside: nobody knows any more
-  end
+local known = receipt_life > 0 and stored_outcomes(receipt, receipt_life)
+if known then
+  return known
 end
-if tonumber(ARGV[2]) > tonumber(ARGV[3]) then
+if tonumber(age_ms) > tonumber(oldest_ms) then
   return {-1}
 end
-local room, kept = math.huge, 0 -- `kept`: what waits and is never dropped
-if most > 0 then
-  kept = redis.call('ZCARD', KEYS[5]) + redis.call('ZCARD', delayed)
+local room, kept = math.huge, 0 -- `kept`: waiting messages that are never dropped
+if max_length > 0 then
+  kept = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
   waiting = waiting + kept
-  room = math.max(0, most - waiting)
+  room = math.max(0, max_length - waiting)
 end
-local ms = math.floor(clock_us() / 1000)
-local due, delay = tonumber(ARGV[8]), tonumber(ARGV[7])
+local ms, due, delay = math.floor(clock_us() / 1000), tonumber(due_ms), tonumber(delay_ms)
 if due == 0 and delay > 0 then
-  due = ms + 1 + delay -- this millisecond has begun: nobody gets it early
+  due = ms + 1 + delay -- this millisecond has begun: no message is due early
 end
 due = due > ms and due
 
-local owners, partial = marker_owners(KEYS, 7), ARGV[10] == 'partial'
 local published = redis.call('HGET', counters, 'published')
 local sequence = to_integer(published)
 if sequence <= 0 and published and published ~= '0' then
---- @include newest_sequence
-  sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence_in(pending, KEYS[5]))
+  sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence(pending, returned))
 end
-local head, stamp = ARGV[6] .. '%012x', string.format('%012x', ms) .. '0000'
+local owners, partial, keyed = marker_owners(KEYS, markers_at), overload == 'partial', KEYS[markers_at] ~= nil
+local head, stamp = kind .. '%012x', string.format('%012x', ms) .. '0000'
 local reply, entries, owned, refused, fresh, mine = {0}, {}, {}, {}, 0, 0
-local KEYS, ARGV, call, format = KEYS, ARGV, redis.call, string.format -- locals: read for every message
-for i = 1, count do
-  local marker, id = KEYS[6 + i], format('%s-%d', batch, i - 1)
+local KEYS, ARGV, call, format, batch = KEYS, ARGV, redis.call, string.format, batch -- locals: read for every message
+local before_markers, before_parts = markers_at - 1, parts_at - 1
+for i = 1, #ARGV - before_parts do
+  local marker, id = KEYS[before_markers + i], format('%s-%d', batch, i - 1)
   local owner = owners[i] or (keyed and owned[marker])
   if not owner then
     if partial and fresh >= room then
       refused[#refused + 1] = i - 1
     else
       fresh = fresh + 1
-      entries[fresh] = format(head, sequence + fresh) .. stamp .. id .. ARGV[10 + i]
+      entries[fresh] = format(head, sequence + fresh) .. stamp .. id .. ARGV[before_parts + i]
       if keyed then
         owned[marker] = id
       end
@@ -90,11 +84,11 @@ for i = 1, count do
     reply[#reply + 1] = owner
   end
 end
-if fresh > room and (ARGV[10] ~= 'drop_oldest' or kept + fresh > most) then
+if fresh > room and (overload ~= 'drop_oldest' or kept + fresh > max_length) then
   return {-2, waiting}
 end
 
-local dropped, window_ms = math.max(0, fresh - room), ARGV[4]
+local dropped = math.max(0, fresh - room)
 reply[1] = fresh + mine
 if #refused + dropped > 0 then
   table.insert(refused, 1, dropped)
@@ -103,17 +97,14 @@ if #refused + dropped > 0 then
 end
 if fresh > 0 then
   local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  if due and ARGV[6] == '2' then
-    window_ms = format('%.0f', window_ms + due - ms)
-  end
+  local marker_ms = due and kind == '2' and format('%.0f', window_ms + due - ms) or window_ms
   redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
   enqueue(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
-    call('PSETEX', marker, window_ms, id) -- as SET with PX, with less work
+    call('PSETEX', marker, marker_ms, id) -- as SET with PX, with less work
   end
   if dropped > 0 then
     redis.call('LTRIM', pending, 0, -dropped - 1)
---- @include count_up
     count_up(counters, 'dropped', dropped)
   end
   if not due or not first_due or due < tonumber(first_due) then
@@ -121,10 +112,9 @@ if fresh > 0 then
   end
 end
 if #reply > 1 then
---- @include count_up
   count_up(counters, 'duplicates', (#reply - 1) / 2)
 end
-if receipt_ms > 0 then
+if receipt_life > 0 then
   redis.call('SET', receipt, cjson.encode(reply), 'PX', receipt_ms)
 end
 return reply

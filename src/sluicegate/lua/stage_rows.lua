@@ -1,23 +1,23 @@
--- Put messages aside, to be published by a later publish: what one attempt of a task hands to whoever ends the write.
--- Guarantee: each part joins the stage once and in order; nobody can claim it.
+-- Stage messages to be published by a later publish: one attempt of a task hands them to the commit of its write.
+-- Guarantee: each part joins the stage once and in order; no consumer can claim it.
 -- KEYS:
---   1 stage          the parts, the first one rightmost; another stage for each attempt
+--   1 stage                the parts, the first one rightmost; each attempt has a stage of its own
 -- ARGV:
---   1 expected       parts that are in the stage already
---   2 life_ms        of the stage from now on, at least: the record of its write may keep it for longer
---   3... parts       per message: US key US headers US payload
--- Returns: parts in the stage; -1 when it does not hold those expected: it was dropped, or has run out
--- Repeat: finds its parts there. Refused for memory like a publish, since it needs as much.
+--   1 expected             parts that are in the stage already
+--   2 life_ms              minimum lifetime of the stage from now on; the record of its write may keep it for longer
+--   3... parts             per message: US key US headers US payload
+-- Returns: parts in the stage; -1 when it does not hold those expected, because it was dropped or expired
+-- Repeat: finds its parts there. Refused for memory like a publish, because it needs as much.
 
-local stage, expected, count = KEYS[1], tonumber(ARGV[1]), #ARGV - 2
+local before, count = tonumber(expected), #ARGV - parts_at + 1
 local length = redis.call('LLEN', stage)
-if length < expected then
+if length < before then
   return -1
 end
-if length == expected then
-  redis.call('LPUSH', stage, unpack(ARGV, 3))
+if length == before then
+  redis.call('LPUSH', stage, unpack(ARGV, parts_at))
 end
-if redis.call('PTTL', stage) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', stage, ARGV[2])
+if redis.call('PTTL', stage) < tonumber(life_ms) then
+  redis.call('PEXPIRE', stage, life_ms)
 end
-return math.max(length, expected + count)
+return math.max(length, before + count)

@@ -1,4 +1,4 @@
--- Tell a queue's totals.
+-- Report a queue's totals.
 -- Guarantee: reads only.
 -- KEYS:
 --   1 counters
@@ -6,4 +6,4 @@
 -- Returns: {name, total, name, total, ...}
 -- Repeat: reads again.
 
-return redis.call('HGETALL', KEYS[1])
+return redis.call('HGETALL', counters)

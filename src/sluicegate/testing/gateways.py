@@ -298,7 +298,7 @@ def _call(
     """Make a call of a script that no server has seen, on an unused key unless one is given."""
     key = key or _key()
     text = f"local check = '{key.decode()}'\n{body}".encode()
-    script = Script("check", text, hashlib.sha1(text).hexdigest().encode(), _HEADER)  # noqa: S324  (Redis' own name)
+    script = Script("check", "check", text, hashlib.sha1(text).hexdigest().encode(), _HEADER)  # noqa: S324  (Redis' own name)
     options.setdefault("args", ())
     return Call(script, (key,), decode=decode or (lambda reply: reply), **options)
 

@@ -60,7 +60,7 @@ class Fault:
             return seen == self.number
 
         def watched_execute(gateway: Any, call: Any, **options: Any) -> Any:
-            if call.script.name != self.script:
+            if call.script.verb != self.script:
                 return execute(gateway, call, **options)
             met = meets()
             reply = execute(gateway, call, **options)
@@ -70,7 +70,7 @@ class Fault:
 
         def watched_send(gateway: Any, call: Any, **options: Any) -> Any:
             """What sends ahead, and reads the reply when the next call is on its way."""
-            if call.script.name != self.script or not gateway._reached:  # then it is executed instead
+            if call.script.verb != self.script or not gateway._reached:  # then it is executed instead
                 return send(gateway, call, **options)
             met = meets()
             receive = send(gateway, call, **options)

@@ -23,16 +23,19 @@ from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 __all__ = [
     "Acked",
+    "Changed",
     "ClaimReply",
     "ClaimRequest",
     "Empty",
     "Expired",
     "Foreign",
     "Held",
+    "Known",
     "MaintenanceNeeded",
     "Opened",
     "Paused",
     "claim_call",
+    "claim_known_call",
     "claim_operation",
 ]
 
@@ -88,6 +91,16 @@ class Opened:
     buried: int = 0
     dropped: int = 0
     set_aside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The lease is open under this claim's nonce, or under the token to take over: `claim_known_call` answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The lease is no longer as `Known` said: `claim_call` answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +180,7 @@ class Expired:
     """The lease of this id has expired and must be reaped first."""
 
 
-ClaimReply = Opened | Held | Acked | Empty | Paused | MaintenanceNeeded | Expired | Foreign
+ClaimReply = Opened | Known | Changed | Held | Acked | Empty | Paused | MaintenanceNeeded | Expired | Foreign
 
 
 def claim_call(
@@ -220,6 +233,33 @@ def claim_call(
     )
 
 
+def claim_known_call(
+    keys: QueueKeys, rules: QueueRules, request: ClaimRequest, *, takeover: bytes = b""
+) -> Call[ClaimReply]:
+    """Prepare the call that adopts a lease that is open under the claim's nonce, or takes it over.
+
+    Args:
+        keys: the keys of the queue.
+        rules: the rules of the queue.
+        request: what to claim.
+        takeover: the token of the consumer to take the lease over from.
+    """
+    name = request.name
+    return Call(
+        scripts.load("claim_known"),
+        (keys.lease(name), keys.leases, keys.counters, keys.dead, keys.dead_records, keys.set_aside),
+        (
+            name,
+            request.nonce,
+            ceil(request.lease_seconds * 1000),
+            takeover,
+            ceil(rules.max_lease_seconds * 1000),
+            rules.max_dead_length,
+        ),
+        _decode,
+    )
+
+
 def claim_operation(
     keys: QueueKeys,
     rules: QueueRules,
@@ -264,15 +304,22 @@ def _claim(
 ) -> Operation[ClaimReply]:
     deadline = clock() + wait_seconds
     takeover = b"" if take_over_after_seconds is None else b"?"
-    calls_left, foreign = _MAX_MAINTENANCE_CALLS, 0
+    calls_left, foreign, known = _MAX_MAINTENANCE_CALLS, 0, False
     patient = replace(request, empty_seconds=0) if request.empty_seconds else request
     while True:
         remaining = deadline - clock()
         asked = request if remaining <= 0 else patient  # only the last answer of a waiting claim may be remembered
-        reply: ClaimReply = yield claim_call(keys, rules, asked, takeover=takeover, maintain=calls_left > 0)
+        reply: ClaimReply = yield (
+            claim_known_call(keys, rules, asked, takeover=takeover)
+            if known
+            else claim_call(keys, rules, asked, takeover=takeover, maintain=calls_left > 0)
+        )
+        known = isinstance(reply, Known)
         if emits_events:
             yield from _side_events(keys.name, reply)
         match reply:
+            case Known() | Changed():
+                continue
             case MaintenanceNeeded():
                 calls_left = yield from _maintain(keys, rules, reply, calls_left, emits_events)
                 continue
@@ -282,7 +329,7 @@ def _claim(
             case Held(token, silent_seconds) if (
                 take_over_after_seconds is not None and silent_seconds >= take_over_after_seconds
             ):
-                takeover = token
+                takeover, known = token, True
                 continue
             case Foreign(count, more):
                 foreign, calls_left = foreign + count, calls_left - 1
@@ -349,6 +396,8 @@ def _release(
     """
     nothing = replace(request, limit=0, empty_seconds=_LATE_SECONDS)
     reply: ClaimReply = yield claim_call(keys, rules, nothing)
+    if isinstance(reply, Known):
+        reply = yield claim_known_call(keys, rules, nothing)
     if not isinstance(reply, Opened):
         return
     slots = reply.slots or range(1, len(reply.entries) + 1)
@@ -372,13 +421,18 @@ def _decode(reply: list[Any]) -> ClaimReply:
         return Held(reply[1], max(0, reply[2]) / 1000)
     if kind == b"acked":
         return Acked(*reply[1:4])
-    if kind == b"tidy":
+    if kind == b"maintain":
         return MaintenanceNeeded(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
     if kind == b"empty":
         return Empty(_seconds(reply[1]), reply[2], reply[3], reply[4], len(reply) > 5)
     if kind == b"foreign":
         return Foreign(reply[1], bool(reply[2]), _seconds(reply[3]), reply[4])
-    return Paused() if kind == b"paused" else Expired()
+    if kind in _BARE:
+        return _BARE[kind]
+    return Expired()
+
+
+_BARE: dict[bytes, ClaimReply] = {b"paused": Paused(), b"known": Known(), b"changed": Changed()}
 
 
 def _seconds(ms: int) -> float | None:

@@ -15,7 +15,7 @@ from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.reap import reap_operation
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
-__all__ = ["RepairReport", "Repaired", "repair_call", "repair_operation"]
+__all__ = ["RepairReport", "Repaired", "recount_call", "repair_call", "repair_leases_call", "repair_operation"]
 
 _PAGE_SIZE = 250
 _NAMES_PER_PAGE = 1000
@@ -69,17 +69,8 @@ class Repaired:
     over: bool = False
 
 
-def repair_call(
-    keys: QueueKeys,
-    part: str,
-    nonce: bytes,
-    *,
-    place: bytes = b"",
-    page_size: int = 0,
-    text: bytes = b"",
-    names: Sequence[bytes] = (),
-) -> Call[Repaired]:
-    """Prepare one step of a part of the repair; the script explains what the arguments mean to each part."""
+def repair_call(keys: QueueKeys, part: str, *, place: bytes = b"", page_size: int = 0) -> Call[Repaired]:
+    """Prepare one step of the repair of counters, values set aside, dead messages or dead records; see the script."""
     return Call(
         scripts.load("repair"),
         (
@@ -91,9 +82,38 @@ def repair_call(
             keys.set_aside,
             keys.dead,
             keys.dead_records,
-            *(keys.lease(name) for name in names),
         ),
-        (part.encode(), nonce, place, page_size, text, *names),
+        (part.encode(), place, page_size),
+        _decode,
+    )
+
+
+def repair_leases_call(
+    keys: QueueKeys,
+    part: str,
+    *,
+    place: bytes = b"",
+    page_size: int = 0,
+    text: bytes = b"",
+    names: Sequence[bytes] = (),
+) -> Call[Repaired]:
+    """Prepare one step that finds or repairs leases; the script explains what the arguments mean to each part."""
+    return Call(
+        scripts.load("repair_leases"),
+        (keys.leases, *(keys.lease(name) for name in names)),
+        (part.encode(), place, page_size, text, *names),
+        _decode,
+    )
+
+
+def recount_call(
+    keys: QueueKeys, part: str, nonce: bytes, *, upto: bytes = b"", names: Sequence[bytes] = ()
+) -> Call[Repaired]:
+    """Prepare one step of a recount: its begin, its end, or the leases named, up to the hash of the last of them."""
+    return Call(
+        scripts.load("recount_in_flight"),
+        (keys.leases, keys.counters, *(keys.lease(name) for name in names)),
+        (part.encode(), nonce, upto, *names),
         _decode,
     )
 
@@ -111,11 +131,11 @@ def repair_operation(
         nonce: identifies this operation.
         emits_events: whether to emit events.
     """
-    counters: Repaired = yield repair_call(keys, "counters", nonce)
-    returned = yield from _pages(keys, "aside", nonce)
-    leases, reaped = yield from _leases(keys, rules, nonce, emits_events)
-    letters = yield from _pages(keys, "letters", nonce)
-    records = yield from _pages(keys, "records", nonce)
+    counters: Repaired = yield repair_call(keys, "counters")
+    returned = yield from _pages(keys, "aside")
+    leases, reaped = yield from _leases(keys, rules, emits_events)
+    letters = yield from _pages(keys, "letters")
+    records = yield from _pages(keys, "records")
     in_flight, recounted = yield from _recount(keys, nonce)
     report = RepairReport(
         in_flight=in_flight,
@@ -132,27 +152,27 @@ def repair_operation(
     return report
 
 
-def _pages(keys: QueueKeys, part: str, nonce: bytes) -> Operation[int]:
+def _pages(keys: QueueKeys, part: str) -> Operation[int]:
     """Do a part page by page; returns how many things it mended."""
     count, place = 0, b"0"
     while place:
-        page: Repaired = yield repair_call(keys, part, nonce, place=place, page_size=_PAGE_SIZE)
+        page: Repaired = yield repair_call(keys, part, place=place, page_size=_PAGE_SIZE)
         count, place = count + page.count, page.next
     return count
 
 
-def _leases(keys: QueueKeys, rules: QueueRules, nonce: bytes, emits_events: bool) -> Operation[tuple[int, int]]:
+def _leases(keys: QueueKeys, rules: QueueRules, emits_events: bool) -> Operation[tuple[int, int]]:
     """Mend leases that lack a part, and reap those that no consumer can hold; returns how many of each."""
-    names = yield from _lease_names(keys, nonce)
+    names = yield from _lease_names(keys)
     root, cursor = keys.lease(b""), b"0"
     pattern = re.sub(rb"([\[\]*?\\])", rb"\\\1", root) + b"*"
     while cursor:  # only its hash shows a lease without a deadline
-        page: Repaired = yield repair_call(keys, "find", nonce, place=cursor, page_size=_NAMES_PER_PAGE, text=pattern)
+        page: Repaired = yield repair_leases_call(keys, "find", place=cursor, page_size=_NAMES_PER_PAGE, text=pattern)
         names += [key.removeprefix(root) for key in page.names]
         cursor = page.next
     mended = reaped = 0
     for some in _chunks(list(dict.fromkeys(names))):
-        checked: Repaired = yield repair_call(keys, "check", nonce, names=some)
+        checked: Repaired = yield repair_leases_call(keys, "check", names=some)
         mended += checked.count
         for name in checked.names:
             yield from reap_operation(keys, rules, name, emits_events=emits_events)
@@ -160,12 +180,12 @@ def _leases(keys: QueueKeys, rules: QueueRules, nonce: bytes, emits_events: bool
     return mended, reaped
 
 
-def _lease_names(keys: QueueKeys, nonce: bytes) -> Operation[list[bytes]]:
+def _lease_names(keys: QueueKeys) -> Operation[list[bytes]]:
     """List the names of all leases that have a deadline."""
     names: list[bytes] = []
     score = after = b""
     while True:
-        page: Repaired = yield repair_call(keys, "names", nonce, place=score, page_size=_NAMES_PER_PAGE, text=after)
+        page: Repaired = yield repair_leases_call(keys, "names", place=score, page_size=_NAMES_PER_PAGE, text=after)
         names += page.names
         if not page.names:
             return names
@@ -177,17 +197,17 @@ def _recount(keys: QueueKeys, nonce: bytes) -> Operation[tuple[int, bool]]:
 
     It is not finished when another repair began to recount meanwhile.
     """
-    yield repair_call(keys, "begin", nonce)
-    names = yield from _lease_names(keys, nonce)
+    yield recount_call(keys, "begin", nonce)
+    names = yield from _lease_names(keys)
     places = {hashlib.sha1(name).hexdigest().encode(): name for name in names}  # noqa: S324  (as the scripts do it)
     for some in _chunks(sorted(places)):
-        step: Call[Repaired] = repair_call(
-            keys, "count", nonce, place=some[-1], names=[places[place] for place in some]
+        step: Call[Repaired] = recount_call(
+            keys, "count", nonce, upto=some[-1], names=[places[place] for place in some]
         )
         counted: Repaired = yield step
         if counted.over:
             return 0, False
-    ended: Repaired = yield repair_call(keys, "end", nonce)
+    ended: Repaired = yield recount_call(keys, "end", nonce)
     return ended.count, not ended.over
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "MAX_SLOTS",
     "SettleRequest",
     "Settled",
+    "ack_whole_call",
     "join_settled",
     "settle_call",
     "settle_operation",
@@ -45,6 +46,7 @@ class SettleRequest:
         recorded: False for a lease of one message with an id made by the library, whose ack leaves no record.
         groups: the verdicts.
         bound: slot and marker key, ascending, of the messages whose deduplication marker ends with them.
+        size: messages that the lease was opened with, 0 when that is not known.
     """
 
     name: bytes
@@ -53,6 +55,7 @@ class SettleRequest:
     recorded: bool
     groups: tuple[VerdictGroup, ...]
     bound: tuple[tuple[int, bytes], ...] = ()
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,25 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
     )
 
 
+def ack_whole_call(keys: QueueKeys, request: SettleRequest, *, held_seconds: float) -> Call[Settled | None]:
+    """Prepare the call that acks all messages of a lease, if it holds all of them; else `settle_call` must decide."""
+    name = request.name
+    return Call(
+        scripts.load("ack_whole"),
+        (keys.lease(name), keys.leases, keys.closed(name), keys.counters),
+        (
+            name,
+            request.token,
+            request.size,
+            ceil(request.keep_seconds * 1000),
+            int(request.recorded),
+            ceil(held_seconds * 1000),
+        ),
+        _decode_ack,
+        elapsed_arg=5,
+    )
+
+
 def settle_operation(
     keys: QueueKeys,
     rules: QueueRules,
@@ -162,7 +184,12 @@ def settle_operation(
         confirmed_at = asked_at
     answers: list[Settled] = []
     for part in split_settle(rules, request, size_of):
-        settled: Settled = yield settle_call(keys, rules, part, held_seconds=clock() - confirmed_at)
+        settled: Settled | None = None
+        if _acks_whole(rules, part):
+            settled = yield ack_whole_call(keys, part, held_seconds=clock() - confirmed_at)
+        if settled is None:
+            settled = yield settle_call(keys, rules, part, held_seconds=clock() - confirmed_at)
+            assert settled is not None
         answers.append(settled)
         if emits_events:
             yield from buried_events(keys.name, buried=0, dropped=settled.dropped)
@@ -212,6 +239,18 @@ def join_settled(answers: Sequence[Settled]) -> Settled:
         dropped=sum(answer.dropped for answer in answers),
         set_aside=sum(answer.set_aside for answer in answers),
     )
+
+
+def _acks_whole(rules: QueueRules, request: SettleRequest) -> bool:
+    """Return whether a settle acks every message of its lease, and nothing is recorded or freed for them."""
+    if len(request.groups) != 1 or request.bound or rules.completed_cap is not None:
+        return False
+    (group,) = request.groups
+    return group.verb == "ack" and group.slots == ("1" if request.size == 1 else f"1-{request.size}")
+
+
+def _decode_ack(reply: bytes) -> Settled | None:
+    return Settled([], 0, []) if reply == b"acked" else None
 
 
 def _decode(reply: list[Any]) -> Settled:

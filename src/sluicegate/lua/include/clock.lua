@@ -1,4 +1,4 @@
--- The server's clock, the only one that decides anything.
+-- The server's clock is the only one that decides anything.
 local function clock_us()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]

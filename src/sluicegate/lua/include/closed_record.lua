@@ -1,5 +1,6 @@
--- The record of how a lease ended, from its JSON. Of one that was damaged from outside only what can be read: a record without a token
--- proves nothing, and is no more the absence of one.
+--- @include valid_ranges
+-- Decode the record of how a lease ended. From a record that was damaged from outside, only the readable fields are
+-- kept. A record without a token proves nothing, but it still counts as a record.
 local function read_closed_record(raw)
   local readable, found = pcall(cjson.decode, raw)
   local record = {}

@@ -1,4 +1,4 @@
--- HINCRBY that counts anew where the old value is no number, or too large a one.
+-- Add to a counter as HINCRBY does. The count starts again where the old value is no number, or is too large.
 local function count_up(counters, name, by)
   local counted = redis.pcall('HINCRBY', counters, name, by)
   if type(counted) == 'number' then
@@ -8,5 +8,5 @@ local function count_up(counters, name, by)
     redis.call('HSET', counters, name, by)
     return by
   end
-  return redis.call('HINCRBY', counters, name, by) -- refused for another reason, which must stop the script
+  return redis.call('HINCRBY', counters, name, by) -- refused for another reason: the error must stop the script
 end

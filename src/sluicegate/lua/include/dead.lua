@@ -1,12 +1,15 @@
--- A dead record: time of burying, reason, error type, error text and the entry, separated by US. `why` is "reason US type US text".
+--- @include count_up
+-- A dead record holds the burial time, reason, error type, error text and entry, separated by US. `why` is "reason US
+-- type US text".
 local function bury(dead, records, ms, entry, id, why)
   redis.call('HSET', records, id, string.format('%.0f', ms) .. '\31' .. why .. '\31' .. entry)
   redis.call('ZADD', dead, ms, id)
 end
 
--- Keep at most `most` dead letters (0: all): the oldest go, and are counted. A cap that was lowered is reached in steps of 1,000.
-local function trim_dead(dead, records, counters, most, buried)
-  local over = most > 0 and buried > 0 and math.min(redis.call('ZCARD', dead) - most, buried + 1000) or 0
+-- Keep at most `max_length` dead messages (0: all). The oldest are dropped and counted. After the cap was lowered, each
+-- call drops at most 1,000 more than were buried.
+local function trim_dead(dead, records, counters, max_length, buried)
+  local over = max_length > 0 and buried > 0 and math.min(redis.call('ZCARD', dead) - max_length, buried + 1000) or 0
   if over <= 0 then
     return 0
   end

@@ -1,4 +1,5 @@
--- Puts fresh entries at the end of the line, or, with a due time, where they wait for it: in their order among those of one due time.
+-- Add new entries to the tail of `pending`, or, with a due time, to `delayed`, where entries of one due time keep their
+-- order.
 local function enqueue(pending, delayed, entries, due)
   for first = 1, #entries, 1000 do
     local last = math.min(first + 999, #entries)

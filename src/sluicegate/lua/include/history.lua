@@ -1,4 +1,5 @@
--- A capped list of records, the newest left; nothing at all when `cap` is below 0, unbounded when it is 0.
+-- A capped list of records with the newest at the left. Returns nil when `cap` is below 0; a cap of 0 keeps all
+-- records.
 local function history(key, cap)
   if cap < 0 then
     return nil
@@ -10,7 +11,7 @@ local function history(key, cap)
     records[#records + 1] = record
   end
 
-  -- A cap that was lowered is reached in steps of 1,000.
+  -- After the cap was lowered, each write drops at most 1,000 more records than it adds.
   function self.write()
     local count, length = #records, 0
     for first = cap > 0 and math.max(1, count - cap + 1) or 1, count, 1000 do

@@ -1,10 +1,11 @@
--- An open lease: a hash of slot number -> entry, and one packed field `m`:
--- token since span takeovers size held keep oldest acked. The token is "<nonce>:<opening>", or "-" once a reap has fenced the lease.
+-- An open lease is a hash of slot number -> entry with one packed field `m`: token since span takeovers size held keep
+-- oldest acked. The token is "<nonce>:<opening>", or "-" once a reap has fenced the lease.
 local LEASE = '^(%S+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 local LATEST = 1e15
 
--- nil when there is none. A damaged lease gets a token that matches no consumer's, so that its messages must come back. `fresh`: nobody can
--- have opened it before, so that one without its own fields need not be looked for.
+-- Returns nil when there is no lease. A damaged lease gets a token that matches no consumer's, so that its messages
+-- must be requeued. `fresh`: no call can have opened this lease before, so a missing packed field proves that there is
+-- none.
 local function read_lease(key, fresh)
   local packed = redis.call('HGET', key, 'm')
   if not packed and (fresh or redis.call('EXISTS', key) == 0) then
@@ -12,32 +13,24 @@ local function read_lease(key, fresh)
   end
   local token, since, span, takeovers, size, held, keep, oldest, acked = string.match(packed or '', LEASE)
   if token then
-    since, span, takeovers, size, held = tonumber(since), tonumber(span), tonumber(takeovers), tonumber(size), tonumber(held)
-    keep, oldest, acked = tonumber(keep), tonumber(oldest), tonumber(acked)
-    -- What no lease of ours can have was written by something else.
-    if size <= 99999 and held <= size and acked <= size and takeovers < 4096 and since < 1e15 and span < 1e15 and oldest < 1e15
-      and keep > 0 and keep < 1e15 then
+    since, span, takeovers, size = tonumber(since), tonumber(span), tonumber(takeovers), tonumber(size)
+    held, keep, oldest, acked = tonumber(held), tonumber(keep), tonumber(oldest), tonumber(acked)
+    -- Numbers that no lease of this library can have were written by something else.
+    if size <= 99999 and held <= size and acked <= size and takeovers < 4096 and since < 1e15 and span < 1e15
+      and oldest < 1e15 and keep > 0 and keep < 1e15 then
       return {
-        token = token, since = since, span = span, takeovers = takeovers, size = size, held = held, keep = keep, oldest = oldest,
-        acked = acked,
+        token = token, since = since, span = span, takeovers = takeovers, size = size, held = held, keep = keep,
+        oldest = oldest, acked = acked,
       }
     end
   end
   return {
-    token = '!', since = 0, span = 0, takeovers = 0, size = 0, held = redis.call('HLEN', key), keep = 3600000, oldest = LATEST,
-    acked = 0, damaged = true,
+    token = '!', since = 0, span = 0, takeovers = 0, size = 0, held = redis.call('HLEN', key), keep = 3600000,
+    oldest = LATEST, acked = 0, damaged = true,
   }
 end
 
 local function pack_lease(lease)
   return string.format('%s %.0f %.0f %d %d %d %.0f %.0f %d', lease.token, lease.since, lease.span, lease.takeovers,
     lease.size, lease.held, lease.keep, lease.oldest, lease.acked)
-end
-
--- What is written at the end of an opening; `left`, `returned` and `buried` are slot ranges.
-local function closed_record(how, token, ms, lease, returned, buried, left)
-  return cjson.encode({
-    how = how, token = token, at = string.format('%.0f', ms), size = lease.size, acked = lease.acked,
-    returned = returned, buried = buried, left = left,
-  })
 end

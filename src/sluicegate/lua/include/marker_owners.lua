@@ -1,5 +1,5 @@
--- The ids in the markers that are held, by position, from the first marker's place among the keys on. MGET answers nil for a key of another
--- type, which a write would replace; STRLEN refuses it.
+-- The message ids in the deduplication markers that are held, by position, from `start` on among the keys. MGET answers
+-- nil for a key of another type, which a write would replace; STRLEN refuses such a key.
 local function marker_owners(keys, start)
   local owners = {}
   for first = start, #keys, 1000 do

@@ -1,19 +1,20 @@
--- Deduplication markers that end with their message: those of the slots in `bound`, in KEYS from `first` on.
--- Only the message that owns a marker frees it or makes it live longer, so a marker that changed hands is left alone.
-local SAFETY_MS = 604800000 -- seven days: a marker that nothing frees ends by itself
+--- @include entry, marker_owners, ranges
+-- Deduplication markers that end with their message: those of the slots in `bound`, in the keys from `first` on. Only
+-- the message that owns a marker frees it or prolongs it, so a marker that another message took over is left alone.
+local SAFETY_MS = 604800000 -- a marker that nothing frees expires after seven days
 
-local function markers_of(bound, first)
+local function markers_of(keys, bound, first)
   if bound == '' then
     return nil
   end
-  local self, keys, owners, freed, at = {}, {}, {}, {}, 0
-  local owner_at = marker_owners(KEYS, first)
+  local self, key_at, owners, freed, at = {}, {}, {}, {}, 0
+  local owner_at = marker_owners(keys, first)
   each_slot(bound, function(slot)
-    keys[slot], owners[slot], at = KEYS[first + at], owner_at[at + 1], at + 1
+    key_at[slot], owners[slot], at = keys[first + at], owner_at[at + 1], at + 1
   end)
 
   local function owned(slot, entry)
-    return owners[slot] and owners[slot] == id_of(entry) and keys[slot]
+    return owners[slot] and owners[slot] == id_of(entry) and key_at[slot]
   end
 
   function self.free(slot, entry)

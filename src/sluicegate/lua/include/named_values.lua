@@ -1,7 +1,9 @@
--- Stored values that a first answer told and a second call names again, in pairs: what names the value, and the place of its deduplication
--- marker among the call's markers, 0 for none.
+--- @include entry
+-- Stored values that a first call reported and a second call names, in pairs: the value's name, and the position of its
+-- deduplication marker among the call's markers, 0 for none.
+-- A foreign value has no id. Its name starts with a separator, which no id holds.
 local function name_of(value)
-  return is_entry(value) and id_of(value) or '\31' .. redis.sha1hex(value) -- a stranger's value has no id; no id holds a separator
+  return is_entry(value) and id_of(value) or '\31' .. redis.sha1hex(value)
 end
 
 local function read_named_values(argv, first)
@@ -12,8 +14,9 @@ local function read_named_values(argv, first)
   return named
 end
 
--- Frees a deduplication key that belongs to the message of this id. Before the message goes: a script that is stopped in between leaves a
--- message without its marker, which the next attempt removes, and never a key that refuses messages for one that is gone.
+-- Free a deduplication key that belongs to the message `id`, before that message is deleted. A script that is stopped
+-- in between leaves a message without its marker, which the next attempt deletes, and never a key that is held for a
+-- deleted message.
 local function free_marker(keys, start, owners, number, id)
   if number > 0 and owners[number] == id then
     redis.call('DEL', keys[start + number - 1])

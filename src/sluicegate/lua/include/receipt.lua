@@ -1,4 +1,4 @@
--- The answer of the last step of an operation, kept under a key of its own: a repeat of that step is answered from it, and so is an earlier
+-- The answer of an operation's last step, kept under a key of its own. It answers a repeat of that step, and an earlier
 -- step that is executed late.
 local function stored_answer(receipt, step)
   local readable, kept = pcall(cjson.decode, redis.call('GET', receipt) or 'null')

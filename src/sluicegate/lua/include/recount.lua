@@ -1,5 +1,6 @@
--- While a repair recounts what is in flight, lease by lease in the order of the hashes of their names, a lease that it has counted already,
--- and one that was opened since it began, change its sum as they change the gauge.
+--- @include count_up
+-- A repair recounts the messages in flight, lease by lease in the order of the hashes of their names. Meanwhile a lease
+-- that it has counted already, or that was opened after it began, changes the repair's sum as it changes the gauge.
 local function is_counted(recount, name, token)
   local began, upto = string.match(recount, '^%S+ (%d+) (%x*)$')
   local opened = string.match(token or '', ':(%d+)%-%d+$')

@@ -1,11 +1,20 @@
--- Taking messages for a lease, without writing: first what came back, in smaller batches the more often it failed;
--- then, if nothing taken has failed before, what is pending. Bounded in messages and bytes. Of what came back, entries that `left_out`
--- names in a batch (nil: none) are passed by; after a thousand of them it stops.
-local function batch_selector(limit, max_bytes, most, excluded_in)
-  local self = {taken = {}, passed = {}, foreign = {}, bytes = 0, room = limit, untried = true, ranks = 0, scanned = 0}
+--- @include entry
+-- Select the messages of a new lease, without writing: first returned messages, in smaller batches the more often they
+-- failed; then, if no selected message has failed before, pending ones. `excluded_in` says which entries of a batch of
+-- returned ones are excluded; nil excludes none. The selection is bounded in messages and bytes, and ends after a
+-- thousand excluded entries. Returns a table of the entries `taken`, the entries `excluded`, the values `foreign`, and
+-- how many values to remove from `returned` (`ranks`) and from `pending` (`scanned`).
+local function select_batch(returned, pending, limit, max_bytes, max_delivery_count, excluded_in)
+  -- One untried message is the most frequent claim, and needs none of the functions below.
+  local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
+  if head and is_entry(head) then
+    return {taken = {head}, excluded = {}, foreign = {}, ranks = 0, scanned = 1}
+  end
+  local self = {taken = {}, excluded = {}, foreign = {}, ranks = 0, scanned = 0}
+  local bytes, room, untried = 0, limit, true
 
-  local function wanting()
-    return #self.taken < self.room and self.bytes < max_bytes
+  local function wants_more()
+    return #self.taken < room and bytes < max_bytes
   end
 
   local function take(value)
@@ -14,36 +23,36 @@ local function batch_selector(limit, max_bytes, most, excluded_in)
     else
       self.foreign[#self.foreign + 1] = value
     end
-    self.bytes = self.bytes + #value
+    bytes = bytes + #value
   end
 
-  -- The head decides whether this lease holds tried or untried messages; the two never mix.
+  -- The first message decides whether this lease holds tried or untried messages; the two never mix.
   local function fits(value)
     local deliveries = is_entry(value) and deliveries_of(value) or 0
     if #self.taken == 0 then
-      self.untried = deliveries == 0
-    elseif self.untried ~= (deliveries == 0) then
+      untried = deliveries == 0
+    elseif untried ~= (deliveries == 0) then
       return false
     end
     if deliveries > 0 then
-      local alone = most > 0 and deliveries >= most - 1
-      self.room = math.min(self.room, alone and 1 or math.max(1, math.floor(limit / 4 ^ deliveries)))
+      local alone = max_delivery_count > 0 and deliveries >= max_delivery_count - 1
+      room = math.min(room, alone and 1 or math.max(1, math.floor(limit / 4 ^ deliveries)))
     end
-    return wanting()
+    return wants_more()
   end
 
-  function self.from_returned(returned)
+  local function take_returned()
     local chunk = 1
-    while wanting() and #self.passed < 1000 do
+    while wants_more() and #self.excluded < 1000 do
       local batch = redis.call('ZRANGE', returned, self.ranks, self.ranks + chunk - 1)
-      local left = excluded_in and excluded_in(batch) or {}
+      local excluded = excluded_in and excluded_in(batch) or {}
       for i = 1, #batch do
-        if left[i] then
-          self.passed[#self.passed + 1], self.bytes = batch[i], self.bytes + #batch[i]
+        if excluded[i] then
+          self.excluded[#self.excluded + 1], bytes = batch[i], bytes + #batch[i]
         elseif fits(batch[i]) then
           take(batch[i])
         else
-          self.room = #self.taken
+          room = #self.taken
           return
         end
         self.ranks = self.ranks + 1
@@ -55,14 +64,14 @@ local function batch_selector(limit, max_bytes, most, excluded_in)
     end
   end
 
-  function self.from_pending(pending)
+  local function take_pending()
     local chunk = 1
-    while self.untried and wanting() and #self.passed < 1000 and self.scanned < limit + 1000 do
-      local wanted = math.min(self.room - #self.taken, chunk)
+    while untried and wants_more() and #self.excluded < 1000 and self.scanned < limit + 1000 do
+      local wanted = math.min(room - #self.taken, chunk)
       local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
-      -- As `take`, with what it changes in locals: most messages pass here.
-      local taken, count, bytes, at = self.taken, #self.taken, self.bytes, #batch
-      while at > 0 and bytes < max_bytes do
+      -- This does what `take` does, with locals, because most messages pass here.
+      local taken, count, size, at = self.taken, #self.taken, bytes, #batch
+      while at > 0 and size < max_bytes do
         local value = batch[at]
         if is_entry(value) then
           count = count + 1
@@ -70,9 +79,9 @@ local function batch_selector(limit, max_bytes, most, excluded_in)
         else
           self.foreign[#self.foreign + 1] = value
         end
-        at, bytes = at - 1, bytes + #value
+        at, size = at - 1, size + #value
       end
-      self.bytes, self.scanned = bytes, self.scanned + #batch - at
+      bytes, self.scanned = size, self.scanned + #batch - at
       if #batch < wanted or at > 0 then
         return
       end
@@ -80,5 +89,19 @@ local function batch_selector(limit, max_bytes, most, excluded_in)
     end
   end
 
+  take_returned()
+  take_pending()
   return self
+end
+
+-- Remove a selected batch from where it was read.
+local function remove_batch(returned, pending, batch)
+  if batch.ranks > 0 then
+    redis.call('ZREMRANGEBYRANK', returned, 0, batch.ranks - 1)
+  end
+  if batch.scanned == 1 then
+    redis.call('RPOP', pending)
+  elseif batch.scanned > 1 then
+    redis.call('LTRIM', pending, 0, -(batch.scanned + 1))
+  end
 end

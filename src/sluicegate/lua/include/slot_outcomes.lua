@@ -1,12 +1,14 @@
-local FIRST_GROUP = 11 -- of ARGV
+--- @include ranges, valid_ranges
+-- The verdicts of a settle come in groups of five arguments, from `groups_at` on: verb, slots as ranges, delay_ms,
+-- named, why.
 
--- Which verdict each verb may find on a slot that is already gone, and still count as done.
+-- The outcomes that a verb accepts on a slot that is already gone, and still counts as done.
 local ACCEPTED_OUTCOMES = {
   ack = {acked = true}, discard = {acked = true}, bury = {buried = true},
   nack = {returned = true, buried = true}, release = {returned = true, buried = true},
 }
 
--- What became of a slot of an ended or partly settled lease.
+-- Returns a function that gives the outcome of a slot of an ended or partly settled lease.
 local function slot_outcomes(returned, buried, left)
   local in_returned, in_buried, in_left = slot_set(returned), slot_set(buried), slot_set(left)
   return function(slot)
@@ -15,8 +17,8 @@ local function slot_outcomes(returned, buried, left)
 end
 
 -- Whether some verdict moves messages to other keys, which ack and discard do not.
-local function moves_messages(argv)
-  for at = FIRST_GROUP, #argv, 5 do
+local function moves_messages(argv, groups_at)
+  for at = groups_at, #argv, 5 do
     if not ACCEPTED_OUTCOMES[argv[at]].acked then
       return true
     end
@@ -24,12 +26,12 @@ local function moves_messages(argv)
   return false
 end
 
-local function requested_slots(argv)
-  local asked = {}
-  for at = FIRST_GROUP + 1, #argv, 5 do
-    asked[#asked + 1] = argv[at]
+local function requested_slots(argv, groups_at)
+  local requested = {}
+  for at = groups_at + 1, #argv, 5 do
+    requested[#requested + 1] = argv[at]
   end
-  return table.concat(asked, ',')
+  return table.concat(requested, ',')
 end
 
 -- The record that a reap in progress will write.
@@ -39,11 +41,11 @@ local function fenced_record(key)
 end
 
 -- The slots of a repeated or late settle whose verdict did not take effect.
-local function lost_after(record, argv)
-  local fate, lost = slot_outcomes(record.returned, record.buried, record.left), {}
-  for at = FIRST_GROUP, #argv, 5 do
+local function lost_slots(record, argv, groups_at)
+  local outcome, lost = slot_outcomes(record.returned, record.buried, record.left), {}
+  for at = groups_at, #argv, 5 do
     each_slot(argv[at + 1], function(slot)
-      if not ACCEPTED_OUTCOMES[argv[at]][fate(slot)] then
+      if not ACCEPTED_OUTCOMES[argv[at]][outcome(slot)] then
         lost[#lost + 1] = slot
       end
     end)

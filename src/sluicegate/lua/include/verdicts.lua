@@ -1,37 +1,42 @@
--- The verdicts of one settle on an open lease. `lease.held` and `lease.acked` follow. `markers`, `completed` and `failed` are nil
--- where there is nothing to free or to record, and then an ack reads no message. Linear in slots and groups, however they are mixed:
--- what is gone already is read once, and only if some verdict does not find its message.
+--- @include count_up, dead, drop_slots, entry, entry_counts, entry_sequence, foreign_values, lease, ranges
+--- @include requeue_entry, slot_outcomes, valid_ranges
+-- Apply the verdicts of one settle to an open lease. `lease.held` and `lease.acked` follow. `markers`, `completed` and
+-- `failed` are nil where there is nothing to free or to record; then an ack reads no message. The cost is linear in
+-- slots and groups, however they are mixed: earlier outcomes are read once, and only if some verdict does not find its
+-- message.
 local function verdicts_of(key, lease, ms, markers, completed, failed)
   local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
   local self = {returned = valid_ranges(earlier[1]), buried = valid_ranges(earlier[2]), dead = 0, aside = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
-  local back, buried, went, known = {}, {}, {}, false -- `went`: slot -> "returned" or "buried", of this settle and, once known, of earlier ones
+  -- `outcomes`: slot -> "returned" or "buried", of this settle and, once `known`, of earlier ones.
+  local back, buried, outcomes, known = {}, {}, {}, false
   local failures = 0 -- attempts that failed, whatever became of their messages
   local stamp, stamps, gone = string.format('%.0f', ms) .. '\31', {}, 0
 
-  local function fate(slot)
+  local function outcome(slot)
     if not known then
-      each_slot(self.returned, function(one) went[one] = 'returned' end)
-      each_slot(self.buried, function(one) went[one] = 'buried' end)
+      each_slot(self.returned, function(one) outcomes[one] = 'returned' end)
+      each_slot(self.buried, function(one) outcomes[one] = 'buried' end)
       known = true
     end
-    return went[slot] or 'acked'
+    return outcomes[slot] or 'acked'
   end
 
-  local function note_missing(verb, slots, lost)
+  local function add_lost(verb, slots, lost)
     for i = 1, #slots do
-      if not ACCEPTED_OUTCOMES[verb][fate(slots[i])] then
+      if not ACCEPTED_OUTCOMES[verb][outcome(slots[i])] then
         lost[#lost + 1] = slots[i]
       end
     end
   end
 
-  -- "ms US error type US error text US verb US entry"
+  -- Record "ms US error type US error text US verb US entry".
   local function record_failure(verb, why, entry)
     failed.add(stamp .. string.match(why, '\31(.*)$') .. '\31' .. verb .. '\31' .. entry)
   end
 
-  -- "ms US entry", as the entry stands once its delivery is counted as ended; by place, since it is made for each message of a lease.
+  -- Returns "ms US entry" with the entry's final counts. It works by position, because it runs for each message of a
+  -- lease.
   local function completed_record(entry)
     local counts_before = string.sub(entry, 26, 29)
     if not stamps[counts_before] then
@@ -40,10 +45,11 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return stamp .. string.sub(entry, 1, 25) .. stamps[counts_before] .. string.sub(entry, 30)
   end
 
-  -- What goes on record, and whose markers are freed, before slots are dropped for good.
+  -- Record messages and free their markers before their slots are dropped for good.
   local function record_and_free(verb, slots, why)
     local kept = verb == 'ack' and completed or verb == 'discard' and failed
-    local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0 -- their records would be trimmed at once
+    -- Records beyond the cap would be trimmed at once.
+    local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0
     for first = math.max(1, beyond + 1), #slots, 1000 do
       local found = redis.call('HMGET', key, unpack(slots, first, math.min(first + 999, #slots)))
       for i = 1, #found do
@@ -67,7 +73,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     end
   end
 
-  -- ack and discard
+  -- Apply an ack or a discard.
   function self.finish(verb, ranges, lost, why)
     local asked, dropped, slots = count_slots(ranges), nil, nil
     local whole = asked == lease.size and lease.held == lease.size
@@ -83,7 +89,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     else
       dropped = drop_slots(key, slots)
       if dropped < #slots then
-        note_missing(verb, slots, lost)
+        add_lost(verb, slots, lost)
       end
     end
     gone, lease.held, lease.acked = gone + dropped, lease.held - dropped, lease.acked + dropped
@@ -92,25 +98,26 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     failures = failures + (verb == 'discard' and dropped or 0)
   end
 
-  -- One slot leaves unacked: to the dead at once, or to what is put out of reach for a while or back among the claimable. Answers whether
-  -- it died.
+  -- Move one message out of the lease: bury it, or add it to `scored` to be delayed or requeued. Returns whether it was
+  -- buried.
   local function put_back(verb, slot, entry, to, scored)
     if not is_entry(entry) then
-      self.aside = self.aside + store_foreign(to.aside, to.dead, to.records, to.counters, ms, entry)
+      self.aside = self.aside + store_foreign(to, ms, entry)
       return true -- overwritten from outside, or in a lease that a newer version opened
     end
     local deadly = verb == 'bury'
     if deadly then
       entry = ended(entry, lease.takeovers)
     else
-      entry, deadly = requeue_entry(entry, verb == 'nack', lease, to.most, to.named)
+      entry, deadly = requeue_entry(entry, verb == 'nack', lease, to.max_delivery_count, to.named)
     end
     if failed and verb ~= 'release' then
       record_failure(verb, to.why, entry)
     end
     if deadly then
       local how = verb == 'nack' and 'nacked without an error' or 'released more than 3 times'
-      bury(to.dead, to.records, ms, entry, id_of(entry), verb == 'bury' and to.why or reason_of_count(entry, lease, to.most, to.why, how))
+      local why = verb == 'bury' and to.why or delivery_count_reason(entry, lease, to.max_delivery_count, to.why, how)
+      bury(to.dead, to.records, ms, entry, id_of(entry), why)
       if markers then
         markers.free(slot, entry)
       end
@@ -124,21 +131,22 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return false
   end
 
-  -- So many slots at most are asked for as one command carries; answers how many came back alive.
+  -- Take back the slots from `first` to `last`, at most as many as one command carries. Returns how many were not
+  -- buried.
   local function take_back_some(verb, slots, first, last, lost, to)
     local found, left, dead, missing, scored = redis.call('HMGET', key, unpack(slots, first, last)), {}, {}, {}, {}
     local aside = self.aside
     for i = 1, #found do
       local slot = slots[first + i - 1]
-      if not found[i] or went[slot] then
+      if not found[i] or outcomes[slot] then
         missing[#missing + 1] = slot
       elseif put_back(verb, slot, found[i], to, scored) then
-        dead[#dead + 1], buried[#buried + 1], went[slot] = slot, slot, 'buried'
+        dead[#dead + 1], buried[#buried + 1], outcomes[slot] = slot, slot, 'buried'
       else
-        left[#left + 1], back[#back + 1], went[slot] = slot, slot, 'returned'
+        left[#left + 1], back[#back + 1], outcomes[slot] = slot, slot, 'returned'
       end
     end
-    note_missing(verb, missing, lost)
+    add_lost(verb, missing, lost)
     if #scored > 0 then
       redis.call('ZADD', to.delay > 0 and to.delayed or to.returned, unpack(scored))
     end
@@ -155,7 +163,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return #left
   end
 
-  -- nack, release and bury
+  -- Apply a nack, a release or a bury.
   function self.take_back(verb, ranges, lost, to)
     local slots, count, before = slots_of(ranges), 0, lease.held
     for first = 1, #slots, 1000 do
@@ -167,7 +175,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return count
   end
 
-  -- Once, after the last verdict; answers how many messages left the lease.
+  -- Call this once, after the last verdict. Returns how many messages left the lease.
   function self.count(counters)
     for name, count in pairs(counts) do
       if count > 0 then
@@ -186,6 +194,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     return gone
   end
 
+  -- Keep the lease, whose other slots are still held.
   function self.keep()
     redis.call('HSET', key, 'm', pack_lease(lease))
     if #back > 0 then

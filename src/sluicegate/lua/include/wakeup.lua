@@ -1,5 +1,6 @@
--- The bell holds a wake-up token, '1', and behind it a spare, '2', should whoever takes the first die before its claim. Its length is
--- read before a script's first write, so that a key of the wrong type stops the script whole.
+-- The wake-up list holds the token '1', which wakes one waiting consumer, and behind it a spare '2' in case that
+-- consumer dies before it claims. A script reads the length of the list before its first write, so that a key of the
+-- wrong type stops the script unchanged.
 local function wake_consumer(wakeup, tokens)
   if tokens == 0 then
     redis.call('RPUSH', wakeup, '1', '2')

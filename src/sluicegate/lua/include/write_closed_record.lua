@@ -1,4 +1,5 @@
--- Note something in the record of a lease's end, or in a record of its own where there is none, for so long at least.
+-- Set one field in the record of a lease's end, or write a new record where there is none. The record lives at least
+-- `ms` from now on.
 local function write_closed_record(key, record, field, value, ms)
   local life = record and math.max(ms, redis.call('PTTL', key)) or ms
   record = record or {how = field}

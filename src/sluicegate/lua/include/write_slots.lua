@@ -1,8 +1,9 @@
--- The slots of a new lease.
+-- Write the slots of a new lease.
 local function write_slots(key, packed, entries)
   local fields, count = {'m', packed}, 2
   for slot = 1, #entries do
-    fields[count + 1], fields[count + 2], count = slot, entries[slot], count + 2 -- `#fields` would search for its end each time
+    -- `#fields` would search for its end each time.
+    fields[count + 1], fields[count + 2], count = slot, entries[slot], count + 2
     if count >= 2000 then
       redis.call('HSET', key, unpack(fields, 1, count))
       count = 0

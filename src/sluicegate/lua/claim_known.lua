@@ -1,0 +1,73 @@
+-- Answer a claim whose lease is open under its nonce, or take that lease over.
+-- Guarantee: a takeover changes the nonce by compare-and-set on the token, keeps the opening and counts as a delivery.
+-- KEYS:
+--   1 lease
+--   2 leases
+--   3 counters
+--   4 dead
+--   5 dead_records
+--   6 set_aside          messages of kinds that only a newer version knows
+-- ARGV:
+--   1 name               the lease's member in `leases`
+--   2 nonce              of this claim
+--   3 lease_ms           lifetime of the lease without a heartbeat
+--   4 takeover           token of the open lease to take over, or anything else
+--   5 max_lease_ms       maximum lifetime of a lease since its opening or last takeover, 0 for none
+--   6 max_dead_length    dead messages kept, 0 for all
+-- Returns: {"open", opening, takeovers, slots, entries, buried, dropped, aside}; {"maintain", 0, buried, dropped,
+--   aside} when the lease held foreign values only, and has ended; {"reaping"} when the lease has reached its maximum
+--   lifetime, and must be reaped first; {"changed"} when the lease is neither open under this nonce nor under the token
+--   to take over: claim.lua answers. `buried` counts foreign values, `dropped` dead messages dropped for the cap,
+--   `aside` messages of newer kinds
+-- Repeat: finds the lease open under its nonce, and answers with the same lease and a new deadline.
+
+--- @include clock, count_up, dead, drop_slots, entry, foreign_values, lease, oom_guard, read_slots, recount
+oom_guard(leases)
+local recount = redis.call('HGET', counters, 'recount')
+local known, span, max_lease = read_lease(lease), tonumber(lease_ms), tonumber(max_lease_ms)
+local holder, opening = string.match(known and known.token or '', '^(.-):(.+)$')
+if not known or known.damaged or holder ~= nonce and takeover ~= known.token then
+  return {'changed'}
+end
+local to = foreign_stores(set_aside, dead, dead_records, counters)
+local ms = math.floor(clock_us() / 1000)
+span = max_lease > 0 and math.min(span, max_lease) or span
+if holder ~= nonce then
+  known.token, known.takeovers, known.since = nonce .. ':' .. (opening or ''), known.takeovers + 1, ms
+elseif max_lease > 0 then
+  span = math.min(span, known.since + max_lease - ms)
+  if span <= 0 then -- a repeat prolongs no lease beyond the maximum, which may be newer than the lease
+    redis.call('ZADD', leases, ms, name)
+    return {'reaping'}
+  end
+end
+known.span = span
+
+local held, found = read_slots(lease, 1, known.size, known.size, math.huge)
+local slots, entries, gone, foreign = {}, {}, {}, {}
+for i = 1, #held do
+  if is_entry(found[i]) then
+    slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
+  else -- overwritten from outside: it leaves the lease, whose other messages are handled
+    gone[#gone + 1], foreign[#foreign + 1] = held[i], found[i]
+  end
+end
+if holder ~= nonce then
+  count_up(counters, 'taken_over', 1)
+end
+local _, buried, aside = clear_foreign(to, ms, foreign)
+if #gone > 0 then
+  drop_slots(lease, gone)
+  count_up(counters, 'in_flight', -#gone)
+  adjust_recount(counters, recount, name, known.token, -#gone)
+  known.held = #slots
+end
+redis.call('HSET', lease, 'm', pack_lease(known))
+redis.call('ZADD', leases, ms + span, name)
+local dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried)
+if #slots == 0 then
+  redis.call('UNLINK', lease)
+  redis.call('ZREM', leases, name)
+  return {'maintain', 0, buried, dropped, aside}
+end
+return {'open', opening or '', known.takeovers, slots, entries, buried, dropped, aside}
