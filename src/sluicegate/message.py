@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluicegate.core import json
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import decode_name, lease_id_of
 from sluicegate.core.transitions.in_flight import HeldMessage
@@ -15,7 +16,6 @@ from sluicegate.errors import MalformedStoredMessageError
 
 __all__ = ["CompletedMessage", "DeadMessage", "FailedAttempt", "InFlightMessage", "Message"]
 
-_US = b"\x1f"
 _LATEST_MS = 253_402_300_799_000  # the year 9999
 _DIGITS = 18
 
@@ -164,7 +164,7 @@ class DeadMessage:
     @classmethod
     def from_record(cls, record: bytes) -> DeadMessage:
         """Read a dead record; keep an unreadable one as a value."""
-        parts = record.split(_US, 4)
+        parts = record.split(SEPARATOR, 4)
         if len(parts) < 5 or not parts[0].isdigit():
             return cls(None, record, "malformed", "", "", _time(0))
         at, reason, error_type, error, value = parts
@@ -250,7 +250,7 @@ class CompletedMessage:
     @classmethod
     def from_record(cls, record: bytes) -> CompletedMessage | None:
         """Read a record of `completed`; return None if another program has written it."""
-        at, _, value = record.partition(_US)
+        at, _, value = record.partition(SEPARATOR)
         if not at.isdigit() or not is_entry(value):
             return None
         return cls(Message(value), _time(int(at[:_DIGITS])))
@@ -280,7 +280,7 @@ class FailedAttempt:
     @classmethod
     def from_record(cls, record: bytes) -> FailedAttempt | None:
         """Read a record of `failed`; return None if another program has written it."""
-        parts = record.split(_US, 4)
+        parts = record.split(SEPARATOR, 4)
         if len(parts) < 5 or not parts[0].isdigit() or not is_entry(parts[4]):
             return None
         at, error_type, error, verb, value = parts

@@ -11,9 +11,15 @@ __all__ = [
     "MAX_KEY_BYTES",
     "MAX_NAME_LENGTH",
     "MAX_REASON_LENGTH",
+    "NO_WHY",
+    "SEPARATOR",
     "shorten",
 ]
 
+SEPARATOR = b"\x1f"
+"""The byte between the fields of stored values: ASCII's unit separator, `'\\31'` in Lua."""
+NO_WHY = SEPARATOR * 2
+"""The reason and error of a verdict that has none."""
 MAX_CLAIM_LIMIT = 10_000
 """Messages of one lease."""
 MAX_REASON_LENGTH = 500

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sluicegate.core import json
-from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES
+from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES, SEPARATOR
 from sluicegate.core.keys import QueueKeys, encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
@@ -43,11 +43,10 @@ __all__ = [
 ]
 
 KINDS = (b"1", b"2")
-SEPARATOR = b"\x1f"
 PREFIX_LENGTH = 29
 _FIELDS = 4
 _BOUND = ord("2")
-_ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^\x1f]+\x1f[^\x1f]*\x1f[^\x1f]*\x1f")
+_ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^%(us)b]+%(us)b[^%(us)b]*%(us)b[^%(us)b]*%(us)b" % {b"us": SEPARATOR})
 
 
 class Prefix(NamedTuple):

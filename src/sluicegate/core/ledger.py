@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sluicegate.core.bounds import NO_WHY
 from sluicegate.errors import AlreadySettledError
 
 __all__ = ["LeaseCounts", "Ledger", "Verb", "VerdictGroup", "format_ranges", "merge_verdicts", "parse_ranges"]
@@ -30,7 +31,7 @@ class VerdictGroup:
     slots: str
     delay_seconds: float = 0
     named: bool = True
-    why: bytes = field(default=b"\x1f\x1f", repr=False)
+    why: bytes = field(default=NO_WHY, repr=False)
 
 
 def merge_verdicts(groups: Sequence[VerdictGroup]) -> list[VerdictGroup]:
@@ -106,7 +107,7 @@ class Ledger:
         *,
         delay_seconds: float = 0,
         named: bool = True,
-        why: bytes = b"\x1f\x1f",
+        why: bytes = NO_WHY,
     ) -> VerdictGroup | None:
         """Record a verdict and make the group to send; None when all of it is already confirmed.
 

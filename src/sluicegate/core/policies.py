@@ -10,7 +10,14 @@ from typing import Any, Literal
 import tenacity
 
 from sluicegate import checks
-from sluicegate.core.bounds import MAX_ERROR_LENGTH, MAX_ERROR_TYPE_LENGTH, MAX_REASON_LENGTH, shorten
+from sluicegate.core.bounds import (
+    MAX_ERROR_LENGTH,
+    MAX_ERROR_TYPE_LENGTH,
+    MAX_REASON_LENGTH,
+    NO_WHY,
+    SEPARATOR,
+    shorten,
+)
 from sluicegate.core.ledger import Verb
 
 __all__ = [
@@ -30,8 +37,6 @@ _log = logging.getLogger("sluicegate")
 OnError = Literal["retry", "bury", "discard"]
 
 DEFAULT_BACKOFF: Any = tenacity.wait_exponential_jitter(initial=1, max=300, jitter=1)
-_US = "\x1f"
-_NO_WHY = b"\x1f\x1f"  # of most verdicts: they are acks
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +112,14 @@ def why(reason: str = "", error: BaseException | str | None = None) -> bytes:
     """Join reason, error type and error text as the scripts keep them, each shortened to its limit."""
     if error is None:
         if not reason:
-            return _NO_WHY
+            return NO_WHY
         kind, text = "", ""
     elif isinstance(error, str):
         kind, text = "", error
     else:
         kind, text = type(error).__name__, text_of(error)
     parts = (stored_reason(reason), _stored(kind, MAX_ERROR_TYPE_LENGTH), _stored(text, MAX_ERROR_LENGTH))
-    return _US.encode().join(parts)
+    return SEPARATOR.join(parts)
 
 
 def stored_reason(reason: str) -> bytes:
@@ -123,4 +128,4 @@ def stored_reason(reason: str) -> bytes:
 
 
 def _stored(text: str, longest: int) -> bytes:
-    return shorten(text, longest).replace(_US, " ").encode(errors="replace")
+    return shorten(text, longest).replace(SEPARATOR.decode(), " ").encode(errors="replace")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sluicegate import checks
 from sluicegate.core import json
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
-from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
+from sluicegate.core.entry import encode_deduplication_key, encode_headers
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.transitions.publish import Batch, Overload

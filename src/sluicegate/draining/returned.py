@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.draining import lease_access
 from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
@@ -11,7 +12,6 @@ from sluicegate.queue import RedisMessageQueue
 __all__ = ["RETENTION_SECONDS", "ReturnedMessages"]
 
 RETENTION_SECONDS = 86_400.0  # how long a retry still finds what an earlier attempt did: about 250 bytes per chunk
-_SEPARATOR = b"\x1f"  # no message id holds it
 
 
 class ReturnedMessages:
@@ -46,7 +46,7 @@ class ReturnedMessages:
 
     def _lease(self, lease_id: str) -> bytes:
         """The lease as a claim looks for it: one whose messages all went back is not opened anew."""
-        return _SEPARATOR + self._queue.session.keys.lease_name(lease_id)
+        return SEPARATOR + self._queue.session.keys.lease_name(lease_id)
 
     def _failure(self, lease_id: str) -> bytes:
-        return _SEPARATOR + self._lease(lease_id)
+        return SEPARATOR + self._lease(lease_id)

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sluicegate.config import QueueSpec
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, alone
-from sluicegate.core.entry import SEPARATOR
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
 from sluicegate.errors import RedisUnavailableError
 from sluicegate.lease import Lease

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import ConfigurationError
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
@@ -40,7 +41,6 @@ WriteOverload = Literal["raise", "block"]
 QUEUE_OPTIONS = ("spec", "url", "queue", "maxDeliveryCount")
 """The options that name a queue; every use has them."""
 
-_MAX_PARTITIONS = 10_000
 _MAX_BATCH_SIZE = 1000  # messages that one publish call takes
 _MAX_DELIVERY_COUNT = 4000
 _MAX_CONSUMER_BYTES = 200  # the name is part of lease ids, keys and every offset
@@ -127,7 +127,7 @@ class BrowseOptions:
     spec: str
     state: BrowseState = option(one_of(*get_args(BrowseState)), default="pending")
     limit: int = option(count(), default=100_000)
-    num_partitions: int | None = option(count(_MAX_PARTITIONS), default=None)
+    num_partitions: int | None = option(count(MAX_PARTITIONS), default=None)
     manifest: str | None = option(text, default=None, internal=True)
 
     @classmethod
@@ -164,7 +164,7 @@ class StreamOptions:
     max_bytes_per_trigger: int | None = option(count(_MAX_SIZE), default=None)
     lease_seconds: float = option(seconds(minimum=1), default=600)
     poll_wait_seconds: float = option(seconds(maximum=60), default=1)
-    num_partitions: int | None = option(count(_MAX_PARTITIONS), default=None)
+    num_partitions: int | None = option(count(MAX_PARTITIONS), default=None)
     fail_on_data_loss: bool = option(flag, default=True)
 
     @classmethod

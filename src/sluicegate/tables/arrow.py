@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from sluicegate.core import json
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import KINDS, PREFIX_LENGTH
 from sluicegate.core.keys import decode_name
 from sluicegate.errors import MalformedStoredMessageError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "message_arrays", "to_pandas", "to_table"]
 
 FIELDS = ("id", "payload", "headers", "deduplication_key", "delivery_count", "sequence", "enqueued_at")
-_SEPARATOR = b"\x1f"
 _PARTS = 4  # of an entry: prefix and id, deduplication key, headers, payload
 _MALFORMED = "a stored value is not a Sluicegate entry"
 _KEY, _HEADERS, _PAYLOAD = 1, 2, 3
@@ -55,7 +55,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
     if not messages:
         return {name: pa.array([], _types()[name]) for name in wanted}
     entries = pa.array([message.entry for message in messages], pa.binary())
-    parts = pc.split_pattern(entries, _SEPARATOR, max_splits=_PARTS - 1)
+    parts = pc.split_pattern(entries, SEPARATOR, max_splits=_PARTS - 1)
     if len(parts.values) != _PARTS * len(parts) or _bytes(pc.binary_slice(entries, 0, 1)).strip(b"".join(KINDS)):
         raise MalformedStoredMessageError(_MALFORMED)
     makers = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from sluicegate.core import scripts
+from sluicegate.core.bounds import NO_WHY
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.rules import QueueRules
@@ -39,7 +40,7 @@ class Conclusion:
     asked_for: bool
     done: Sequence[bytes] = field(default=(), repr=False)
     failed: Sequence[bytes] = field(default=(), repr=False)
-    why: bytes = field(default=b"\x1f\x1f", repr=False)
+    why: bytes = field(default=NO_WHY, repr=False)
 
 
 def conclude_call(

@@ -8,9 +8,9 @@ from math import ceil
 from typing import Any, Literal
 
 from sluicegate.core import scripts
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation, Pause
 from sluicegate.core.durability import MEMORY, Durability
-from sluicegate.core.entry import SEPARATOR
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.errors import (

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from sluicegate.core import scripts
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import SEPARATOR, identify, is_entry, marker_of, read_prefix
+from sluicegate.core.entry import identify, is_entry, marker_of, read_prefix
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.errors import ConfigurationError

@@ -9,8 +9,9 @@ from typing import Any
 
 from sluicegate import checks
 from sluicegate.core import scripts
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, identify, marker_of
+from sluicegate.core.entry import encode_deduplication_key, identify, marker_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.policies import stored_reason
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args

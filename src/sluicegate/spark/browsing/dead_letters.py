@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate import checks
+from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import RedriveReport
 from sluicegate.spark._options import options
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["SelectedRedriveReport", "dead_letters", "redrive_selected"]
 
 _ALL = 2**31 - 1
-_MAX_PARTITIONS = 10_000
 _PAGE = 1000
 
 
@@ -55,7 +55,7 @@ def dead_letters(
         ConfigurationError: an argument cannot work, or the queue cannot be serialized.
     """
     checks.whole("limit", limit, _ALL)
-    checks.whole("partitions", partitions, _MAX_PARTITIONS)
+    checks.whole("partitions", partitions, MAX_PARTITIONS)
     named = options(queue)
     source = reader(spark).options(**named).option("state", "dead")
     source = source.option("limit", str(limit or _ALL))

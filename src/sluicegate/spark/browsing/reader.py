@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import is_entry
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.queue import RedisMessageQueue
@@ -175,4 +176,4 @@ def _row(seen: Message | DeadMessage | CompletedMessage | FailedAttempt) -> _Row
 
 def _row_message(value: bytes, at: datetime) -> Message:
     """Return a row for a value that is not a Sluicegate message: no id, and the whole value as its payload."""
-    return Message(b"1%012x%012x0000\x1f\x1f\x1f" % (0, int(at.timestamp() * 1000)) + value)
+    return Message(b"1%012x%012x0000" % (0, int(at.timestamp() * 1000)) + 3 * SEPARATOR + value)

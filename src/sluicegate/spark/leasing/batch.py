@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from sluicegate import checks
 from sluicegate._lease_base import LeaseState
 from sluicegate.core.ledger import LeaseCounts
+from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.log_lines import log_line
 from sluicegate.queue import RedisMessageQueue
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LeasedBatch", "Txn", "lease_batch"]
 
-_MAX_PARTITIONS = 10_000
 _log = logging.getLogger("sluicegate")
 
 
@@ -103,7 +103,7 @@ def lease_batch(
         )
     checks.count("limit", limit)
     checks.positive("lease_seconds", lease_seconds)
-    checks.whole("partitions", partitions, _MAX_PARTITIONS)
+    checks.whole("partitions", partitions, MAX_PARTITIONS)
     checks.one_of("on_error", on_error, ("release", "keep"))
     if run_id is not None and (not isinstance(run_id, str) or not run_id.strip()):
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.deduplication import compile_key_function, key_fields
-from sluicegate.core.entry import SEPARATOR, encode_deduplication_key, encode_headers
+from sluicegate.core.entry import encode_deduplication_key, encode_headers
 from sluicegate.errors import ConfigurationError
 
 if TYPE_CHECKING:

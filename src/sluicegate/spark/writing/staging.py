@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sluicegate.core.entry import SEPARATOR
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.publishing import call_ranges
 from sluicegate.core.transitions.publish import Batch
 from sluicegate.errors import PayloadTooLargeError, RedisMessageQueueError
