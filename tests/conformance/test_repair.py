@@ -51,7 +51,7 @@ def test_a_deleted_lease_is_no_longer_counted(make_queue: MakeQueue, client: red
     queue = make_queue(on_event=events.append)
     queue.publish_many(["a", "b", "c", "d"])
     kept, lost = queue.claim(1, lease_id="kept"), queue.claim(3, lease_id="lost")
-    client.delete(lost.session.keys.lease(b"lost"))
+    client.delete(queue.session.keys.lease(lost.id.encode()))
     assert (queue.depth().in_flight, queue.depth().leases) == (4, 2)
     report = queue.repair()
     assert (report.in_flight, report.leases, report.recounted) == (-3, 1, True)
