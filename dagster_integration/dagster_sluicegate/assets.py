@@ -41,10 +41,11 @@ def build_queue_drain_asset(
     A lease that was lost before the hand-over, or whose ack came too late, fails the step, because its messages are
     delivered to another consumer too.
 
-    A retry of the step (`RetryPolicy`) and a re-execution of the run (by hand or by Dagster's run retries) go on with
-    the batches of the first try: leases are named by the **root** run, the asset and the number of the batch. Batches
-    that were acked are not processed again for a day. For new messages launch a new run instead of re-executing an old
-    one. Two re-executions of one run at the same time take the batches from each other, and the loser fails.
+    A retry of the step (`RetryPolicy`) and a re-execution of the run (by hand or by Dagster's run retries) continue
+    with the batches of the first try: leases are named by the **root** run, the asset and the number of the batch.
+    Batches that were acked are not processed again for a day. For new messages launch a new run instead of
+    re-executing an old one. Two re-executions of one run at the same time take the batches from each other, and the
+    loser fails.
 
     With nothing to claim, or the queue paused, the step succeeds without materializing the asset, and assets that
     depend on it are skipped in the same run: an empty result would overwrite data and trigger downstream assets. In
@@ -77,7 +78,7 @@ def build_queue_drain_asset(
         io_manager_key: where the value goes, unless `spec` says so; default `io_manager`, Dagster's own default.
         required_resource_keys: further resources that `process` reads from `ctx.asset.resources`.
         retry_policy: of the step. A retry waits up to 20 s for the batch that failed.
-        pool: concurrency pool of the step. The lease is taken inside the step, so that none runs out while waiting for
+        pool: concurrency pool of the step. The lease is taken inside the step, so that none expires while waiting for
             a slot.
         op_tags: of the step.
 

@@ -50,7 +50,7 @@ class QueueDrainOptions:
     combine: Callable[[list[Any]], Any] | None
 
     def plan(self, context: dg.AssetExecutionContext, ready: int) -> DrainPlan:
-        """How this step drains. A retry of the step, and a re-execution of the run, use the same lease ids."""
+        """Return the plan of this step, with lease ids that a retry of the step or a re-execution of the run shares."""
         root_run_id = context.run.root_run_id or context.run.run_id
         return DrainPlan(
             run_id=f"{root_run_id}:{self.key.to_user_string()}",
@@ -68,11 +68,11 @@ class QueueDrainOptions:
 
     @property
     def per_batch(self) -> bool:
-        """Whether each batch is settled as soon as `process` returns."""
+        """Return whether each batch is settled as soon as `process` returns."""
         return self.settle == "per_batch"
 
     def value_of(self, results: list[Any]) -> Any:
-        """What the IO manager gets; None for nothing."""
+        """Return the value for the IO manager; None for nothing."""
         results = [result for result in results if result is not None]
         if not results:
             return None
@@ -107,7 +107,7 @@ def drain(
 
 
 def _returning_none(handler: Handler) -> Callable[..., None]:
-    """The handler of an asset without an IO manager's hand-over: a value would be lost once its batch is acked."""
+    """Return the handler of an asset whose result no IO manager stores; it refuses a value, which would be lost."""
 
     def process(*arguments: Any) -> None:
         result = handler.process(*arguments)

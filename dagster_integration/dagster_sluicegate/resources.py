@@ -25,9 +25,9 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     It has no life cycle of its own: nothing connects before `get_queue` or `get_depth` is used, and nothing is settled
     when a run or a tick ends, because Dagster does not tell a resource whether the step succeeded.
 
-    A password never belongs into `url` as plain text, since Dagster's UI shows the values of resources: such a resource
+    A password never belongs in `url` as plain text, since Dagster's UI shows the values of resources: such a resource
     is refused when it becomes part of `Definitions`. Give the whole URL by `dg.EnvVar`, or name the variable of the
-    password in the URL (`?password_env=NAME`); the second form is the one that may also travel to Spark executors
+    password in the URL (`?password_env=NAME`); the second form can also be sent to Spark executors
     (`queue.spec()`).
 
     Example:
@@ -144,7 +144,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def queue_resource(resources: object, key: str) -> RedisQueueResource:
-    """The queue resource among a context's resources.
+    """Return the queue resource of a context.
 
     Raises:
         ConfigurationError: something else is there under this key.
@@ -159,7 +159,7 @@ def queue_resource(resources: object, key: str) -> RedisQueueResource:
 
 
 def _impatient(url: str) -> str:
-    """The URL with short timeouts, where it says nothing of its own."""
+    """Return the URL with short timeouts, unless it has its own."""
     parts = urlsplit(url)
     if parts.scheme == "embedded":  # a local socket; it starts within half a second or says why not
         return url

@@ -69,13 +69,13 @@ class GateRuns:
     sensor: str
 
     def in_flight(self) -> int:
-        """How many are queued, under way, or failed and about to be retried by Dagster."""
+        """Return how many runs are queued, in progress, or failed and about to be retried by Dagster."""
         unfinished = self.instance.get_runs_count(dg.RunsFilter(tags=self._tags, statuses=_UNFINISHED))
         failed = self._records(statuses=[dg.DagsterRunStatus.FAILURE], tags={_WILL_RETRY_TAG: "true"}, limit=10)
         return unfinished + sum(_awaits_retry(record) for record in failed)
 
     def newest_attempt(self, generation: int) -> Attempt | None:
-        """The newest run of a generation, None when there was none."""
+        """Return the newest run of a generation; None if there was none."""
         for record in self._records(tags={GENERATION_TAG: str(generation)}, limit=1):
             run = record.dagster_run
             over = run.is_finished and not _awaits_retry(record)

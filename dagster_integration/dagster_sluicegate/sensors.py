@@ -164,7 +164,7 @@ class _Gate:
 
     @property
     def condition(self) -> str:
-        """What opens this gate, in words."""
+        """Return what opens this gate, in words."""
         conditions = []
         if self.min_ready is not None:
             conditions.append(f"{self.min_ready} messages are ready")
@@ -173,7 +173,7 @@ class _Gate:
         return " or ".join(conditions)
 
     def look(self, context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.RunRequest:
-        """One tick."""
+        """Evaluate one tick of the sensor."""
         resource = queue_resource(context.resources, self.resource_key)
         runs = GateRuns(context.instance, resource.queue_name, self.sensor)
         # Runs first: one that was under way then and ends now has claimed by the time of the count.

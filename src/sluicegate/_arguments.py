@@ -85,7 +85,7 @@ def claim_of(
 
 
 def one_payload(payload: Payload | Absent, message: Payload | Absent) -> Payload:
-    """The payload, by whichever of its two names it was given.
+    """Return the payload, by whichever of its two names it was given.
 
     Raises:
         TypeError: it was given by neither name, or by both.

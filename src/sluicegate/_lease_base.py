@@ -115,12 +115,12 @@ class VerdictBook:
 
     @property
     def counts(self) -> LeaseCounts:
-        """The confirmed verdicts."""
+        """Return the confirmed verdicts."""
         return self._ledger.counts
 
     @property
     def open(self) -> list[int]:
-        """The slots without a verdict."""
+        """Return the slots without a verdict."""
         return self._ledger.open
 
     def record(self, verdicts: Sequence[Verdict]) -> list[VerdictGroup]:
@@ -147,29 +147,29 @@ class VerdictBook:
             return self._ledger.confirm(sent, lost, buried)
 
     def is_confirmed(self, slots: Iterable[int]) -> bool:
-        """Whether Redis has answered to the verdicts of these slots."""
+        """Return whether Redis has confirmed the verdicts of these slots."""
         return self._ledger.confirmed(slots)
 
     def pop_error(self, verb: Verb) -> BaseException | None:
-        """The error given with the last verdict of this kind that is not yet confirmed."""
+        """Return the error of the last verdict of this kind that is not confirmed yet."""
         return self._errors.pop(verb, None)
 
     def message_at(self, slot: int) -> Message:
-        """The message in a slot."""
+        """Return the message in a slot."""
         if self._by_slot is None:
             self._by_slot = {message.slot: message for message in self._messages}
         return self._by_slot[slot]
 
     def size_at(self, slot: int) -> int:
-        """The stored size of the message in a slot, in bytes."""
+        """Return the stored size of the message in a slot, in bytes."""
         return self.message_at(slot).size
 
     def only_id(self, slots: Sequence[int]) -> str | None:
-        """The id of the message when there is one slot; None for several."""
+        """Return the id of the message if there is one slot; None for several."""
         return self.message_at(slots[0]).id if len(slots) == 1 else None
 
     def bound_among(self, slots: Sequence[int]) -> tuple[tuple[int, bytes], ...]:
-        """The deduplication markers that end with the messages in these slots."""
+        """Return the deduplication markers that end with the messages in these slots."""
         if self._bound is None:  # read once: a queue without such markers has an empty answer
             entries = [(message.slot, message.entry) for message in self._messages]
             self._bound = dict(bound_markers(self._keys, entries))
@@ -311,22 +311,22 @@ class ClaimedBatch:
 
     @property
     def key(self) -> str:
-        """A file-safe name for the lease's id and opening, as 32 hex digits."""
+        """Return a file-safe name for the lease's id and opening, as 32 hex digits."""
         return hashlib.sha256(f"{self.claim.lease_id}\0{self.opening}".encode()).hexdigest()[:32]
 
     @property
     def counts(self) -> LeaseCounts:
-        """The confirmed verdicts; for `ACKED`, those of the earlier consumer."""
+        """Return the confirmed verdicts; for `ACKED`, those of the earlier consumer."""
         return self._ended or self.verdicts.counts
 
     @property
     def is_held(self) -> bool:
-        """Whether messages are left to settle, as far as the consumer knows."""
+        """Return whether messages are left to settle, as far as the consumer knows."""
         return bool(self.messages) and not self.is_finished and not self.is_gone
 
     @property
     def is_lost(self) -> bool:
-        """Whether Redis said that the lease is gone, or its life is over by our clock."""
+        """Return whether Redis reported the lease as lost, or it has expired by our clock."""
         if self.is_gone or self.is_finished or not self.messages:
             return self.is_gone
         now, most = elapsed_clock(), self._max_lease_seconds
@@ -334,7 +334,7 @@ class ClaimedBatch:
 
     @property
     def silent_for_seconds(self) -> float:
-        """The time since Redis last confirmed that the caller holds the lease."""
+        """Return the time since Redis last confirmed that the caller holds the lease."""
         return elapsed_clock() - self.confirmed_at
 
     def renew(self, asked_at: float, lease_seconds: float) -> None:
@@ -356,7 +356,7 @@ class LeaseBase(Generic[R]):
         messages: the leased messages, oldest first.
         opening: which opening of the id this is: a new one whenever the id is claimed anew.
         takeovers: how often this opening was taken over.
-        silent_seconds: for `HELD`, the time since its consumer's last sign of life.
+        silent_seconds: for `HELD`, the time since its consumer last extended it.
         remembered: for `EMPTY`, whether an earlier claim under this id got the same answer.
     """
 
@@ -373,34 +373,34 @@ class LeaseBase(Generic[R]):
 
     @property
     def key(self) -> str:
-        """A file-safe name for this lease **and opening**: the same after a takeover, and another whenever the id is
-        opened anew.
+        """Return a file-safe name for this lease **and opening**.
 
-        When a lease is settled in one call, a retry overwrites the output named by this key, and nothing else does.
+        It stays the same after a takeover and changes whenever the id is opened anew. If a lease is settled in one
+        call, only a retry overwrites output that is named by this key.
         """
         return self._batch.key
 
     @property
     def token(self) -> bytes:
-        """What proves to Redis that the caller holds this opening."""
+        """Return the token that proves to Redis that the caller holds this opening."""
         return self._batch.token
 
     @property
     def counts(self) -> LeaseCounts:
-        """Confirmed verdicts; for `ACKED`, those of the earlier consumer."""
+        """Return the confirmed verdicts; for `ACKED`, those of the earlier consumer."""
         return self._batch.counts
 
     @property
     def lost(self) -> bool:
-        """Whether this consumer no longer holds the lease: Redis said so, or it was not renewed for its whole life.
+        """Return whether this consumer lost the lease: Redis reported it, or no heartbeat succeeded in time.
 
-        Stays False after the consumer has settled all of it.
+        It stays False after the consumer has settled all messages.
         """
         return self._batch.is_lost
 
     @property
     def unsettled(self) -> list[int]:
-        """Slots without a verdict."""
+        """Return the slots without a verdict."""
         return self._batch.verdicts.open
 
     def __len__(self) -> int:

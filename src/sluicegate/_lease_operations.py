@@ -69,7 +69,7 @@ def settle(
     except (Exception, GeneratorExit):
         raise
     except BaseException:
-        if not batch.verdicts.is_confirmed(sent):  # an interruption: nobody may come back to this lease, so send again
+        if not batch.verdicts.is_confirmed(sent):  # an interruption: nobody may return to this lease, so send again
             with suppress(Exception):
                 yield from _send(session, batch, request, rules, sent)
         raise
@@ -110,9 +110,9 @@ def extend(session: QueueSession[Any], batch: ClaimedBatch, lease_seconds: float
 
 
 def conclude(session: QueueSession[Any], batch: ClaimedBatch, error: BaseException | None) -> Operation[None]:
-    """Record how the handling of messages ended that were acked ahead; once, and nothing for an interruption.
+    """Record once how the handling of messages that were acked ahead ended; record nothing for an interruption.
 
-    When a block raised, the message in hand failed, and so did those that it did not reach: nobody gets them any more.
+    When a block raised, the current message failed, and so did those that it did not reach: they are not redelivered.
     """
     interrupted = error is not None and not isinstance(error, Exception)
     if batch.is_concluded or interrupted or (error is None and not _keeps_history(session)):
@@ -183,7 +183,7 @@ def _send(
 def _events_of(
     session: QueueSession[Any], batch: ClaimedBatch, groups: Sequence[VerdictGroup], settled: Settled
 ) -> Iterator[QueueEvent]:
-    """One event per verb for what a settle did."""
+    """Return one event per verb for the result of a settle."""
     lost, buried = set(settled.lost), set(settled.buried)
     done: dict[EventOperation, list[int]] = {}
     errors: dict[EventOperation, BaseException | None] = {}
@@ -208,7 +208,7 @@ def _event(
     slots: Sequence[int],
     error: BaseException | None = None,
 ) -> QueueEvent:
-    """An event about the messages in these slots; for a single message it names the message."""
+    """Return an event about the messages in these slots, with the id of a single message."""
     single = batch.verdicts.message_at(slots[0]) if len(slots) == 1 else None
     return QueueEvent(
         operation,
@@ -227,7 +227,7 @@ def _keeps_history(session: QueueSession[Any]) -> bool:
 
 
 def exit_verdicts(config: QueueConfig, batch: ClaimedBatch, error: BaseException | None) -> list[Verdict]:
-    """The verdicts for the rest of a batch.
+    """Return the verdicts for the rest of a batch.
 
     Args:
         config: the queue's options, of which `on_error` and the backoff count.

@@ -26,7 +26,7 @@ class Hold(Protocol):
 
     @property
     def is_held(self) -> bool:
-        """Whether the lease still has messages to settle, as far as its consumer knows."""
+        """Return whether the lease still has messages to settle, as far as its consumer knows."""
 
 
 class Activity:
@@ -50,12 +50,12 @@ class Activity:
         self._leases: dict[int, tuple[weakref.ref[Any], Hold, int]] = {}
 
     def stopping(self) -> bool:
-        """Whether this object claims no more: it was shut down, or its interrupt handler was interrupted."""
+        """Return whether this object has stopped claiming: it was shut down or interrupted."""
         return self.closed or (self._interrupt is not None and self._interrupt.is_interrupted())
 
     @property
     def publishes(self) -> bool:
-        """Whether any publish is under way."""
+        """Return whether a publish is in progress."""
         return bool(self._publishes)
 
     def begin_publish(self, owner: int) -> object:
@@ -81,17 +81,17 @@ class Activity:
         leases[number] = (weakref.ref(lease, lambda _: leases.pop(number, None)), hold, owner)
 
     def holds(self, lease: object) -> bool:
-        """Whether a lease of this queue object still has messages to settle, as far as its consumer knows."""
+        """Return whether a lease of this object still has messages to settle, as far as its consumer knows."""
         found = self._leases.get(id(lease))
         return found is not None and found[1].is_held
 
     def held(self) -> list[tuple[Any, int]]:
-        """The leases that still have messages to settle, each with its owner."""
+        """Return the leases that still have messages to settle, each with its owner."""
         found = [(reference(), hold, owner) for reference, hold, owner in list(self._leases.values())]
         return [(lease, owner) for lease, hold, owner in found if lease is not None and hold.is_held]
 
     def others_at_work(self, me: int) -> bool:
-        """Whether another owner publishes or holds a lease."""
+        """Return whether another owner publishes or holds a lease."""
         if any(owner != me for owner in list(self._publishes.values())):
             return True
         return any(owner != me for _, owner in self.held())
@@ -127,7 +127,7 @@ class QueueSession(Generic[R]):
 
 
 def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *, awaits: bool) -> Publishing:
-    """How a queue with these options turns payloads into batches.
+    """Return how a queue with these options turns payloads into batches.
 
     Args:
         keys: the queue's Redis keys.

@@ -40,7 +40,7 @@ class QueueAdministration:
 
     @property
     def key(self) -> SimpleNamespace:
-        """The names of this queue's Redis keys, for use with `redis-cli`."""
+        """Return the names of this queue's Redis keys, for use with `redis-cli`."""
         names = ("pending", "returned", "delayed", "leases", "dead", "completed", "failed", "counters")
         return SimpleNamespace(**{name: getattr(self.session.keys, name).decode() for name in names})
 
@@ -50,10 +50,10 @@ class QueueAdministration:
     # ------------------------------------------------------------------ look
 
     def depth(self) -> Depth:
-        """Count messages by state: read-only, one round trip at any number of messages.
+        """Count messages by state, read-only and in one round trip at any number of messages.
 
-        Each 500 expired leases, or part of them, take another. Of a lease that comes back meanwhile the messages may be
-        left out; the next count finds them among the returned.
+        Every 500 expired leases take another round trip. The messages of a lease that is reaped meanwhile may be left
+        out; the next count finds them among the returned ones.
         """
         return self.session.runner.run(depth_operation(self.session.keys))
 
@@ -81,15 +81,17 @@ class QueueAdministration:
         | list[InFlightMessage]
         | list[bytes]
     ):
-        """Look at messages without claiming them: the next to be claimed first, of dead letters the oldest, of history
-        the newest, of messages in flight those whose lease expires first.
+        """Show messages without claiming them.
+
+        The first one is the next to be claimed, the oldest dead letter, the newest record of a history, or the message
+        in flight whose lease expires first.
 
         Args:
-            count: most messages.
+            count: maximum number of messages.
             state: `pending`, `returned`, `delayed`, `in_flight`, `dead`, `completed` or `failed`; or `set_aside`, whose
-                values are given as they are stored.
-            offset: messages passed over first. What moves between two looks shifts the rest: pages show a message
-                twice, or miss one, where others claim.
+                values are returned as stored.
+            offset: number of messages to skip. A message that moves between two calls shifts the others, so pages may
+                show a message twice or miss one while others claim.
         """
         check_peek(count, state, offset)
         if state == "in_flight":
@@ -107,7 +109,7 @@ class QueueAdministration:
         return [Message(value) for value in values]
 
     def stats(self) -> QueueStats:
-        """Totals of the queue since it exists, kept in Redis: they survive every process."""
+        """Return the totals of the queue since it exists; Redis keeps them, so they survive every process."""
         return self.session.runner.run(stats_operation(self.session.keys))
 
     # ------------------------------------------------------------------ administer
@@ -124,24 +126,24 @@ class QueueAdministration:
         after: str | None = None,
         page_size: int = 500,
     ) -> RedriveReport:
-        """Send dead letters back: pending again, at the tail, with their deliveries reset.
+        """Move dead letters back to the tail of the queue, with their deliveries reset.
 
-        Letters that are buried after it began stay, so that what dies again is not redriven in a loop. A letter is
-        never blocked by its own deduplication key; while another message holds the key it stays dead and is counted
-        as blocked. What `max_pending_length` leaves no room for stays dead, too.
+        Messages that are buried after the redrive began stay dead, so that a failing message is not redriven in a loop.
+        Its own deduplication key never blocks a dead letter. While another message holds the key, the dead letter stays
+        and is counted as blocked. Dead letters for which `max_pending_length` leaves no room stay, too.
 
         Args:
             reason: only those buried for this reason.
-            older_than_seconds: only those buried at least so long ago, by the server's clock.
+            older_than_seconds: only those buried at least this long ago, by the server's clock.
             deduplication_key: only those published under this key.
             ids: only these messages.
-            where: only those it finds true; what it raises ends the redrive, and its page stays.
-            limit: most letters, None for all.
-            after: `report.after` of an earlier redrive with the same filters, to go on where it stopped.
-            page_size: letters read and moved per call, up to 1,000.
+            where: only those for which it returns true; an error that it raises ends the redrive before its page moves.
+            limit: maximum number of dead letters; None for all.
+            after: `report.after` of an earlier redrive with the same filters, to continue where it stopped.
+            page_size: number of dead letters read and moved per call, up to 1,000.
 
         Raises:
-            ConfigurationError: an argument that cannot work.
+            ConfigurationError: an argument is invalid.
         """
         request = RedriveRequest(
             reason=reason,
@@ -171,7 +173,7 @@ class QueueAdministration:
             state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
 
         Returns:
-            How many messages or records were deleted. What arrives meanwhile stays.
+            The number of deleted messages or records. Messages that arrive meanwhile stay.
         """
         return self.session.runner.run(
             purge_operation(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
@@ -191,13 +193,13 @@ class QueueAdministration:
         )
 
     def forget(self, key: str) -> bool:
-        """Free a deduplication key, whoever holds it; returns whether anybody did."""
+        """Free a deduplication key, whichever message holds it; return whether one did."""
         return self.session.runner.run(
             forget_operation(self.session.keys, key, emits_events=self.session.runner.emits_events)
         )
 
     def pause(self) -> bool:
-        """Let claims, everybody's, take no new messages until `resume`; what is in flight goes on.
+        """Stop all claims from taking new messages until `resume`; messages in flight are not affected.
 
         Returns:
             Whether the queue was not paused yet.
@@ -207,18 +209,18 @@ class QueueAdministration:
         )
 
     def resume(self) -> bool:
-        """Let claims take messages again, and wake who waits; returns whether the queue was paused."""
+        """Let claims take messages again, and wake waiting consumers; return whether the queue was paused."""
         return self.session.runner.run(
             resume_operation(self.session.keys, emits_events=self.session.runner.emits_events)
         )
 
     def repair(self) -> RepairReport:
-        """Put right what no longer agrees after something else has deleted or overwritten keys of the queue.
+        """Repair the queue's counts and indexes after another program deleted or overwrote its keys.
 
-        Recounts what is in flight, lets damaged leases come back, drops dead letters whose record is lost, and brings
-        back what was set aside and can be read by now. It works in bounded calls beside publishers and consumers, may
-        be repeated, and changes nothing where all agrees. It needs the rights to `SCAN` and `HSCAN`, and goes without
-        what only they find: leases without a deadline, and dead records without a letter.
+        It recounts the messages in flight, reaps damaged leases, drops dead letters whose record is lost, and returns
+        set-aside messages that this version can read to the queue. It works in bounded calls beside publishers and
+        consumers, may be repeated, and changes nothing in a consistent queue. With the permissions for `SCAN` and
+        `HSCAN` it also finds leases without a deadline and dead records without a dead letter.
         """
         return self.session.runner.run(
             repair_operation(

@@ -43,17 +43,17 @@ class QueueConfig(DeclaredOptions):
 
     @property
     def at_most_once(self) -> bool:
-        """Whether messages are acked before their handler starts: no visibility timeout."""
+        """Return whether messages are acked before their handler starts, because there is no visibility timeout."""
         return self.visibility_timeout_seconds is None
 
     @property
     def backoff(self) -> RetryBackoff:
-        """How long a message whose handler raised waits for its next delivery: `retry_backoff`, or the default."""
+        """Return how long a message waits after an error: by `retry_backoff`, or the default."""
         return self.retry_backoff if self.retry_backoff is not None else DEFAULT_BACKOFF
 
     @property
     def rules(self) -> QueueRules:
-        """The rules that the scripts need."""
+        """Return the rules that the scripts need."""
         return QueueRules(
             max_delivery_count=self.max_delivery_count or 0,
             max_lease_seconds=self.max_lease_seconds or 0,
@@ -65,7 +65,7 @@ class QueueConfig(DeclaredOptions):
 
     @property
     def limits(self) -> PayloadLimits:
-        """The limits of a payload."""
+        """Return the limits of a payload."""
         return (
             PayloadLimits(self.strict_payload_types, self.max_payload_bytes, self.max_payload_depth)
             or NO_PAYLOAD_LIMITS
@@ -81,7 +81,7 @@ class QueueConfig(DeclaredOptions):
             checks.synchronous(name, getattr(self, name))
 
     def portable(self) -> dict[str, Any]:
-        """The options that a spec carries, as JSON can hold them: those that differ from the defaults.
+        """Return the options that a spec carries, as JSON values: those that differ from the defaults.
 
         Callbacks and the interrupt handler belong to this process and are left out. So is a callable key function: the
         queue made from the spec consumes, and refuses to publish. A backoff other than tenacity's exponential, fixed

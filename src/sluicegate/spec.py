@@ -49,11 +49,11 @@ class QueueSpec:
     options: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as plain values."""
+        """Return the spec as plain values."""
         return dict(asdict(self), options=dict(self.options))
 
     def to_json(self) -> str:
-        """The spec as JSON text."""
+        """Return the spec as JSON text."""
         return json.dumps(self.to_dict()).decode()
 
     @classmethod

@@ -82,7 +82,7 @@ class LeaseHeartbeat:
 
 
 def interval_for(config: QueueConfig, lease_seconds: float, asked: float | None, last: float | None) -> float | None:
-    """The seconds between the heartbeats of a lease; None for no heartbeat.
+    """Return the seconds between the heartbeats of a lease; None for no heartbeat.
 
     Args:
         config: the queue's options.
@@ -115,9 +115,9 @@ class Lease(LeaseBase[OperationRunner]):
     It is falsy unless it holds messages; `state` says why. As a context manager it extends itself in the background,
     and leaving the block acks the messages without a verdict.
 
-    When the block raises an `Exception`, the message in hand is nacked with the error. Messages already yielded are
-    released or acked, as `on_batch_error` says, and those not yet yielded are released. A block that never iterated has
-    its whole batch nacked. Any other `BaseException` releases everything.
+    When the block raises an `Exception`, the current message is nacked with the error. Messages already yielded are
+    released or acked, depending on `on_batch_error`, and those not yet yielded are released. If a block never iterated,
+    its whole batch is nacked. Any other `BaseException` releases everything.
 
     A message has one verdict per lease. A verdict that comes too late raises `LeaseLostError`.
     """
@@ -224,7 +224,7 @@ class Lease(LeaseBase[OperationRunner]):
         session, batch = self._session, self._batch
         if not self.messages:
             return
-        retry = error is None or isinstance(error, Exception)  # an interruption of the block goes on after one attempt
+        retry = error is None or isinstance(error, Exception)  # an interruption propagates after one attempt
         if batch.is_acked_ahead:
             await self._conclude(error, retry)
             return
@@ -282,7 +282,7 @@ async def one_message(session: Session, claim: Callable[..., Awaitable[Lease]]) 
 
 
 def shown(payload: bytes, *, decodes: bool) -> Any:
-    """A payload as handlers get it: a str when the client decodes and it is UTF-8, else bytes."""
+    """Return a payload as handlers get it: a str if the client decodes and it is UTF-8, otherwise bytes."""
     if not decodes:
         return payload
     try:

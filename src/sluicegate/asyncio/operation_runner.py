@@ -27,12 +27,12 @@ _OPERATIONS |= {script: _OPERATIONS[verb] for script, verb in scripts.VERBS.item
 
 
 class OperationRunner:
-    """Runs the operations of one queue.
+    """An operation runner runs the operations of one queue.
 
     Args:
-        gateway: where calls and waits go.
-        name: of the queue, for events about retries.
-        on_event: is told events, None for nobody.
+        gateway: the gateway for calls and waits.
+        name: name of the queue, for events about retries.
+        on_event: receives the events; None for no events.
         stopping: whether the queue is stopping, which ends waits and pauses early.
     """
 
@@ -123,7 +123,7 @@ class OperationRunner:
                 return await self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
             return await self.gateway.execute(step, retry=retry)
         if isinstance(step, Wait):
-            # Who took the bell's token must claim, also when stopping: it would be missing to others.
+            # A consumer that took the wake-up must claim, even when stopping: the wake-up is lost to the others.
             return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return await pause(step.seconds, self._stopping)

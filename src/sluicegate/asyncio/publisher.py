@@ -32,12 +32,12 @@ __all__ = ["Publisher"]
 
 @heeds_cancellation  # asyncio only
 async def _key_of(pending: PendingKey) -> Any:  # asyncio only
-    """What an async key function returns."""
+    """Return the result of an async key function."""
     return await pending.awaitable
 
 
 async def _next_with_key(ahead: Batches, pending: PendingKey) -> Batch | PendingKey:  # asyncio only
-    """Await a key and go on; an error goes through the generator, which adds its position."""
+    """Await a key and continue; an error goes through the generator, which adds its position."""
     try:
         key = await _key_of(pending)
     except Exception as error:  # noqa: BLE001  (the generator raises it again)

@@ -75,7 +75,7 @@ def check(
 
 
 def is_count(value: object, most: int) -> bool:
-    """Whether a value is an int from 1 to `most`."""
+    """Return whether a value is an int from 1 to `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 

@@ -49,7 +49,7 @@ class Bisect:
     calls in a row are the end, so that an outage in the middle of a chunk does not call the handler once per message.
 
     A verdict that the handler gave through its context stands whether its call succeeds or not. The search for the
-    failing message goes on among the others.
+    failing message continues among the others.
 
     Args:
         lease: an open lease.
@@ -82,8 +82,8 @@ class Bisect:
         waiting = deque([list(self._lease.messages)])
         depth = (len(waiting[0]) - 1).bit_length()  # ceil(log2(n)): halvings down to one message
         while waiting:
-            # At the bottom without a success, try the other end: that tells a cluster of failing messages from a
-            # handler that fails at everything.
+            # At the bottom without a success, try the other end: that distinguishes a cluster of failing
+            # messages from a handler that fails at everything.
             batch = waiting.pop() if self._streak > depth else waiting.popleft()
             error = self._try(batch)
             if error is None:
@@ -110,7 +110,7 @@ class Bisect:
                 return
 
     def verdicts(self) -> Iterator[Verdict]:
-        """The outcome so far, as verdicts for one settle. Messages that were not reached have none."""
+        """Return the verdicts so far for one settle; messages that were not reached have none."""
         if len(self.done) == len(self._lease.messages):
             yield Verdict("ack")  # the lease as a whole, which costs nothing per message
             return
@@ -128,30 +128,30 @@ class Bisect:
                 yield self._verdict(failed, failed.messages, self._config.on_error)
 
     def given_back(self) -> list[Message]:
-        """The messages that these verdicts return to the queue: nacked, released or given up."""
+        """Return the messages that these verdicts return to the queue: nacked, released or given up."""
         back = {slot for slot, verdict in self._verdicts.items() if verdict.verb in ("nack", "release")}
         for failed in self._all_failed() if self.given_up is not None or self._config.on_error == "retry" else ():
             back.update(message.slot for message in failed.messages)
         return [message for message in self._lease.messages if message.slot in back] if back else []
 
     def counts(self) -> tuple[int, int, int]:
-        """How many messages the verdicts of a lease without failures ack, return and bury; a settle may bury more."""
+        """Return how many messages the verdicts ack, return and bury; a settle may bury more."""
         buried = sum(verdict.verb == "bury" for verdict in self._verdicts.values())
         returned = len(self.given_back())
         return len(self._lease.messages) - returned - buried, returned, buried
 
     @property
     def failed(self) -> bool:
-        """Whether the handler raised something that bisecting did not overcome."""
+        """Return whether the handler raised an error that bisecting did not resolve."""
         return bool(self.failed_messages) or self.given_up is not None
 
     @property
     def error(self) -> Exception | None:
-        """What the handler raised first, of those failures."""
+        """Return the first error of those failures."""
         return next((failed.error for failed in self._all_failed()), None)
 
     def failures(self, partition: int, chunk: int) -> Iterator[HandlerFailure]:
-        """What the handler raised, for the summary."""
+        """Return the errors of the handler, for the summary."""
         for failed in self._all_failed():
             yield HandlerFailure(
                 partition=partition,
@@ -241,7 +241,7 @@ def refuse_when_lost(lease: Lease, cause: Exception | None = None) -> None:
 
 
 def _of_one(message: Message, error: PayloadError) -> PayloadError:
-    """The error of one message among several. Only the reason of the first one is known."""
+    """Return the error of one message among several; only the reason of the first one is known."""
     if error.message_ids == (message.id,):
         return error
     reason = f": {error.reason}" if error.message_ids[0] == message.id else ""
@@ -250,7 +250,7 @@ def _of_one(message: Message, error: PayloadError) -> PayloadError:
 
 
 def _where(error: Exception) -> str:
-    """The file, line and function that raised."""
+    """Return the file, line and function that raised."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return ""

@@ -96,7 +96,7 @@ class Chunk:
             _log.warning("lease %r could not be released and will expire: %s", self.lease.id, error)
 
     def counts(self) -> LeaseCounts:
-        """What a held chunk will have acked, returned and buried."""
+        """Return how many messages a held chunk will ack, return and bury."""
         return LeaseCounts(*self.bisect.counts())
 
     def _settle_failed(self, error: Exception) -> None:

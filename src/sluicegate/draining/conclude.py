@@ -54,7 +54,7 @@ def conclude(
 
 
 def _skipped(queue_name: str, run_id: str, parts: Sequence[PartitionSummary], count_ready: Callable[[], int]) -> int:
-    """How many ready messages this call did not claim because of an answer that an earlier call remembers."""
+    """Return how many ready messages this call did not claim because of a remembered answer."""
     skipping = sum(part.remembered_empty for part in parts)
     if not skipping:
         return 0

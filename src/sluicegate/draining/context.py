@@ -61,16 +61,16 @@ class DrainContext:
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is lost as of now. Another consumer then does the work again."""
+        """Return whether the lease is lost; another consumer then does the work again."""
         return self._is_lost()
 
     def output_file(self, folder: str | os.PathLike[str], suffix: str = "") -> Path:
-        """The path for a file of this batch, which becomes `{folder}/{lease_key}{suffix}` when `process` returns.
+        """Return the path for a file of this batch, named `{folder}/{lease_key}{suffix}` after `process` returns.
 
         Until then the path has a hidden name. When `process` returns, the file is synced to disk and renamed, before
         the batch is acked. When `process` raises, or the lease was lost, the file is removed. A file replaces what
         earlier attempts at this lease wrote, also where one attempt worked on the lease whole and another in parts. No
-        row that was in place is ever missing: a worker may be killed at any point, and may go on beside its successor.
+        row that was in place is ever missing, even if a worker is killed or continues beside its successor.
 
         Args:
             folder: a folder that all workers see, on a file system that renames atomically, as local disks and NFS do
@@ -91,14 +91,15 @@ class DrainContext:
         return self._files.draft(folder, suffix)
 
     def ack(self, what: object) -> None:
-        """These messages are done, whatever happens to the others."""
+        """Ack these messages, whatever happens to the others."""
         self._collector.add(what, MessageVerdict("ack"))
 
     def nack(
         self, what: object, *, delay_seconds: float | None = None, error: BaseException | str | None = None
     ) -> None:
-        """These messages failed: they return to the queue, the delivery counts, and the last one makes them dead
-        letters. This run does not claim them again.
+        """Return these failed messages to the queue; the delivery counts, and the last one makes them dead letters.
+
+        This run does not claim them again.
 
         Args:
             what: which messages; see the class.
@@ -109,9 +110,9 @@ class DrainContext:
         self._collector.add(what, MessageVerdict("nack", delay_seconds, error))
 
     def release(self, what: object) -> None:
-        """These messages were not worked on: they return to the queue for other runs, uncounted up to three times."""
+        """Return these messages to the queue for other runs, uncounted up to three times."""
         self._collector.add(what, MessageVerdict("release"))
 
     def bury(self, what: object, *, error: BaseException | str | None = None, reason: str = "buried") -> None:
-        """These messages cannot be worked on: they become dead letters with this reason and error."""
+        """Bury these messages as dead letters with this reason and error."""
         self._collector.add(what, MessageVerdict("bury", None, error, reason))

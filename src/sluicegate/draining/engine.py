@@ -82,7 +82,7 @@ class DrainEngine:
         return self.summary()
 
     def summary(self) -> PartitionSummary:
-        """What was done, once `steps` has ended."""
+        """Return the result, once `steps` has ended."""
         if self._summary is None:
             raise RuntimeError("the drain has not ended")
         return self._summary
@@ -96,7 +96,7 @@ class DrainEngine:
         self._summary = self.summary_until_now(ended)
 
     def summary_until_now(self, ended: Ended) -> PartitionSummary:
-        """What was done so far, for a drain that ends for this reason."""
+        """Return the result so far, for a drain that ends for this reason."""
         seconds = time.monotonic() - self._started
         return self.tally.summary(ended, seconds, remembered_empty=self._remembered_empty)
 
@@ -174,9 +174,9 @@ class DrainEngine:
         )
 
     def _next(self, chunk: int) -> Generator[None, None, Lease | Ended | None]:
-        """The lease of a chunk, open or finished by an earlier attempt; or the reason why there is none.
+        """Return the lease of a chunk, open or finished by an earlier attempt, or the reason why there is none.
 
-        None means to go on with the next chunk: an earlier drain gave this one back whole or, where this drain waits
+        None means to continue with the next chunk: an earlier drain gave this one back whole or, where this drain waits
         for messages, found the queue empty.
         """
         looked = False
@@ -220,12 +220,12 @@ class DrainEngine:
         return "deadline" if self._stop_at is not None and time.monotonic() >= self._stop_at else None
 
     def _is_known(self, chunk: int) -> bool:
-        """Whether an earlier attempt has worked on a chunk, or still holds it: then it belongs to this run's work."""
+        """Return whether an earlier attempt worked on a chunk or still holds it, so that it belongs to this run."""
         seen = self._look(chunk)
         return seen.state == "open" or (seen.state == "ended" and seen.how == "acked")
 
     def _passes(self, chunk: int) -> bool:
-        """Whether an earlier attempt, or drain, gave a chunk back whole or lost it. Another may be open behind it.
+        """Return whether an earlier attempt released or lost a whole chunk; a later chunk may still be open.
 
         A claim opens such a chunk anew where there is something for it, unless this drain itself gave it back.
         """
@@ -259,7 +259,7 @@ class DrainEngine:
             take_over_after_seconds=plan.take_over_after_seconds,
             retention_seconds=RETENTION_SECONDS,
             # A partition that finished everything is done, and a rerun asks no further. One that gave messages back may
-            # go on with them.
+            # continue with them.
             remember_empty=plan.remembers_empty and self.tally.returned == 0 and not plan.waits,
             exclude_run=plan.call_id,
         )
@@ -298,7 +298,7 @@ class DrainEngine:
         self.tally.replayed(chunk, counts, back=back, failed=failed)
 
     def _is_hopeless(self, lease: Lease, chunk: Chunk) -> bool:
-        """Whether going on would only make more messages fail.
+        """Return whether continuing would only make more messages fail.
 
         A chunk of messages that never failed before, none of which succeeds, speaks against the handler. Where they
         have failed before, the messages themselves may be the cause. Such chunks are small and come first, so a few in
@@ -314,7 +314,7 @@ class DrainEngine:
 
 
 def _stop_at(plan: DrainPlan, now: float) -> float | None:
-    """The end by this process's monotonic clock. A wall clock behind that of the plan's maker prolongs nothing."""
+    """Return the end by this process's monotonic clock; a slow wall clock does not postpone it."""
     if plan.deadline_seconds is None:
         return None
     return now + min(plan.deadline_seconds, plan.deadline_at - time.time())

@@ -110,7 +110,7 @@ class Handler:
 
 
 def _signature(process: Callable[..., object]) -> inspect.Signature | None:
-    """The signature, with its annotations evaluated if possible; None for a builtin that has none."""
+    """Return the signature, with its annotations evaluated if possible; None for a builtin that has none."""
     try:
         return inspect.signature(process, eval_str=True)
     except (NameError, AttributeError, SyntaxError, TypeError):

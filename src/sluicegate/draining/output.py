@@ -17,7 +17,7 @@ class OutputFiles:
     """The files that one call of a handler writes.
 
     They get their names once the call has succeeded: each file is synced to disk, then renamed, and only then the files
-    that it replaces are removed. So a worker may be killed at any point, and an attempt that was given up may go on
+    that it replaces are removed. So a worker may be killed at any point, and an abandoned attempt may continue
     beside its successor. A row that was in place once stays in place, under this name or in the file of a larger part
     of the lease.
 
@@ -31,7 +31,7 @@ class OutputFiles:
         self._drafts: dict[Path, Path] = {}  # by final path
 
     def draft(self, folder: str | os.PathLike[str], suffix: str) -> Path:
-        """The path to write what becomes `folder/{key}{suffix}`; the folder is created."""
+        """Return the path of the draft that becomes `folder/{key}{suffix}`, and create the folder."""
         target = output_path(folder, self._key, suffix)
         if target not in self._drafts:
             # Readers of folders, Spark's among them, skip names that begin with a dot. The name is unique, because a
@@ -63,7 +63,7 @@ class OutputFiles:
 
 
 def output_path(folder: str | os.PathLike[str], key: str, suffix: str) -> Path:
-    """The final path for the file of a lease, or of a part of one; the folder is created."""
+    """Return the final path for the file of a lease, or of a part of one, and create the folder."""
     if "/" in suffix or "\0" in suffix:
         raise ValueError(f"suffix must be the end of a file name, such as '.parquet', not {suffix!r}")
     target = Path(folder, f"{key}{suffix}")
@@ -84,7 +84,7 @@ def _remove_contained(folder: Path, lease: str, suffix: str) -> None:
 
 
 def _part(key: str) -> tuple[str, tuple[float, float]]:
-    """The lease of a key, and the first and last slot of its part."""
+    """Return the lease of a key, and the first and last slot of its part."""
     match = _KEY.fullmatch(key)
     if match is None or match["first"] is None:
         return key, (1, math.inf)

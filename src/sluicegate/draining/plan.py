@@ -39,8 +39,8 @@ class DrainPlan:
         take_over_after_seconds: a lease of this run that is open is taken over once its consumer was silent this long.
         waits_for_consumer: another attempt may be alive; wait for the lease that it holds instead of raising.
         heartbeat_seconds: between heartbeats; None for what the queue's options say.
-        on_failure: `bisect` finds the messages that fail and goes on; `raise` gives the chunk back and raises what the
-            handler raised.
+        on_failure: `bisect` isolates the failing messages and continues; `raise` releases the chunk and raises the
+            handler's error.
         holds: chunks are not settled as they are done, but together, by `DrainEngine.settle_held`.
         keeps_results: what the handler returns is a result to keep, not a verdict.
     """
@@ -67,11 +67,11 @@ class DrainPlan:
     keeps_results: bool = False
 
     def quota(self, partition: int) -> int | None:
-        """How many messages a partition may claim: fixed, so that a retry has the same; None for all."""
+        """Return how many messages a partition may claim, the same for a retry; None for all."""
         if self.limit is None:
             return None
         return self.limit // self.partitions + (partition < self.limit % self.partitions)
 
     def lease_id(self, partition: int, chunk: int) -> str:
-        """The name of a chunk's lease, which a retry uses again."""
+        """Return the name of a chunk's lease, which a retry uses again."""
         return f"{self.run_id}/{partition}/{chunk}"

@@ -62,7 +62,7 @@ class DrainProgress:
 
     @property
     def part(self) -> float:
-        """How much of the work is done, from 0 to 1; new messages make it smaller."""
+        """Return how much of the work is done, from 0 to 1; new messages make it smaller."""
         whole = self.acked + self.ready + self.in_flight
         return self.acked / whole if whole else 1.0
 

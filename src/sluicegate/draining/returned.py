@@ -39,13 +39,13 @@ class ReturnedMessages:
             lease_access.remember_returned(self._queue, self._call_id, members, life_seconds=RETENTION_SECONDS)
 
     def known_of(self, lease_id: str) -> tuple[bool, bool]:
-        """Whether a lease gave something back, and whether its handler failed."""
+        """Return whether a lease returned any message, and whether its handler failed."""
         members = [self._lease(lease_id), self._failure(lease_id)]
         back, failed = lease_access.remember_returned(self._queue, self._call_id, members)
         return back, failed
 
     def _lease(self, lease_id: str) -> bytes:
-        """The lease as a claim looks for it: one whose messages all went back is not opened anew."""
+        """Return the lease as a claim asks for it; a lease whose messages all returned is not opened anew."""
         return SEPARATOR + self._queue.session.keys.lease_name(lease_id)
 
     def _failure(self, lease_id: str) -> bytes:

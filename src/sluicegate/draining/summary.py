@@ -122,7 +122,7 @@ class DrainSummary:
 
     @property
     def returned(self) -> int:
-        """Messages given back to the queue; one that came back twice counts twice."""
+        """Messages given back to the queue; one that returned twice counts twice."""
         return sum(partition.returned for partition in self.partitions)
 
     @property
@@ -152,11 +152,11 @@ class DrainSummary:
 
     @property
     def failures(self) -> list[HandlerFailure]:
-        """What the handler raised, by partition and chunk; at most a hundred per partition."""
+        """Return the errors of the handler by partition and chunk, at most a hundred per partition."""
         return [failure for partition in self.partitions for failure in partition.failures]
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as values that JSON can carry, totals included."""
+        """Return the summary as values that JSON can represent, including totals."""
         partitions = [asdict(partition) for partition in self.partitions]
         for partition in partitions:
             del partition["failures"]
@@ -178,7 +178,7 @@ class DrainSummary:
         }
 
     def describe_failures(self) -> str:
-        """One sentence for an error: counts, error types and the first place, without the handler's own text."""
+        """Return one sentence for an error: counts, error types and the first place, without the handler's text."""
         failures = self.failures
         where = len({failure.partition for failure in failures})
         types = Counter(failure.error_type for failure in failures).most_common(5)

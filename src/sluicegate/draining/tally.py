@@ -79,7 +79,7 @@ class Tally:
             )
 
     def summary(self, ended: Ended, seconds: float, *, remembered_empty: bool = False) -> PartitionSummary:
-        """All counts as plain values."""
+        """Return all counts as plain values."""
         total = _sum(self.now, self.before)
         return PartitionSummary(
             partition=self._partition,

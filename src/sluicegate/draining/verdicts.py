@@ -194,7 +194,7 @@ def to_verdicts(messages: Iterable[Message], given: dict[int, MessageVerdict], b
 
 
 def deliveries(messages: Iterable[Message]) -> int:
-    """The delivery count of the message that was delivered most often."""
+    """Return the delivery count of the message that was delivered most often."""
     return max(message.delivery_count for message in messages)
 
 
@@ -208,7 +208,7 @@ def _verb(value: object) -> Verb | None:
 
 
 def _is_missing(value: object) -> bool:
-    """Whether a value is None, or what pandas puts in its place."""
+    """Return whether a value is None or pandas' missing value."""
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
@@ -217,7 +217,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _columns_of(what: Any) -> list[str] | None:
-    """The names of the columns of an Arrow table or batch, or of a frame; None for anything else."""
+    """Return the column names of an Arrow table or batch, or of a frame; None for any other value."""
     if isinstance(what, (str, bytes, Message)):
         return None
     if hasattr(what, "column_names"):
@@ -258,7 +258,7 @@ def _is_column(what: object) -> bool:
 
 
 def _values(column: Any) -> list[Any]:
-    """The values of a column of Arrow, pandas or numpy, or of any other iterable."""
+    """Return the values of a column of Arrow, pandas or numpy, or of any other iterable."""
     for name in ("to_pylist", "tolist"):
         if hasattr(column, name):
             return list(getattr(column, name)())

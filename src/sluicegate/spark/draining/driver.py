@@ -50,78 +50,77 @@ def drain(
     deadline_seconds: float | None = None,
     progress: Progress = None,
 ) -> DrainSummary:
-    """Claim, work on and settle what is ready, in Spark's executors, until the queue is empty or paused, a number of
-    messages is done, or a deadline is reached.
+    """Claim, process and settle ready messages in Spark's executors.
 
-    Each partition claims chunk after chunk, one lease each, calls `process(batch)` or `process(batch, ctx)`, and acks
-    what it returned from. A heartbeat keeps the lease while the handler works. Delivery is at least once: a task that
-    Spark retries takes its own open lease over at once, with the same messages and the same `ctx.lease_key`, and finds
-    what it has finished acked.
+    The drain ends when the queue is empty or paused, a number of messages is done, or a deadline is reached. Each
+    partition claims chunk after chunk, one lease each, calls `process(batch)` or `process(batch, ctx)`, and acks the
+    batch when it returns. A heartbeat keeps the lease open while the handler works. Delivery is at-least-once: a task
+    that Spark retries takes over its own open lease at once, with the same messages and the same `ctx.lease_key`, and
+    counts the chunks that it finished before.
 
-    What the handler raises is caught. A failed chunk is halved until the culprits are alone; they are nacked with the
-    error and a growing delay (or buried, at their last delivery), and the others are acked. The queue's `on_error` and
-    `retry_backoff` hold here, too. A handler that fails at everything ends its partition; the other partitions go on. A
-    handler that raises must leave no output behind: write under a temporary name and rename as the last step, see
-    `DrainContext`. Anything else that goes wrong (Redis, a lost lease, a killed worker) is left to Spark's own retries.
+    An error of the handler is caught. A failed chunk is split in halves until the failing messages are alone. They are
+    nacked with the error and a growing delay, or buried at their last delivery, and the others are acked. The queue's
+    `on_error` and `retry_backoff` apply here too. If a handler fails on every message, its partition ends and the
+    others continue. A handler that raises must leave no output behind: write with `ctx.output_file`, see
+    `DrainContext`. Any other failure (Redis, a lost lease, a killed worker) is left to Spark's own retries.
 
-    A handler may also give verdicts: through the context (`ctx.nack(...)`, see `DrainContext`), or by what it returns:
-    None where all is done, one of `"ack"`, `"nack"`, `"release"`, `"bury"` or None per message by position (a list, an
-    Arrow or pandas column), or a table or frame with the columns `message_id` (or `id`), `verdict` and optionally
-    `error` and `delay_seconds`. Such verdicts are counted in the summary and are no failures of the drain. All verdicts
-    of a chunk take effect in one call, each message has one. Anything else that it returns is a failure of the handler.
+    A handler may also give verdicts: through the context (`ctx.nack(...)`, see `DrainContext`), or by its result: None
+    if all is done, one of `"ack"`, `"nack"`, `"release"`, `"bury"` or None per message by position (a list, an Arrow or
+    pandas column), or a table or frame with the columns `message_id` (or `id`), `verdict` and optionally `error` and
+    `delay_seconds`. Such verdicts are counted in the summary and are not failures of the drain. All verdicts of a chunk
+    take effect in one call, and each message has one. Any other result is a failure of the handler.
 
-    What a call of `drain` gave back, by a verdict or for a failure, none of its tasks claims again: when it comes back
-    to the queue meanwhile it is put off for `lease_seconds`, 30 s at most, uncounted. A worker that dies between noting
-    a message and giving it back may leave it to later calls, too.
+    No task of a call claims a message again that the call returned to the queue by a verdict or a failure. If such a
+    message becomes claimable meanwhile, it is delayed for `lease_seconds`, at most 30 s, uncounted. If a worker dies
+    between recording a message and returning it, later calls may delay it as well.
 
-    With `spark.speculation=true` a copy of a task that runs beside the first waits for the chunk that the other holds,
-    until that was silent for 3.5 heartbeats (of 5 s, or a quarter of the lease; for the whole lease where the queue
-    has `heartbeat_interval_seconds=0`). The two may share the chunks; each chunk is worked on and counted once, and
-    Spark takes the report of one.
+    With `spark.speculation=true`, a speculative attempt waits for the chunk that the other attempt holds, until that
+    attempt has been silent for 3.5 heartbeats (of 5 s, or a quarter of the lease; for the whole lease if the queue has
+    `heartbeat_interval_seconds=0`). The two may share the chunks. Each chunk is processed and counted once, and Spark
+    takes the report of one attempt.
 
     Args:
         spark: a session, classic or Connect. Executors need this package, `pyarrow`, a way to Redis, and the variable
             that holds its password.
-        queue: what to drain; it must be able to travel, so made from a `url` without a literal password.
-        process: a plain function of a batch and optionally a `DrainContext`. It travels as Spark pickles functions:
-            what it needs from your own modules must be importable on the executors.
-        partitions: how many work at the same time, each with its own leases; default as many as Spark makes by itself
-            for a range, one per core. Where there are more of them than chunks of messages and cores, some share a
-            task.
-        batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
-        lease_seconds: how long a lease outlives a worker that has died without a retry; renewed every third of it
-            unless the queue's `heartbeat_interval_seconds` says otherwise.
-        run_id: names the work; default a fresh one. An orchestrator passes one that is the same for every try, and that
-            one driver uses at a time, with the same number of partitions: then a retry takes over what an earlier try
-            left open, repeats nothing that it finished (remembered for a day), counts it, and goes on with what came
-            back from a failure. A partition that found the queue empty does not look again for ten minutes; where
-            messages are ready by then, the call logs a warning and says how many in `summary.skipped_ready`. So give
-            each scheduled run a `run_id` of its own.
+        queue: the queue; it must be serializable, so made from a `url` without a literal password.
+        process: a plain function of a batch and optionally a `DrainContext`. Spark pickles it, so the executors must be
+            able to import what it needs from your own modules.
+        partitions: number of partitions, each with its own leases; default as many as Spark makes for a range, one per
+            core. If there are more of them than chunks of messages and cores, some share a task.
+        batch_size: maximum number of messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller
+            chunks.
+        lease_seconds: how long a lease stays open after its worker died without a retry; extended every third of this
+            time, unless the queue's `heartbeat_interval_seconds` is set.
+        run_id: names the run; default a new id. An orchestrator passes an id that is the same for every try and used by
+            one driver at a time, with the same number of partitions. A retry then takes over the leases that an earlier
+            try left open, repeats nothing that it finished (remembered for a day), counts it, and continues with the
+            messages that failed. A partition that found the queue empty does not claim again for ten minutes; if
+            messages are ready by then, the call logs a warning and counts them in `summary.skipped_ready`. So give each
+            scheduled run its own `run_id`.
         batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns
             id, payload, headers, deduplication_key, delivery_count, sequence and enqueued_at) or `"pandas"` (the same
-            as a frame); also by the annotation of the function's first parameter.
-        schema: of the payloads, for Arrow and pandas: a DDL text, a Spark `StructType` or an Arrow schema. The batch
-            then has these fields, parsed out of the JSON payloads, followed by the columns of the message under the
+            as a frame); the annotation of the function's first parameter selects it too.
+        schema: schema of the payloads, for Arrow and pandas: a DDL text, a Spark `StructType` or an Arrow schema. The
+            batch then has these fields, parsed from the JSON payloads, followed by the columns of the message under the
             prefix `message_`. A payload that does not fit is a failure of its message.
-        until: `"empty"`: a partition ends when it finds nothing to claim; `"deadline"`: it waits for new messages until
-            `deadline_seconds` have passed; a number: at most so many messages are claimed, in equal shares per
-            partition, of which one may find the queue empty before it has had its share. Under the same `run_id` what
-            an earlier call finished counts, what it gave back does not.
-        deadline_seconds: how long chunks are claimed, counted from this call by the clocks of driver and executors;
-            the chunk in hand is finished. Needed for `until="deadline"`, and a bound for the others.
-        progress: None: on a terminal a bar on stderr, otherwise a line of the logger `sluicegate` every 10 s (on stderr
-            where no logging is set up), and nothing for a drain that is over sooner (a bar appears after 2 s); False
-            for nothing; True for a bar wherever; a function is called about once a second with a `DrainProgress`. It
-            reads the queue from the driver, so it counts what others do to it, too; what goes wrong with it alters
-            nothing.
+        until: `"empty"`: a partition ends when it finds nothing to claim. `"deadline"`: it waits for new messages until
+            `deadline_seconds` have passed. A number: at most this many messages are claimed, divided equally among the
+            partitions; a partition may find the queue empty before it has claimed its share. Under the same `run_id`,
+            messages that an earlier call finished count, those that it returned do not.
+        deadline_seconds: how long chunks are claimed, counted from this call by the clocks of driver and executors.
+            Each task finishes its current chunk. Required for `until="deadline"`, and optional for the others.
+        progress: None: on a terminal a bar on stderr after 2 s, otherwise a line of the logger `sluicegate` every 10
+            s (on stderr if no logging is configured); False: nothing; True: always a bar; a function is called about
+            once a second with a `DrainProgress`. The driver reads the counts from the queue, so they include the work
+            of others. Errors in the progress display do not affect the drain.
 
     Raises:
-        DrainFailedError: the handler failed on a message at least, or a payload did not fit its schema. Raised after
-            all partitions have ended and everything else is acked, with the `summary`, whose `failed` says on how
-            many. Where single failures are no failure of the job, catch it, or give verdicts instead of raising.
+        DrainFailedError: the handler failed on at least one message, or a payload did not fit its schema. It is raised
+            after all partitions have ended and all other messages are acked; `summary.failed` is the number of failed
+            messages. If single failures should not fail the job, catch it, or give verdicts instead of raising.
         ConfigurationError: the queue cannot be serialized, or an argument is out of range; no Spark job has started.
             Also if Spark's Python workers lack this package or a module of the handler.
-        RedisUnavailableError: the driver cannot reach Redis; before any Spark job.
+        RedisUnavailableError: the driver cannot reach Redis; no Spark job has started.
     """
     arguments.check_queue(queue)
     if partitions is not None and not arguments.is_count(partitions, arguments.MAX_PARTITIONS):
@@ -187,7 +186,7 @@ def _check_pickles(process: Callable[..., object]) -> None:
 
 
 def _tasks(plan: DrainPlan, depth: Depth, cores: Callable[[], int]) -> int:
-    """How many of Spark's tasks do the work of the partitions: no more than there are chunks, but one per core.
+    """Return how many Spark tasks do the work: no more than there are chunks, but one per core.
 
     Several partitions then share a task, one after the other, and a partition that finds nothing costs a call of Redis
     instead of a task. Messages that arrive meanwhile have every core. A drain that waits for messages has a task per
@@ -203,7 +202,7 @@ def _tasks(plan: DrainPlan, depth: Depth, cores: Callable[[], int]) -> int:
 
 
 def _cores(spark: SparkSession) -> int:
-    """How many tasks Spark makes of a range by itself. Connect has no SparkContext to tell it, and makes one."""
+    """Return how many tasks Spark makes of a range by default; Connect has no SparkContext to ask, and makes one."""
     context = getattr(spark, "sparkContext", None)
     if context is not None:
         return min(arguments.MAX_PARTITIONS, int(spark.conf.get(_PARALLELISM, None) or context.defaultParallelism))

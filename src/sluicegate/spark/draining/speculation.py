@@ -1,4 +1,4 @@
-"""Speculation: Spark may run two attempts of a task at the same time, and the second must not disturb the first."""
+"""With speculation, Spark may run two attempts of a task at once, and the second must not disturb the first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SILENT_HEARTBEATS = 3.5
 
 
 def with_speculation(plan: DrainPlan, heartbeat_interval_seconds: float | None) -> DrainPlan:
-    """The plan for tasks that may have a speculative attempt beside them.
+    """Return the plan for tasks that may have a speculative attempt beside them.
 
     An attempt waits for the lease that the other holds, and takes it over once the other missed 3.5 heartbeats. A queue
-    without heartbeats shows no sign of life before its leases expire, so there the attempt waits for the whole lease.
+    without heartbeats gives no keep-alive before its leases expire, so there the attempt waits for the whole lease.
 
     Args:
         plan: without speculation.

@@ -56,7 +56,7 @@ def run(spec: str, plan: DrainPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
 
 
 def is_report(column: str = "report") -> str:
-    """The SQL condition by which Spark drops keep-alives before they reach the driver."""
+    """Return the SQL condition by which Spark drops keep-alives before they reach the driver."""
     return f"{column} NOT LIKE ' %'"
 
 
@@ -67,5 +67,5 @@ def _answer(text: str) -> pa.RecordBatch:
 
 
 def _keep_alive() -> str:
-    """A text larger than the buffer between a worker and Spark, where an empty batch would stay unseen."""
+    """Return a text larger than the buffer between a worker and Spark, in which an empty batch would be stuck."""
     return " " * int(os.environ.get("SPARK_BUFFER_SIZE", "65536"))
