@@ -60,7 +60,7 @@ class HeartbeatWorkers(Generic[T]):
         return watch.context.copy().run(beat, lease)
 
     def report_end(self, again_at: float | None) -> None:
-        """A heartbeat ended; the next one of its lease is due at that time, or never. The caller holds the lock."""
+        """Note that a heartbeat ended and when the next one is due, if any; the caller holds the lock."""
         self._beat_ended.notify_all()
         if again_at is not None:
             self.wake(again_at)

@@ -41,10 +41,12 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address:
-        """Read a URL, with `?password_env=NAME` for the password: `redis://`, `rediss://` (TLS), `unix://`,
-        `embedded:///folder`, `redis+sentinel://host:port,host:port/service/db` or `redis+cluster://host:port,host:port`,
-        and the last two with TLS as `rediss+sentinel://` and `rediss+cluster://`. The Sentinels' own password is named
-        by `sentinel_password_env`, their user by `sentinel_username`.
+        """Read a URL, with `?password_env=NAME` for the password.
+
+        Schemes are `redis://`, `rediss://` (TLS), `unix://`, `embedded:///folder`,
+        `redis+sentinel://host:port,host:port/service/db` and `redis+cluster://host:port,host:port`, the last two with
+        TLS as `rediss+sentinel://` and `rediss+cluster://`. The option `sentinel_password_env` names the variable with
+        the Sentinels' own password, and `sentinel_username` their user.
 
         Raises:
             ConfigurationError: another scheme, or no place to connect to.

@@ -68,7 +68,7 @@ class HeartbeatWorkers(Generic[T]):
             return None
 
     def report_end(self, again_at: float | None) -> None:
-        """A heartbeat ended; the next one of its lease is due at that time, or never."""
+        """Note that a heartbeat ended and when the next one is due, if any."""
         del again_at
         self._set_timer()
 

@@ -49,11 +49,11 @@ def drain(
     What the handler raises is caught. A failed chunk is bisected until the failing messages are alone; they are nacked
     with the error and a growing delay (or buried, at their last delivery), and the others are acked. The handler may
     also give verdicts, through the context or by what it returns, see `DrainContext` and the page on draining. A worker
-    whose handler fails at everything ends, and the others go on.
+    whose handler fails at everything ends, and the others continue.
 
     A worker process that is killed is started again and takes over the chunk that it held, three times at most. Ctrl-C
-    releases the chunks in hand at once, except those of threads, which finish them. With
-    `interrupt=GracefulInterruptHandler()` on the queue, a signal lets every worker finish the chunk in hand, and the
+    releases their current chunks at once, except those of threads, which finish them. With
+    `interrupt=GracefulInterruptHandler()` on the queue, a signal lets every worker finish the current chunk, and the
     summary says `interrupted`.
 
     Args:
@@ -69,7 +69,7 @@ def drain(
             `heartbeat_interval_seconds` says otherwise.
         run_id: names the work; default a fresh one. A call that repeats an earlier one under the same `run_id`, with
             the same number of workers, takes over what that one left open, repeats nothing that it finished (remembered
-            for a day), counts it, and goes on with what came back from a failure. A worker that found the queue empty
+            for a day), counts it, and continues with the messages that failed. A worker that found the queue empty
             does not look again for ten minutes; if messages are ready by then, the call logs a warning and counts them
             in `summary.skipped_ready`. So give each scheduled run a `run_id` of its own.
         batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns id,
@@ -79,7 +79,7 @@ def drain(
             followed by the columns of the message under the prefix `message_`.
         until: `"empty"`: a worker ends when it finds nothing to claim; `"deadline"`: it waits for new messages until
             `deadline_seconds` have passed; a number: at most this many messages are claimed, in equal shares.
-        deadline_seconds: how long chunks are claimed; the chunk in hand is finished. Needed for `until="deadline"`.
+        deadline_seconds: how long chunks are claimed; the current chunk is finished. Needed for `until="deadline"`.
         progress: None: a bar on a terminal (with rich installed), else a log line every 10 s; False for nothing; True
             for a bar everywhere; a function is called about once a second with a `DrainProgress`.
 

@@ -29,7 +29,7 @@ _log = logging.getLogger("sluicegate")
 
 
 def check_processes(plan: DrainPlan, queue: RedisMessageQueue) -> str:
-    """The queue's spec as JSON, for a drain that can run in worker processes.
+    """Return the queue's spec as JSON, for a drain that can run in worker processes.
 
     Raises:
         ConfigurationError: the queue or the handler cannot be sent to a process, or this process cannot start any.
@@ -62,8 +62,8 @@ def run_processes(plan: DrainPlan, queue: RedisMessageQueue, spec: str) -> list[
     """Drain every partition in a process of its own.
 
     A process that is killed is started again, and takes over the chunk that it held; after four attempts the partition
-    is given up as `lost`. When the queue's interrupt handler fires, or a worker fails, the workers finish the chunk in
-    hand. Whatever else interrupts the caller, Ctrl-C among it, makes them release that chunk.
+    is given up as `lost`. When the queue's interrupt handler fires, or a worker fails, the workers finish the current
+    chunk. Whatever else interrupts the caller, Ctrl-C among it, makes them release that chunk.
     """
     return _Workers(plan, queue, spec).run()
 
@@ -160,7 +160,7 @@ class _Workers:
         self._running.append(_Worker(partition, attempt, process, ours))
 
     def _stop_all(self) -> None:
-        """Let the workers finish the chunk in hand and end."""
+        """Let the workers finish the current chunk and end."""
         if self._told_to_stop:
             return
         self._told_to_stop = True
@@ -169,7 +169,7 @@ class _Workers:
                 worker.connection.send_bytes(STOP)
 
     def _end_all(self) -> None:
-        """Let what still runs release the chunk in hand and end; kill what does not."""
+        """Let what still runs release the current chunk and end; kill what does not."""
         for worker in self._running:
             worker.process.terminate()
         for worker in self._running:
@@ -192,7 +192,7 @@ def _unloadable(error: str) -> ConfigurationError:
 
 @contextmanager
 def _sigint_blocked() -> Iterator[None]:
-    """A process that starts here must not end by a Ctrl-C before it can ignore one; the mask is inherited."""
+    """Block Ctrl-C for processes that start here, until they can ignore it; they inherit the mask."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

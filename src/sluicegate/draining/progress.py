@@ -130,7 +130,7 @@ class Watch:
         self._ended = threading.Event()
 
     def stop(self) -> None:
-        """Stop reading."""
+        """Stop reading the counts."""
         self._ended.set()
 
     def loop(self) -> None:

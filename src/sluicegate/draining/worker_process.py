@@ -23,7 +23,7 @@ BEGAN, REFUSED, REPORT, FAILED, STOP = b"began ", b"refused ", b"report ", b"fai
 
 
 def packed(spec: str, plan: DrainPlan, partition: int, attempt: int) -> bytes:
-    """The arguments of `main`."""
+    """Return the arguments of `main`."""
     return pickle.dumps((spec, plan, partition, attempt))
 
 
@@ -31,7 +31,7 @@ def main(connection: Connection, arguments: bytes) -> None:
     """Drain one partition and report to the parent.
 
     SIGINT is the parent's: a Ctrl-C in a terminal reaches the whole process group, and the parent decides whether this
-    worker finishes its chunk. SIGTERM releases the chunk in hand at once. So does the end of the parent, because nobody
+    worker finishes its chunk. SIGTERM releases the current chunk at once. So does the end of the parent, because nobody
     would learn of the work.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)

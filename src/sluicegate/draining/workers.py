@@ -26,7 +26,7 @@ def work(
     attempt: int = 0,
     should_stop: Callable[[], bool] | None = None,
 ) -> PartitionSummary:
-    """Drain one partition. A lost lease is not the end: the next attempt counts the finished chunks and goes on."""
+    """Drain one partition; after a lost lease, the next attempt counts the finished chunks and continues."""
     while True:
         engine = DrainEngine(plan, queue, partition, attempt, should_stop=should_stop)
         try:
@@ -35,13 +35,13 @@ def work(
             attempt += 1
             if attempt >= MAX_ATTEMPTS:
                 raise
-            _log.warning("drain %r, worker %d goes on after a lost lease: %s", plan.run_id, partition, lost)
+            _log.warning("drain %r, worker %d continues after a lost lease: %s", plan.run_id, partition, lost)
 
 
 def run_threads(plan: DrainPlan, queue: RedisMessageQueue) -> list[PartitionSummary]:
     """Drain every partition in a thread of its own.
 
-    When one thread fails, or the caller is interrupted, the others finish the chunk in hand and end.
+    When one thread fails, or the caller is interrupted, the others finish the current chunk and end.
     """
     stop = threading.Event()
     with ThreadPoolExecutor(plan.partitions, thread_name_prefix="sluicegate-drain") as pool:
@@ -59,7 +59,7 @@ def run_threads(plan: DrainPlan, queue: RedisMessageQueue) -> list[PartitionSumm
 
 
 def note_progress(error: BaseException, plan: DrainPlan, reports: list[PartitionSummary]) -> BaseException:
-    """Add to an error what the other workers have done, and how to go on."""
+    """Add to an error the results of the other workers, and advice how to continue."""
     if isinstance(error, ConfigurationError):  # no worker has begun
         return error
     acked = sum(report.acked for report in reports)
