@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 
 from sluicegate.core import json
 from sluicegate.draining.engine import DrainEngine
@@ -72,7 +72,7 @@ def run_processes(plan: DrainPlan, queue: RedisMessageQueue, spec: str) -> list[
 class _Worker:
     partition: int
     attempt: int
-    process: SpawnProcess
+    process: ForkServerProcess
     connection: Connection
     began: bool = False
 
@@ -82,7 +82,10 @@ class _Workers:
         self._plan = plan
         self._queue = queue
         self._spec = spec
-        self._spawn = multiprocessing.get_context("spawn")
+        # A server that has imported this package once forks the workers: they start in milliseconds, and not from a
+        # process that has threads. It lives as long as this process.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["sluicegate.draining.worker_process"])
         self._running: list[_Worker] = []
         self._reports: list[PartitionSummary] = []
         self._error: BaseException | None = None
@@ -151,9 +154,9 @@ class _Workers:
             self._reports.append(DrainEngine(plan, self._queue, partition, attempt).count_earlier("lost"))
 
     def _start(self, partition: int, attempt: int) -> None:
-        ours, theirs = self._spawn.Pipe()
+        ours, theirs = self._context.Pipe()
         arguments = packed(self._spec, self._plan, partition, attempt)
-        process = self._spawn.Process(target=main, args=(theirs, arguments), name=f"sluicegate-drain-{partition}")
+        process = self._context.Process(target=main, args=(theirs, arguments), name=f"sluicegate-drain-{partition}")
         with _sigint_blocked():
             process.start()
         theirs.close()

@@ -23,8 +23,8 @@ BEGAN, REFUSED, REPORT, FAILED, STOP = b"began ", b"refused ", b"report ", b"fai
 
 
 def packed(spec: str, plan: DrainPlan, partition: int, attempt: int) -> bytes:
-    """Return the arguments of `main`."""
-    return pickle.dumps((spec, plan, partition, attempt))
+    """Pickle the arguments of `main`, and the environment: that of the process that forks the workers may be older."""
+    return pickle.dumps((dict(os.environ), pickle.dumps((spec, plan, partition, attempt))))
 
 
 def main(connection: Connection, arguments: bytes) -> None:
@@ -38,7 +38,10 @@ def main(connection: Connection, arguments: bytes) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it while it started this process
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        spec, plan, partition, attempt = pickle.loads(arguments)  # noqa: S301  (the parent's own bytes)
+        environment, work_arguments = pickle.loads(arguments)  # noqa: S301  (the parent's own bytes)
+        os.environ.clear()
+        os.environ.update(environment)
+        spec, plan, partition, attempt = pickle.loads(work_arguments)  # noqa: S301  (the same)
     except Exception as error:  # noqa: BLE001  (whatever an import of the handler's module raises)
         connection.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode(errors="replace"))
         return
