@@ -456,7 +456,7 @@ def test_a_program_without_a_guard_is_told_to_have_one(tmp_path: Path, server: R
         "drain(RedisMessageQueue('orders', url=sys.argv[1]), process, workers=2)\n"
     )
     done = subprocess.run(
-        [sys.executable, str(script), server.url], text=True, capture_output=True, check=False, timeout=60
+        [sys.executable, str(script), server.url], text=True, capture_output=True, check=False, timeout=120
     )
 
     assert done.returncode == 1
