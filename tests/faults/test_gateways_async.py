@@ -23,7 +23,7 @@ def echo(server: RedisServer, number: int) -> Call[Any]:
     text = b"return ARGV[1]"
     with server.client() as client:
         sha = client.script_load(text.decode())
-    return Call(Script("echo", text, str(sha).encode(), load("depth").header), (b"{q}:k",), (number,), int)
+    return Call(Script("echo", "echo", text, str(sha).encode(), load("depth").header), (b"{q}:k",), (number,), int)
 
 
 def test_cancelled_calls_leave_no_reply_to_others(server: RedisServer, bare_client: redis.Redis) -> None:

@@ -144,7 +144,7 @@ class LosingGateway(RedisGateway):
 
     async def execute(self, call: Call[Any], **options: Any) -> Any:
         result = await super().execute(call, **options)
-        if call.script.name == self.script:
+        if call.script.verb == self.script:
             self.script = ""
             self.losing = Losing()
             self.at.set()

@@ -54,7 +54,7 @@ def make(cluster: ClusterServers, flavour: str, loop: Loop) -> Iterator[Callable
 def increase(key: bytes) -> Call[int]:
     text = b"return redis.call('INCR', KEYS[1])"
     digest = hashlib.sha1(text).hexdigest().encode()  # noqa: S324  (Redis' own name for a script)
-    script = Script("increase", text, digest, Header((), (), True, True, MappingProxyType({})))
+    script = Script("increase", "increase", text, digest, Header((), (), True, True, MappingProxyType({})))
     return Call(script, (key,), (), int)
 
 
