@@ -122,16 +122,16 @@ def test_a_terminal_gets_a_bar_and_anything_else_lines(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", type("Screen", (), {"isatty": lambda self: on_terminal})())
 
-    assert type(_progress._face_for(None)).__name__ == face
-    assert type(_progress._face_for(True)).__name__ == "_Bar"
-    assert _progress._face_for(False) is None
+    assert type(_progress._display_for(None)).__name__ == face
+    assert type(_progress._display_for(True)).__name__ == "_Bar"
+    assert _progress._display_for(False) is None
 
 
 def test_without_rich_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_progress, "find_spec", lambda name: None)
     monkeypatch.setattr(sys, "stderr", type("Screen", (), {"isatty": lambda self: True})())
 
-    assert type(_progress._face_for(None)).__name__ == type(_progress._face_for(True)).__name__ == "_Lines"
+    assert type(_progress._display_for(None)).__name__ == type(_progress._display_for(True)).__name__ == "_Lines"
 
 
 def test_a_function_is_called_while_the_drain_runs_and_no_thread_is_left(
@@ -206,4 +206,4 @@ def test_a_stderr_that_cannot_be_asked_is_no_terminal(monkeypatch: pytest.Monkey
 
     for stderr in (closed, None, object()):
         monkeypatch.setattr(sys, "stderr", stderr)
-        assert isinstance(_progress._face_for(None), _progress._Lines)
+        assert isinstance(_progress._display_for(None), _progress._Lines)
