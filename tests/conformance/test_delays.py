@@ -44,6 +44,15 @@ def test_a_delayed_message_is_out_of_reach_until_it_is_due(core: Core, client: r
     assert ids(core.do(core.claim("l", "n"))) == ["x"]
 
 
+def test_no_message_falls_due_before_its_delay_is_over(core: Core, client: redis.Redis) -> None:
+    """The server counts in milliseconds, and the one in which a message is published has begun."""
+    for number in range(50):
+        seconds, microseconds = client.time()
+        core.do(core.publish(f"b{number}", "x", delay_seconds=30))
+        ((_, due),) = client.zrange(core.keys.delayed, -1, -1, withscores=True)
+        assert due * 1000 >= seconds * 1_000_000 + microseconds + 30_000_000
+
+
 def test_a_delay_longer_than_the_lease_is_waited_for_and_delivered_once(core: Core) -> None:
     start = monotonic()
     core.do(core.publish("b", "x", delay_seconds=0.4))

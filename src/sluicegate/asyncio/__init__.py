@@ -1,7 +1,8 @@
-"""This is the queue for asyncio: it has every name of `sluicegate`, with coroutines instead of blocking calls.
+"""This is the queue for asyncio: it has the names of `sluicegate`, with coroutines instead of blocking calls.
 
 `RedisMessageQueue`, `Lease` and `RedisGateway` are specific to asyncio. All other names are those of `sluicegate`, so a
-program needs only one of the two modules.
+program needs only one of the two modules. Only `drain` and its types are missing, because `drain` blocks: call it with
+`asyncio.to_thread` and a queue of `sluicegate`.
 """
 
 from sluicegate._lease_base import LeaseState, Verdict
