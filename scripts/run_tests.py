@@ -1,4 +1,4 @@
-"""Run the tests in two processes at a time and print one table of the rooms, which are the folders of `tests`.
+"""Run the tests in three processes at a time and print one table of the rooms, which are the folders of `tests`.
 
 While Spark waits for its workers, another room computes. Each process has its own servers, folders and Airflow home.
 
@@ -29,7 +29,7 @@ from scripts.matrix import ROWS
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 LOGS = ROOT / "build" / "test"
-AT_ONCE = 2
+AT_ONCE = 3
 # Rooms that share a process, because each costs seconds to start. The longest come first; all other rooms are the last.
 TOGETHER = (
     ("spark",),

@@ -44,7 +44,8 @@ except KeyboardInterrupt:
     (folder / (name + " removed")).touch()
 '''
 run_tests.LOGS = Path(sys.argv[1])
-sys.exit(run_tests.execute([Run(name, [sys.executable, "-c", PROGRAM, sys.argv[1], name]) for name in ("a", "b", "c")]))
+runs = [Run(name, [sys.executable, "-c", PROGRAM, sys.argv[1], name]) for name in ("a", "b", "c")]
+sys.exit(run_tests.execute(runs, at_once=2))
 """
 
 
