@@ -69,7 +69,7 @@ def settle(
     except (Exception, GeneratorExit):
         raise
     except BaseException:
-        if not batch.verdicts.is_confirmed(sent):  # an interruption: nobody may return to this lease, so send again
+        if not batch.verdicts.is_confirmed(sent):  # an interruption: no later call may settle this lease: send again
             with suppress(Exception):
                 yield from _send(session, batch, request, rules, sent)
         raise

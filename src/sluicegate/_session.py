@@ -75,7 +75,7 @@ class Activity:
     def hold(self, lease: object, hold: Hold, owner: int) -> None:
         """Register a lease for as long as somebody refers to it.
 
-        A lease object that nobody refers to any more cannot be settled. It expires in Redis.
+        A lease object without references cannot be settled. It expires in Redis.
         """
         leases, number = self._leases, id(lease)
         leases[number] = (weakref.ref(lease, lambda _: leases.pop(number, None)), hold, owner)
@@ -150,5 +150,5 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
 
 
 def new_id() -> bytes:
-    """Sixteen random characters that nobody else makes."""
+    """Return sixteen random characters, unique in practice."""
     return urlsafe_b64encode(os.urandom(12)).replace(b"-", b".")

@@ -475,6 +475,6 @@ class RedisMessageQueue(QueueAdministration):
     def close(self) -> None:
         """Stop publishing and claiming, release the leases made here, and close the connections made here.
 
-        A lease object that nobody refers to any more is not released; it expires.
+        A lease object without references is not released; it expires.
         """
         close_session(self.session, owns_gateway=self._owns_gateway)

@@ -29,7 +29,7 @@ class RedisQueueHook(BaseHook):
     Redis at the first command. The hook keeps what it made; :meth:`close`, or leaving a ``with`` block, closes it.
 
     **Delivery semantics.** Delivery is at least once, as for every queue. A publish refuses duplicates of a
-    deduplication key within its window; a claim leases messages, and messages that nobody acks are delivered again.
+    deduplication key within its window; a claim leases messages, and unacked messages are delivered again.
 
     **Passwords.** The password is either in the connection's password field, or outside Airflow: ``password_env`` in
     the extra names an environment variable that holds it. A queue with a password from the field works only where

@@ -200,8 +200,8 @@ def is_untrusted(error: BaseException) -> bool:
 def cannot_connect(error: BaseException) -> bool:
     """Return whether no connection was made.
 
-    It was refused, there is no such host or socket, nobody answered within the connect timeout, or the certificate does
-    not fit.
+    The connection was refused, the host or socket does not exist, the server did not answer within the connect timeout,
+    or the certificate does not fit.
     """
     root = _root(error)
     return isinstance(root, ConnectionRefusedError) or "connecting to" in str(root)

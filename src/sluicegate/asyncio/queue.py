@@ -474,7 +474,7 @@ class RedisMessageQueue(QueueAdministration):
     async def aclose(self) -> None:
         """Stop publishing and claiming, release the leases made here, and close the connections made here.
 
-        A lease object that nobody refers to any more is not released; it expires.
+        A lease object without references is not released; it expires.
         """
         await close_session(self.session, owns_gateway=self._owns_gateway)
 
