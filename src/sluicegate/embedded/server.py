@@ -149,12 +149,12 @@ def _join_or_start(
 
 
 def _start(binary: ServerBinary, folder: on_disk.DataFolder, fsync: Fsync, idle_seconds: float) -> None:
+    on_disk.check_files(folder)  # before anything is believed of what they hold
     if binary.release < (7, 0) and on_disk.is_new_layout(folder):
         raise EmbeddedServerError(
             f"the data in {folder.path} was written by Redis 7 or newer, which {binary} cannot read; "
             "use a newer server or another folder."
         )
-    on_disk.check_files(folder)
     socket_path = on_disk.make_socket_path()
     try:
         _run_keeper(folder, socket_path, idle_seconds, str(binary.path), binary.version, fsync)
