@@ -39,13 +39,13 @@ class RetryNote:
     """Reports that an attempt failed and that another follows.
 
     Attributes:
-        script: the transition, by the name of its script.
+        verb: the operation whose call failed.
         attempt: how many attempts were made.
         seconds: the pause before the next.
         error: what the last attempt raised.
     """
 
-    script: str
+    verb: str
     attempt: int
     seconds: float
     error: BaseException
@@ -164,7 +164,7 @@ class GatewayBase:
             seconds = state.next_action.sleep if state.next_action else 0.0
             assert error is not None
             _log.warning("Redis at %s: %s, attempt %d", self.server, type(error).__name__, state.attempt_number)
-            notes[:] = [RetryNote(call.script.name, state.attempt_number, seconds, error)]
+            notes[:] = [RetryNote(call.script.verb, state.attempt_number, seconds, error)]
 
         return {
             "retry": tenacity.retry_if_exception(partial(self._may_pass, course)),
@@ -207,7 +207,7 @@ class GatewayBase:
         known: Exception = error_mapping.unavailable(self.server, error)
         if error_mapping.is_refusal(error):
             why = error_mapping.refused_in_doubt if course.doubtful else error_mapping.refused
-            known = why(self.server, call.script.name, error)
+            known = why(self.server, call.script.verb, error)
         elif is_pool_exhausted(error) and not course.doubtful:
             known = error_mapping.exhausted(self.server, error)
         elif self._reached:

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from sluicegate._gateway_base import RetryNote
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.dispatch import emit
 from sluicegate.errors import RedisMessageQueueError
@@ -23,7 +22,6 @@ __all__ = ["OperationRunner"]
 T = TypeVar("T")
 Step = Call[Any] | Wait | Pause | QueueEvent
 _OPERATIONS = {operation.value: operation for operation in EventOperation}
-_OPERATIONS |= {script: _OPERATIONS[verb] for script, verb in scripts.VERBS.items() if verb in _OPERATIONS}
 
 
 class OperationRunner:
@@ -128,7 +126,7 @@ class OperationRunner:
         return self.emit(step, begun)
 
     def _note_retry(self, begun: float, note: RetryNote) -> None:
-        operation = _OPERATIONS.get(note.script)
+        operation = _OPERATIONS.get(note.verb)
         if operation is not None:
             self.emit(
                 QueueEvent(

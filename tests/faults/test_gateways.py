@@ -68,7 +68,7 @@ def test_what_passes_is_tried_again(make_gateway: MakeGateway, error: bytes) -> 
     with answering(error, error) as server:
         assert make_gateway(server.port).execute(call(), on_retry=notes.append) == 1
         assert server.scripts == ["EVALSHA"] * 3
-    assert [(note.script, note.attempt) for note in notes] == [("depth", 1), ("depth", 2)]
+    assert [(note.verb, note.attempt) for note in notes] == [("depth", 1), ("depth", 2)]
     assert all(isinstance(note.error, Exception) and note.seconds >= 0 for note in notes)
 
 
@@ -183,7 +183,7 @@ def test_retries_of_a_call_sent_ahead_are_reported(make_gateway: MakeGateway) ->
         run, target = running(gateway)
         receive = run(lambda: target.send(call(), on_retry=notes.append))
         assert run(receive) == 4
-    assert [(note.script, note.attempt) for note in notes] == [("depth", 1)]
+    assert [(note.verb, note.attempt) for note in notes] == [("depth", 1)]
 
 
 def running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:

@@ -13,7 +13,6 @@ from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.clock import elapsed_clock
-from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -23,7 +22,6 @@ __all__ = ["OperationRunner"]
 T = TypeVar("T")
 Step = Call[Any] | Wait | Pause | QueueEvent
 _OPERATIONS = {operation.value: operation for operation in EventOperation}
-_OPERATIONS |= {script: _OPERATIONS[verb] for script, verb in scripts.VERBS.items() if verb in _OPERATIONS}
 
 
 class OperationRunner:
@@ -130,7 +128,7 @@ class OperationRunner:
         return await self.emit(step, begun)
 
     async def _note_retry(self, begun: float, note: RetryNote) -> None:
-        operation = _OPERATIONS.get(note.script)
+        operation = _OPERATIONS.get(note.verb)
         if operation is not None:
             await self.emit(
                 QueueEvent(

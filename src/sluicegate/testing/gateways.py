@@ -137,7 +137,7 @@ def check_a_lost_connection_is_survived(gateway: Gateway, redis_client: redis.Re
         count, age = running.result(_PATIENCE_SECONDS)
     _expect(count, 1, "one effect")
     assert int(age) >= 25, f"the second attempt sent an age of {int(age)} ms, which is that of the first"
-    _expect([(note.attempt, note.script) for note in notes], [(1, call.script.name)], "what on_retry received")
+    _expect([(note.attempt, note.verb) for note in notes], [(1, call.script.verb)], "what on_retry received")
 
 
 def check_a_call_sent_ahead(gateway: Gateway, redis_client: redis.Redis) -> None:
