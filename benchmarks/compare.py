@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _source(commit: str | None) -> Path:
-    """The `src` folder of a commit, unpacked under build; of the working tree without one."""
+    """Return the `src` folder of a commit, unpacked under build; of the working tree without one."""
     if commit is None:
         return ROOT / "src"
     git = ["git", "-C", str(ROOT)]

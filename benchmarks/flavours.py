@@ -19,7 +19,7 @@ from tests.support.servers import RedisServer, programs
 __all__ = ["run", "steps"]
 
 _TASKS = 16
-_SINGLES = 20  # one of so many messages travels by itself
+_SINGLES = 20  # one in this many messages is sent alone
 
 Rates = dict[str, float]
 

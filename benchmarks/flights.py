@@ -11,7 +11,7 @@ __all__ = ["flights"]
 
 
 def flights(limit: int | None) -> list[bytes]:
-    """The first `limit` flights, or all, as JSON: numbers as numbers, empty cells as null."""
+    """Return the first `limit` flights, or all, as JSON: numbers as numbers, empty cells as null."""
     return [encode_payload(_typed(row)) for row in islice(read_rows(find_csv()), limit)]
 
 

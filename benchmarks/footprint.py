@@ -15,7 +15,7 @@ __all__ = ["bars", "run", "steps"]
 
 
 def steps(settings: Settings) -> Iterator[Step]:
-    """All sizes at once, since the worst of them decides."""
+    """Yield all sizes at once, since the worst of them decides."""
 
     def measure() -> Found:
         sizes = {
@@ -59,7 +59,7 @@ def run(count: int, key_bytes: int, *, still_seconds: float) -> dict[str, float]
 
 
 def bars(sizes: list[dict[str, float]]) -> list[Bar]:
-    """The worst decides: Redis doubles its tables and rounds what it allocates, so count and key length matter."""
+    """Return the worst of the sizes: Redis doubles tables and rounds allocations, so count and key length matter."""
     heaviest = max(sizes, key=lambda size: size["pending bytes"])
     steepest = max(sizes, key=lambda size: size["in flight / pending"])
     return [

@@ -138,7 +138,7 @@ def _acks(client: redis.Redis, queue: RedisMessageQueue, leases: int, size: int)
 
 
 def _reap(expired: int, size: int, rounds: int) -> dict[str, float]:
-    """Let leases run out and claim everything again: the longest that Redis was held by one call."""
+    """Let leases expire and claim everything again, to measure the longest call that blocked Redis."""
     longest, claims, calls, seconds = [], [], [], []
     for _ in range(rounds):
         with _server() as client, closing(RedisMessageQueue(QUEUE, client=client)) as queue:
@@ -176,7 +176,7 @@ def _durations(log: list[dict[str, Any]], name: str) -> list[float]:
 
 
 def _heartbeat(count: int, size: int) -> dict[str, float]:
-    """One extension of a lease that holds so many messages of so many bytes."""
+    """Return one extension of a lease that holds so many messages of so many bytes."""
     with _server() as client, closing(RedisMessageQueue(QUEUE, client=client)) as queue:
         step = max(1, min(BATCH, 10_000_000 // size))
         for first in range(0, count, step):

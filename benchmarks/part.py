@@ -1,7 +1,7 @@
 """One part of the benchmark in a process of its own: what its steps found, and which of them failed.
 
-A step that raises is a failure by itself, and the next one goes on; what is known is written after each step, so that
-whoever started the process has it even when the process dies.
+A step that raises is a failure of that step, and the next one runs; results are written after each step, so that
+they remain when the process dies.
 
 Usage: python -m benchmarks.part MODULE:FUNCTION SETTINGS OUTPUT     SETTINGS: JSON, handed to the function
 """

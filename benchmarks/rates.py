@@ -41,7 +41,7 @@ class Rates:
         self.samples.setdefault(name, []).append(sample)
 
     def ratio(self, ours: str, bare: str) -> float:
-        """How many times as fast as the bare loop: the median over the rounds."""
+        """Return how many times as fast as the bare loop: the median over the rounds."""
         pairs = zip(self.samples[ours], self.samples[bare], strict=True)
         return median(bare_sample.wall / our_sample.wall for our_sample, bare_sample in pairs)
 
@@ -141,7 +141,7 @@ def _singles(rates: Rates, client: redis.Redis, queue: RedisMessageQueue, messag
 
 
 def _singles_of(count: int) -> int:
-    """How many of the messages travel one by one."""
+    """Return how many of the messages are sent one by one."""
     return max(1, count // 20)
 
 
@@ -168,7 +168,7 @@ class _Bare:
             client.script_load(scripts.load(name).text)
 
     def publish(self, messages: list[Order]) -> None:
-        """A marker and a list entry per message, pipelined without MULTI; what SET NX answers is not even looked at."""
+        """Send a marker and a list entry per message, pipelined without MULTI; the replies of SET NX are ignored."""
         encode = self._encode
         for first in range(0, len(messages), BATCH):
             pipeline = self._client.pipeline(transaction=False)

@@ -47,7 +47,7 @@ class Bar:
 
 
 def print_bars(console: Console, bars: list[dict[str, Any]], failed: Sequence[dict[str, str]] = ()) -> None:
-    """A table of all bars, and of what could not be measured."""
+    """Print a table of all bars, and of what could not be measured."""
     table = Table("bar", "mode", "measured", "limit", "ok", "how", title="Bars")
     for bar in bars:
         sign = "≥" if bar["at_least"] else "≤"
@@ -61,7 +61,7 @@ def print_bars(console: Console, bars: list[dict[str, Any]], failed: Sequence[di
 
 
 def print_figures(console: Console, title: str, figures: Figures) -> None:
-    """A table of figures: one row per subject, one column per figure."""
+    """Print a table of figures: one row per subject, one column per figure."""
     columns = list(dict.fromkeys(name for row in figures.values() for name in row))
     table = Table("", *columns, title=title)
     for subject, row in figures.items():
@@ -70,7 +70,7 @@ def print_figures(console: Console, title: str, figures: Figures) -> None:
 
 
 def last_line(text: str) -> str:
-    """What an error says last, of bounded length."""
+    """Return what an error says last, of bounded length."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:_MAX_LINE_LENGTH] if lines else ""
 

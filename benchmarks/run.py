@@ -1,7 +1,7 @@
 """Measure what the project promises about speed and size, and write build/bench/report.json.
 
 Each part has a process of its own; the report is written after each. What could not be measured is a red row in the
-table and an item of `failed` in the report, and the others go on.
+table and an item of `failed` in the report; the other parts still run.
 
 A benchmark, not a test: it exits 0 whatever it finds; 2 when something could not be measured; with `--strict` 1 when a
 bar is missed.
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(target: str, options: argparse.Namespace, folder: Path) -> Report:
-    """What a part found, run by a fresh interpreter; when that dies or does not end, what it had found by then."""
+    """Run a part in a new interpreter and return its results; if it dies or hangs, those found by then."""
     output = folder / "result.json"
     settings = json.dumps(vars(options) | {"output": ""})
     command = [sys.executable, "-m", "benchmarks.part", target, settings, str(output)]

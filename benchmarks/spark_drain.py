@@ -63,7 +63,7 @@ def run(bench: Bench, *, rounds: int, limit: int | None) -> dict[str, Figures]:
 
 
 def bars(figures: dict[str, Figures]) -> list[Bar]:
-    """What two tasks must gain over one client."""
+    """Return what two tasks must gain over one client."""
     rows = figures[TITLE]
     how = (
         f"median of {rows[_CLIENT]['rounds']:.0f} rounds of {rows[_CLIENT]['messages']:,.0f} flights, "

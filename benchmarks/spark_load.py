@@ -24,7 +24,7 @@ _SAME = 1.25  # what noise may make of equal costs
 def run(
     bench: Bench, *, sizes: tuple[int, ...], lease_sizes: tuple[int, int], held_seconds: float, rounds: int
 ) -> dict[str, Figures]:
-    """Both.
+    """Measure the load of both kinds.
 
     Args:
         bench: session and server.

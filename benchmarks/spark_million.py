@@ -35,7 +35,7 @@ def run(bench: Bench, *, count: int, rounds: int) -> dict[str, Figures]:
 
 
 def bars(figures: dict[str, Figures]) -> list[Bar]:
-    """The goal, for both kinds of file."""
+    """Return the bars for both kinds of file."""
     return [
         Bar(
             f"publish, drain to Parquet, ack: {row['messages']:,.0f} x {PAYLOAD_BYTES} B, {name}",

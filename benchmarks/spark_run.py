@@ -25,7 +25,7 @@ _STEPS: dict[str, tuple[Measure, Judge]] = {
 
 
 def steps(settings: Settings) -> Iterator[Step]:
-    """In their order; a server emptied between them."""
+    """Yield the steps in order; the server is emptied between them."""
     each = _each(settings)
     with bench() as shared:
         _warm(shared)
@@ -40,7 +40,7 @@ def _measure(shared: Bench, measure: Measure, judge: Judge, settings: dict[str, 
 
 
 def _each(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The keyword arguments of each `run`."""
+    """Return the keyword arguments of each `run`."""
     return {
         "drain": {"rounds": settings["spark_rounds"], "limit": settings["flights"] or None},
         "load": {
@@ -56,5 +56,5 @@ def _each(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _warm(shared: Bench) -> None:
-    """The first job of a session starts Python workers, which is not what is measured."""
+    """Run a first job, because it starts Python workers, whose start is not measured."""
     assert shared.spark.range(2).mapInArrow(lambda batches: batches, "id long").count() == 2

@@ -41,7 +41,7 @@ class Bench:
     folder: Path
 
     def queue(self, name: str, **options: Any) -> RedisMessageQueue:
-        """A queue that can travel to executors."""
+        """Return a queue that executors can make from its spec."""
         return RedisMessageQueue(name, url=self.server.url, **options)
 
 

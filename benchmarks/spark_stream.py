@@ -63,7 +63,7 @@ def run(bench: Bench, *, idle_seconds: float, batches: int) -> dict[str, Figures
 
 
 def bars(figures: dict[str, Figures]) -> list[Bar]:
-    """An idle query must not be felt."""
+    """Return the bar of an idle query, which must cost almost nothing."""
     idle = figures[TITLE][_IDLE]
     how = f"{idle['triggers']:.0f} triggers, no wait for messages, {idle['Redis calls each']:.1f} Redis calls each"
     return [Bar("micro-batch overhead, empty queue", "fast", idle["triggerExecution"], 50, False, "ms", how)]

@@ -62,7 +62,7 @@ def run(sizes: tuple[int, int], *, rounds: int) -> Figures:
 
 
 def bars(figures: Figures) -> list[Bar]:
-    """The larger size against the smaller, and the traffic of one call."""
+    """Return the larger size against the smaller, and the traffic of one call."""
     found = []
     for name in ("depth", "heartbeat"):
         small, large = (figure for label, figure in figures.items() if label.startswith(name))
@@ -107,7 +107,7 @@ def _measure(side: _Side, name: str) -> None:
 
 
 def _traffic(side: _Side, call: Callable[[], object]) -> dict[str, float]:
-    """What one call sends and is sent."""
+    """Return what one call sends and is sent."""
     first, second = counters(side.client), counters(side.client)
     call()
     third = counters(side.client)

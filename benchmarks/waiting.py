@@ -82,7 +82,7 @@ def bars(figures: Figures) -> list[Bar]:
 
 
 def _commands(server: RedisServer, client: redis.Redis) -> int:
-    """What others send in ten seconds, as MONITOR sees it; what scripts call is marked there."""
+    """Return what others send in ten seconds, as MONITOR sees it; what scripts call is marked there."""
     sent = 0
     with server.client() as watching, watching.monitor() as monitor:
         end = threading.Timer(_IDLE_SECONDS, client.echo, ["the end"])

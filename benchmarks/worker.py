@@ -25,7 +25,7 @@ def fast(settings: Settings) -> Iterator[Step]:
 
 
 def plain(settings: Settings) -> Iterator[Step]:
-    """Without."""
+    """Run without a queue."""
     block(*_FAST)
     return _steps("plain", settings)
 
@@ -73,7 +73,7 @@ def _free_port() -> int:
 
 
 def _json(mode: str) -> tuple[Any, Any]:
-    """The encoder and decoder that somebody would use by hand."""
+    """Return the encoder and decoder that a program without a queue library would use."""
     if mode == "fast":
         import orjson
 

@@ -22,28 +22,28 @@ WIDTH = 120
 
 
 def parameter(option: Option) -> str:
-    """The option as a parameter of the constructor."""
+    """Return the option as a parameter of the constructor."""
     return f"{option.name}: {option.type} = {shown(option.default)},"
 
 
 def shown(default: object) -> str:
-    """A default as ruff formats it."""
+    """Return a default as ruff formats it."""
     return f'"{default}"' if isinstance(default, str) else repr(default)
 
 
 def documented(option: Option) -> str:
-    """The option in the documentation of the constructor."""
+    """Return the option in the documentation of the constructor."""
     text = f"{option.name}: {option.summary}."
     return textwrap.fill(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12, break_long_words=False)
 
 
 def lines(make: Callable[[Option], str], indent: int) -> str:
-    """One line per option."""
+    """Return one line per option."""
     return "".join(f"{' ' * indent}{make(option)}\n" for option in OPTIONS.values())
 
 
 def table(section: str) -> str:
-    """The options of one section of `docs/configuration.md`, as a Markdown table."""
+    """Return the options of one section of `docs/configuration.md`, as a Markdown table."""
     rows = ["| option | default | unit | rule | in a spec | meaning |", "|---|---|---|---|---|---|"]
     rows += [
         f"| `{one.name}` | `{shown(one.default)}` | {one.unit} | {one.rule} | {one.in_spec} | {one.summary} |"
@@ -80,7 +80,7 @@ REGIONS: dict[str, list[tuple[str, str, str]]] = {
 
 
 def written(text: str, regions: list[tuple[str, str, str]]) -> str:
-    """A module's text with its regions written anew."""
+    """Return a module's text with its regions written anew."""
     for before, region, after in regions:
         pattern = re.compile(f"({before}).*?({after})", re.DOTALL)
         text, count = pattern.subn(lambda found, region=region: found[1] + region + found[2], text, count=1)

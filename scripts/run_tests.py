@@ -243,7 +243,7 @@ def _end(running: Sequence[Run]) -> None:
 
 
 def select(arguments: Sequence[str]) -> dict[str, list[str]]:
-    """What pytest gets for each process, by the name of its first room, the longest process first."""
+    """Return what pytest gets for each process, by the name of its first room, the longest process first."""
     paths = [argument for argument in arguments if _room_of(argument)]
     options = [argument for argument in arguments if argument not in paths]
     if not paths or TESTS.name in map(_room_of, paths):
@@ -255,7 +255,7 @@ def select(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _room_of(argument: str) -> str:
-    """The room that a path or a test id lies in, `tests` for all of them, nothing for what is no path."""
+    """Return the room that a path or a test id lies in, `tests` for all of them, nothing for what is no path."""
     path = (ROOT / argument.partition("::")[0]).resolve()
     if argument.startswith("-") or not path.exists() or not path.is_relative_to(TESTS):
         return ""

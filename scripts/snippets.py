@@ -17,7 +17,7 @@ _TABLE = re.compile(r"(<!-- options: ([^\n]+) -->\n).*?(<!-- end of options -->)
 
 
 def filled(text: str) -> str:
-    """A page with its blocks filled anew."""
+    """Return a page with its blocks filled anew."""
     text = _FILE.sub(lambda found: found[1] + (PROJECT / found[2]).read_text() + found[3], text)
     return _TABLE.sub(lambda found: found[1] + table(found[2]) + found[3], text)
 

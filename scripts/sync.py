@@ -141,7 +141,7 @@ class Transform:
             raise SyncError(f"line {min(marks)}: {MARK!r} stands at no statement, decorator or except")
 
     def _head(self, node: ast.stmt | ast.ExceptHandler) -> Iterable[int]:
-        """The lines at which a mark concerns a statement: those in front of its body, else its first and last."""
+        """Return the lines whose mark applies to a statement: those before its body, else its first and last."""
         body = getattr(node, "body", None)
         if not body:
             return node.lineno, _end_line(node)
@@ -211,7 +211,7 @@ class Transform:
         self._edits.append((self._offset(closing.start), self._offset(closing.end), ""))
 
     def _is_part_of_a_package(self, position: int) -> bool:
-        """Whether a name is a later part of a dotted name that begins with one of our packages."""
+        """Return whether a name is a later part of a dotted name that begins with one of our packages."""
         tokens, first = self._tokens, position
         while first >= 2 and tokens[first - 1].string == "." and tokens[first - 2].type == tokenize.NAME:
             first -= 2
@@ -236,7 +236,7 @@ class Transform:
         return self._utf8_offset(node.end_lineno, node.end_col_offset)
 
     def _utf8_offset(self, line: int, column: int) -> int:
-        """The offset of a position whose column counts bytes, as syntax trees do."""
+        """Return the offset of a position whose column counts bytes, as syntax trees do."""
         return self._starts[line - 1] + len(self._lines[line - 1].encode()[:column].decode())
 
 
@@ -268,7 +268,7 @@ def _end_line(node: ast.stmt | ast.ExceptHandler) -> int:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
-    """The docstrings of a module, and the strings that stand as statements behind an assignment."""
+    """Yield the docstrings of a module, and the strings that stand as statements behind an assignment."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value

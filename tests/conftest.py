@@ -50,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
 
 @pytest.fixture
 def bare_client(server: RedisServer) -> Iterator[redis.Redis]:
-    """A client of an empty server that returns bytes; for tests that put invalid values at a queue's keys."""
+    """Yield a client of an empty server that returns bytes; for tests that put invalid values at a queue's keys."""
     with server.client() as client:
         client.config_set("maxmemory", "0")
         client.flushall()
@@ -60,14 +60,14 @@ def bare_client(server: RedisServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def client(bare_client: redis.Redis) -> Iterator[redis.Redis]:
-    """A client of an empty server; the teardown checks the invariants of every queue."""
+    """Yield a client of an empty server; the teardown checks the invariants of every queue."""
     yield bare_client
     state.check(bare_client)
 
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[Loop]:
-    """An event loop in a thread, for all asyncio queues."""
+    """Yield an event loop in a thread, for all asyncio queues."""
     running = Loop()
     yield running
     running.close()
@@ -81,7 +81,7 @@ def flavour() -> Flavour:
 
 @pytest.fixture
 def make_queue(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[MakeQueue]:
-    """A function that makes queues on the test's server."""
+    """Yield a function that makes queues on the test's server."""
     make = Maker(flavour, client, loop)
     yield make
     make.close()
@@ -89,13 +89,13 @@ def make_queue(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[Ma
 
 @pytest.fixture
 def queue(make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue without deduplication."""
+    """Return a queue without deduplication."""
     return make_queue()
 
 
 @pytest.fixture(params=PROGRAMS[:1], ids=lambda path: path.name)
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
-    """A server on a TCP port for one test, which may restart it: all confirmed writes are on disk."""
+    """Yield a server on a TCP port for one test, which may restart it: all confirmed writes are on disk."""
     program: Path = request.param
     running = RedisServer(program, "--appendonly", "yes", "--appendfsync", "always", port=free_port())
     try:

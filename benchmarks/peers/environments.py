@@ -46,7 +46,7 @@ PEERS = (
 
 
 def interpreter() -> Path | None:
-    """A Python of 3.12 or later: the one named in SLUICEGATE_PEER_PYTHON, this one, or one found on the machine."""
+    """Return a Python 3.12 or later: the one in SLUICEGATE_PEER_PYTHON, this one, or one found on the machine."""
     for candidate in _candidates():
         done = subprocess.run([candidate, "-c", _ASK], capture_output=True, text=True, check=False)
         if done.returncode == 0:  # a pyenv shim is there without its Python
@@ -57,7 +57,7 @@ def interpreter() -> Path | None:
 
 
 def environment(peer: Peer, python: Path) -> Path:
-    """The interpreter of an environment with this library and the parser that ours uses; made when it is not there.
+    """Return the Python of an environment with this library and our parser; make the environment if needed.
 
     Raises:
         CalledProcessError: it could not be installed; what the installer said is in `stderr`.

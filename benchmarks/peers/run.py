@@ -69,7 +69,7 @@ class Library:
         self._process.wait(timeout=30)
 
     def run(self, options: argparse.Namespace) -> None:
-        """One round of everything."""
+        """Measure one round of every library."""
         figures = dict(self.ask("singles", options.count))
         if self.label == OURS:
             batches = self.ask("batches", options.batches)
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _round(library: Library, options: argparse.Namespace, missing: dict[str, str]) -> None:
-    """One round of a library; one that fails is measured no further, and the others are."""
+    """Measure one round of a library; one that fails is not measured again, the others are."""
     try:
         library.run(options)
     except Exception as error:
@@ -126,7 +126,7 @@ def _round(library: Library, options: argparse.Namespace, missing: dict[str, str
 
 
 def bars(figures: dict[str, Figures]) -> list[Bar]:
-    """What we promise beside each of the others, and what we promise whatever they do."""
+    """Return what we promise beside each of the others, and what we promise whatever they do."""
     ours = figures[OURS]
     found = [
         _bar("idle wake-up p95", ours["idle wake-up p95 ms"], 10, False, "ms", "one consumer that waits"),
@@ -155,7 +155,7 @@ def _bar(name: str, measured: float, limit: float, at_least: bool, unit: str, de
 
 
 def _libraries(stack: ExitStack, console: Console) -> tuple[list[Library], dict[str, str]]:
-    """A process for each library that can run here, and why the others cannot."""
+    """Return a process for each library that can run here, and why the others cannot."""
     server = RedisServer(programs()[0], port=_free_port()).start()
     stack.callback(server.remove)
     found = [Library(OURS, Path(sys.executable), OURS, server.url)]
@@ -178,7 +178,7 @@ def _libraries(stack: ExitStack, console: Console) -> tuple[list[Library], dict[
 
 
 def _print(console: Console, figures: dict[str, Figures], missing: dict[str, str]) -> None:
-    """One column per library, one row per figure."""
+    """Print a table: one column per library, one row per figure."""
     table = Table("", *figures, *missing, title="Beside other libraries, medians")
     for name in dict.fromkeys(name for found in figures.values() for name in found):
         row = (f"{found[name]:,.2f}" if name in found else "" for found in figures.values())

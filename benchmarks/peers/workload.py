@@ -42,14 +42,14 @@ class Workload:
         self.client = redis.Redis.from_url(url)
 
     def queue(self, **options: Any) -> Any:
-        """A queue with deduplication, and default options but for those given."""
+        """Return a queue with deduplication, and default options but for those given."""
         if "deduplication" in inspect.signature(self._make).parameters:  # version 11 has no such switch
             options["deduplication"] = True
         client = redis.Redis.from_url(self._url)
         return self._make(QUEUE, client=client, get_deduplication_key=lambda payload: payload[KEY_FIELD], **options)
 
     def versions(self, count: int) -> dict[str, str]:
-        """What runs here."""
+        """Return what runs here."""
         names = ("redis", "hiredis") if self.library == _OURS else ("redis-message-queue", "redis", "hiredis")
         return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
@@ -74,7 +74,7 @@ class Workload:
         }
 
     def batches(self, count: int) -> Figures:
-        """The same in batches of 1,000; only for a library that has them."""
+        """Publish the same messages in batches of 1,000, with a library that has batches."""
         queue = self.queue()
         self._warm(queue)
         for first in range(0, count, BATCH):
@@ -89,7 +89,7 @@ class Workload:
         }
 
     def wakes(self, count: int) -> list[float]:
-        """Milliseconds from before a publish until a consumer that had waited in vain holds the message."""
+        """Milliseconds from before a publish until a consumer that had waited without a result holds the message."""
         publisher, consumer = self.queue(), self.queue()
         self._warm(publisher)
         found: list[float] = []

@@ -24,7 +24,7 @@ Connect = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def airflow_deployment() -> Deployment:
-    """The Airflow deployment of this test run, with its tables."""
+    """Return the Airflow deployment of this test run, with its tables."""
     deployment = Deployment(HOME)
     deployment.migrate()
     return deployment
@@ -32,7 +32,7 @@ def airflow_deployment() -> Deployment:
 
 @pytest.fixture(scope="session")
 def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An embedded server for all tests; each uses a queue of its own."""
+    """Yield an embedded server for all tests; each uses a queue of its own."""
     folder = tmp_path_factory.mktemp("embedded")
     yield f"embedded://{folder}"
     stop_server(folder)
@@ -40,7 +40,7 @@ def embedded_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def password_server() -> Iterator[PasswordServer]:
-    """A server behind host, port and password for all tests."""
+    """Yield a server behind host, port and password for all tests."""
     server = PasswordServer(PASSWORD)
     server.start()
     yield server
@@ -65,7 +65,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def queue(embedded_url: str, connect: Connect, queue_name: str) -> Iterator[RedisMessageQueue]:
-    """A queue of this test on the embedded server, which is the default connection too."""
+    """Yield a queue of this test on the embedded server, which is the default connection too."""
     connect(extra={"url": embedded_url})
     queue = RedisMessageQueue(queue_name, url=embedded_url)
     yield queue

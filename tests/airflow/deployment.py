@@ -67,7 +67,7 @@ class Deployment:
                 target.unlink()
 
     def rendered(self, run: DagRun, task_id: str) -> dict[str, Any]:
-        """The rendered fields of a task, as the database keeps them."""
+        """Return the rendered fields of a task, as the database keeps them."""
         from airflow.models.renderedtifields import RenderedTaskInstanceFields
 
         (instance,) = [instance for instance in run.get_task_instances() if instance.task_id == task_id]
@@ -90,7 +90,7 @@ def states(run: DagRun) -> dict[str, str | None]:
 
 
 def xcoms(run: DagRun) -> Mapping[str, Any]:
-    """What the tasks of a run returned, read from the database; those of mapped tasks in a list."""
+    """Return what the tasks of a run returned, read from the database; those of mapped tasks in a list."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 

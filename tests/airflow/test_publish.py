@@ -442,8 +442,8 @@ def test_progress_is_told_in_counts(queue: RedisMessageQueue) -> None:
     publisher(queue, every, 0).run(batch_size=10, headers=None)
     publisher(queue, rare, 3600).run(batch_size=10, headers=None)
 
-    told = [line.split(", in ")[0] for line in every.lines]
-    assert told == [
+    reported = [line.split(", in ")[0] for line in every.lines]
+    assert reported == [
         f"queue {queue.name!r}, so far: 10 published, 0 duplicates refused, 0 dropped",
         f"queue {queue.name!r}, so far: 20 published, 0 duplicates refused, 0 dropped",
         f"queue {queue.name!r}, so far: 25 published, 0 duplicates refused, 0 dropped",

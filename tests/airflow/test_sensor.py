@@ -27,7 +27,7 @@ def sensor(queue: RedisMessageQueue | str, **arguments: Any) -> RedisQueueSensor
 
 
 def poke(queue: RedisMessageQueue | str, **arguments: Any) -> dict[str, Any] | None:
-    """What one look hands on, None when the gate stays shut."""
+    """Poke once and return the XCom value, None when the gate stays shut."""
     answer = sensor(queue, **arguments).poke({})
     assert answer.is_done == (answer.xcom_value is not None)
     value: dict[str, Any] | None = answer.xcom_value

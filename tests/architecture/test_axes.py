@@ -16,14 +16,14 @@ MARKED = re.compile(r"^@pytest\.mark\.full\n(?:[@ )\]].*\n)*def (test_\w+)", re.
 
 
 def functions(*arguments: str) -> set[str]:
-    """The test functions that pytest selects, as `file::name`."""
+    """Return the test functions that pytest selects, as `file::name`."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *arguments, "tests"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {line.partition("[")[0] for line in told.splitlines() if line.startswith("tests/")}
+    reported = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {line.partition("[")[0] for line in reported.splitlines() if line.startswith("tests/")}
 
 
 def marked_full() -> set[str]:
-    """Those whose own source says that they run with `make test-all` only."""
+    """Return those whose own source says that they run with `make test-all` only."""
     found = set()
     for file in (ROOT / "tests").rglob("test_*.py"):
         source, name = file.read_text(), str(file.relative_to(ROOT))

@@ -58,9 +58,7 @@ def test_what_is_written_twice_by_hand_has_the_same_names_and_parameters(name: s
 
 
 def test_both_packages_export_the_same_names_and_the_same_values() -> None:
-    """A drain blocks and calls plain functions: an asyncio program runs it in a thread, as its error for an asyncio
-    queue says.
-    """
+    """A drain blocks, so asyncio has none: a program runs it in a thread, as its error for an asyncio queue says."""
     there, here = sluicegate.asyncio, sluicegate
     of_drains = ["DrainContext", "DrainProgress", "DrainSummary", "HandlerFailure", "PartitionSummary", "drain"]
     assert sorted(set(here.__all__) - set(there.__all__)) == of_drains
@@ -70,7 +68,7 @@ def test_both_packages_export_the_same_names_and_the_same_values() -> None:
 
 
 def face(module: ModuleType) -> dict[str, object]:
-    """The public names of a module with their parameters, by their synchronous names."""
+    """Return the public names of a module with their parameters, by their synchronous names."""
     return {name: shape(getattr(module, name)) for name in sorted(module.__all__)}
 
 

@@ -69,14 +69,14 @@ INCLUDES = {path.stem: path.read_text() for path in LUA if path.parent.name == "
 
 
 def defined(text: str) -> set[str]:
-    """The functions and constants that an include defines for others."""
+    """Return the functions and constants that an include defines for others."""
     functions = re.findall(r"^local function (\w+)", text, re.MULTILINE)
     constants = re.findall(r"^local ([A-Z][A-Z_, ]*) =", text, re.MULTILINE)
     return {*functions, *(name for line in constants for name in line.split(", "))}
 
 
 def used(text: str) -> set[str]:
-    """The functions that a file calls and the constants that it reads, but for its own."""
+    """Return the functions that a file calls and the constants that it reads, but for its own."""
     code = re.sub(r"'[^'\n]*'|--.*", "", text)
     own = set(re.findall(r"^ *local function (\w+)", text, re.MULTILINE)) | defined(text)
     return {*re.findall(r"(?<![\w.])\w+(?=\()", code), *re.findall(r"\b[A-Z][A-Z_]+\b", code)} - own

@@ -33,7 +33,7 @@ def test_help_explains_every_target() -> None:
 
 @pytest.fixture
 def bare_machine(tmp_path: Path) -> Path:
-    """A copy of what `make setup` reads, beside a PATH with little on it: no Java and a Python without ensurepip."""
+    """Return a copy of what `make setup` reads and a PATH without Java, with a Python that lacks ensurepip."""
     for name in ("scripts", "locks"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)

@@ -14,7 +14,7 @@ __all__ = ["dies", "fails", "hangs", "measures", "starts_nothing"]
 
 
 def measures(settings: Settings) -> Iterator[Step]:
-    """As many times as the run has rounds."""
+    """Measure as many times as the run has rounds."""
     yield (
         "speed",
         lambda: Found(
@@ -25,7 +25,7 @@ def measures(settings: Settings) -> Iterator[Step]:
 
 
 def fails(settings: Settings) -> Iterator[Step]:
-    """In its first step only."""
+    """Fail in the first step only."""
     yield "first", _raise
     yield from measures(settings)
 
@@ -36,7 +36,7 @@ def starts_nothing(settings: Settings) -> Iterator[Step]:
 
 
 def dies(settings: Settings) -> Iterator[Step]:
-    """As a process that ran out of memory."""
+    """End like a process that was killed for its memory."""
     yield from measures(settings)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -47,4 +47,4 @@ def hangs(settings: Settings) -> Iterator[Step]:
 
 
 def _raise() -> Found:
-    raise AssertionError("more than one line:\n  all leases have [red]run out[/]\n")
+    raise AssertionError("more than one line:\n  all leases have [red]expired[/]\n")

@@ -165,13 +165,13 @@ def test_a_part_that_fails_or_dies_is_a_red_row_and_the_others_are_measured(
     assert code == run.NOT_MEASURED
     assert report["failed"] == [
         {"part": "starts_nothing", "step": "around start", "error": "OSError", "line": "for this part"},
-        {"part": "fails", "step": "first", "error": "AssertionError", "line": "all leases have [red]run out[/]"},
+        {"part": "fails", "step": "first", "error": "AssertionError", "line": "all leases have [red]expired[/]"},
         {"part": "dies", "step": "after speed", "error": "PartEnded", "line": "its process ended with -9"},
     ]
     assert [bar["name"] for bar in report["bars"]] == ["speed"] * 3  # what the others found by then is kept
     assert (report["ok"], report["left"], set(report["seconds"])) == (False, [], set(names))
     shown = capsys.readouterr().out
-    assert "AssertionError: all leases have [red]run out[/]" in shown
+    assert "AssertionError: all leases have [red]expired[/]" in shown
     assert shown.count("FAILED") == len(report["failed"])
 
 

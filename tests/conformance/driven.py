@@ -18,7 +18,7 @@ class Driven:
     """A clock that moves only while something waits, and what an operation did.
 
     Attributes:
-        rings: answers a wait: None for stopping, False for a sleep to its end, True for a bell that rings at once.
+        rings: answers a wait: None for stopping, False for a sleep to its end, True for a wake-up that comes at once.
     """
 
     core: Core

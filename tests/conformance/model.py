@@ -27,7 +27,7 @@ class Rules:
 
 @dataclass
 class Known:
-    """A message."""
+    """A message as the model knows it."""
 
     sequence: int
     key: int | None
@@ -37,7 +37,7 @@ class Known:
 
 @dataclass
 class Opening:
-    """A lease: open, or as the record of its end tells of it."""
+    """A lease that is open, or that the record of its end describes."""
 
     token: bytes
     slots: dict[int, str]
@@ -53,7 +53,7 @@ class Opening:
 
 
 @dataclass
-class Told:
+class Reported:
     """What a publish answers."""
 
     owners: list[str | None]
@@ -101,16 +101,16 @@ class Model:
 
     # ------------------------------------------------------------------ publish
 
-    def publish(self, names: list[str], keys: list[int], *, delay: bool, partial: bool) -> Told | None:
-        """What is answered; None when there is no room and nothing was stored."""
+    def publish(self, names: list[str], keys: list[int], *, delay: bool, partial: bool) -> Reported | None:
+        """Publish and return the outcomes; None if there is no room and nothing was stored."""
         rules, held = self.rules, dict(self.keys) if self.rules.keyed else {}
         room = len(names) if rules.max_pending_length is None else max(0, rules.max_pending_length - self.waiting())
-        told, fresh = Told([None] * len(names), []), list[int]()
+        reported, fresh = Reported([None] * len(names), []), list[int]()
         for at, key in enumerate(keys):
             if key in held:
-                told.owners[at] = held[key]
+                reported.owners[at] = held[key]
             elif partial and len(fresh) >= room:
-                told.refused.append(at)
+                reported.refused.append(at)
             else:
                 fresh.append(at)
                 if rules.keyed:
@@ -119,17 +119,17 @@ class Model:
             kept = len(self.returned) + len(self.delayed)
             if not rules.drops or kept + len(fresh) > (rules.max_pending_length or 0):
                 return None
-            told.dropped = len(fresh) - room
+            reported.dropped = len(fresh) - room
         for at in fresh:
             self.known[names[at]] = Known(len(self.known) + 1, keys[at] if rules.keyed else None)
             if delay:
                 self.delayed[names[at]] = False
             else:
                 self.pending.append(names[at])
-        self.gone["dropped"].update(self.pending[: told.dropped])
-        del self.pending[: told.dropped]
-        self.keys, told.accepted = held, len(fresh)
-        return told
+        self.gone["dropped"].update(self.pending[: reported.dropped])
+        del self.pending[: reported.dropped]
+        self.keys, reported.accepted = held, len(fresh)
+        return reported
 
     def free(self, name: str) -> None:
         key = self.known[name].key
@@ -137,7 +137,7 @@ class Model:
             del self.keys[key]
 
     def end(self, name: str) -> None:
-        """A message is done or dead."""
+        """Record that a message is done or dead."""
         if self.rules.until_acked:
             self.free(name)
 
@@ -241,7 +241,7 @@ class Model:
     # ------------------------------------------------------------------ administration
 
     def redrive(self, letters: list[str], limit: int | None) -> tuple[int, int]:
-        """How many went and how many are blocked; `letters` are the dead in the queue's order."""
+        """Redrive, and return how many moved and how many are blocked; `letters` keep the dead letters' order."""
         went = blocked = 0
         while letters and went != limit:
             room = (

@@ -19,7 +19,7 @@ class Drive:
 
     Args:
         client: of the server.
-        while_paused: called at every pause; True tells the operation that the queue is stopping.
+        while_paused: called at every pause; True says that the queue is stopping.
         execute: instead of the client, for tests that let a call fail.
     """
 
@@ -80,6 +80,6 @@ class Drive:
         return (decoded, answers[1]) if call.then else decoded
 
     @property
-    def told(self) -> list[tuple[str, int]]:
+    def reported(self) -> list[tuple[str, int]]:
         """Outcome and count of each event."""
         return [(str(event.outcome), event.count) for event in self.events]

@@ -48,7 +48,7 @@ def future(payload: Any) -> Awaitable[str]:
 
 
 def undeclared(callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The same, but nothing tells beforehand that it is async."""
+    """Return the same function in a form that does not show that it is async."""
 
     def call(argument: Any) -> Any:
         return callback(argument)

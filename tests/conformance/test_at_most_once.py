@@ -77,8 +77,10 @@ def test_a_failure_is_an_event_with_its_error(make: MakeQueue) -> None:
     queue.publish("a")
     with pytest.raises(Boom), queue.process_message():
         raise Boom("spoilt")
-    told = [(event.operation.value, event.outcome.value, event.count, event.exception_type) for event in events[-2:]]
-    assert told == [("ack", "success", 1, None), ("settle", "failure", 1, "Boom")]
+    reported = [
+        (event.operation.value, event.outcome.value, event.count, event.exception_type) for event in events[-2:]
+    ]
+    assert reported == [("ack", "success", 1, None), ("settle", "failure", 1, "Boom")]
     assert events[-1].message_id is not None
 
 
@@ -113,7 +115,7 @@ def test_of_a_batch_the_message_in_hand_and_those_not_reached_failed(make: MakeQ
         work()
     completed, failed = histories(client)
     assert completed == [["b"], ["a"]]
-    assert [told[-1] for told in failed] == ["d", "c"]
+    assert [reported[-1] for reported in failed] == ["d", "c"]
     assert totals(queue) == (4, 2, 2)
 
 
@@ -122,7 +124,7 @@ def test_a_batch_taken_whole_fails_whole(make: MakeQueue, client: redis.Redis) -
     queue.publish_many("ab")
     with pytest.raises(Boom), queue.claim(2):
         raise Boom
-    assert [told[-1] for told in histories(client)[1]] == ["b", "a"]
+    assert [reported[-1] for reported in histories(client)[1]] == ["b", "a"]
 
 
 def test_a_chosen_lease_is_still_known_as_acked(make: MakeQueue, client: redis.Redis) -> None:
@@ -201,7 +203,7 @@ def core(client: redis.Redis) -> Core:
 
 
 def acked(core: Core, *names: str) -> tuple[bytes, list[bytes]]:
-    """The token and the entries of a lease that was acked ahead, which completed nothing."""
+    """Return the token and the entries of a lease that was acked ahead, which completed nothing."""
     core.do(core.publish("b", *names))
     token, opened = core.opened("l", "n", len(names))
     rules, core.rules = core.rules, dataclasses.replace(core.rules, completed_cap=None)
@@ -224,7 +226,7 @@ def test_each_part_is_recorded_once_however_often_it_arrives(core: Core, asked_f
         assert core.do(part) is True
         assert [core.do(earlier) for earlier in parts[: parts.index(part) + 1]] == [False] * (parts.index(part) + 1)
     assert state.history(core.client, core.queue, "completed") == [["c"], ["b"], ["a"]]
-    assert [told[-1] for told in state.history(core.client, core.queue, "failed")] == ["e", "d"]
+    assert [reported[-1] for reported in state.history(core.client, core.queue, "failed")] == ["e", "d"]
     assert state.counters(core.client, core.queue)["failed"] == 2
     assert bool(core.client.exists(core.keys.closed(b"l"))) is asked_for
     if asked_for:

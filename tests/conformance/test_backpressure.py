@@ -34,7 +34,7 @@ def waiting(core: Core) -> str:
 
 
 def fill(core: Core) -> None:
-    """One message in every state that waits, and one in flight."""
+    """Publish until there is one message in every waiting state and one in flight."""
     core.do(core.publish("later", "d", delay_seconds=60))
     core.do(core.publish("first", *"rfp"))
     token, _ = core.opened("l", "n", 2)
@@ -210,7 +210,7 @@ def test_a_refused_publish_says_what_is_full_and_what_to_do(core: Core) -> None:
     assert "queue 'orders' holds 0 waiting messages, 2 at most" in str(error)
     assert "never fits" in str(error)
     assert error.remediation in str(error)
-    assert drive.told == [("refused", 3)]
+    assert drive.reported == [("refused", 3)]
     assert drive.events[0].error is error
     core.do(core.publish("first", "a", "b"))
     with pytest.raises(QueueBackpressureError, match=r"2 waiting messages, 2 at most; .*raise max_pending_length"):
@@ -232,7 +232,7 @@ def test_a_blocked_publish_takes_room_when_it_comes(core: Core) -> None:
     assert drive(operation) == Published(1, {})
     assert drive.pauses == [0.01, 0.02, 0.04]
     assert waiting(core) == "bx"
-    assert drive.told == [("success", 1)]
+    assert drive.reported == [("success", 1)]
     assert drive.events[0].message_id == "b-0"
 
 
@@ -320,13 +320,13 @@ def test_events_tell_every_outcome_of_a_call(core: Core) -> None:
     drive.events.clear()
     batch = one_call(publishing, b"b", ["x", "u", "u", "v", "w"], partial=True)
     published = drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
-    assert drive.told == [("success", 2), ("duplicate", 2), ("refused", 1)]
+    assert drive.reported == [("success", 2), ("duplicate", 2), ("refused", 1)]
     report = PublishReport.of(published, batch.message_ids())
     assert (report.accepted, report.duplicates, report.refused, report.refused_positions) == (2, 2, 1, [4])
     drive.events.clear()
     dropping = Publishing(core.keys, None, 3600, 120, max_pending_length=3, overload="drop_oldest")
     drive(publish_operation(core.keys, one_call(dropping, b"c", ["x"]), clock=Clock(), emits_events=True))
-    assert drive.told == [("success", 1), ("dropped", 1)]
+    assert drive.reported == [("success", 1), ("dropped", 1)]
 
 
 def test_a_failure_is_told_too(core: Core) -> None:
@@ -337,7 +337,7 @@ def test_a_failure_is_told_too(core: Core) -> None:
     batch = one_call(publishing(core, 0), b"b", ["x", "y"])
     with pytest.raises(PublishUnknownError) as caught:
         drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
-    assert drive.told == [("failure", 2)]
+    assert drive.reported == [("failure", 2)]
     assert drive.events[0].error is caught.value
     again = publish_operation(core.keys, batch, clock=Clock(), born=caught.value.born - 5)
     drive = Drive(core.client)

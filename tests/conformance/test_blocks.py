@@ -35,7 +35,7 @@ def lease(queue: RedisMessageQueue) -> Lease:
 
 
 def found(queue: RedisMessageQueue) -> dict[str, str]:
-    """Where the messages are: their letters by state, those not counted as delivered in capitals."""
+    """Return the message names by state; those whose delivery was not counted are capitals."""
 
     def letters(where: Any) -> str:
         messages = queue.peek(100, state=where)

@@ -68,7 +68,7 @@ NUMBERS: dict[str, tuple[str, Ask]] = {
 
 @pytest.fixture
 def lease(queue: RedisMessageQueue) -> Lease:
-    """A lease of one message, beside a dead letter and a message that waits."""
+    """Return a lease of one message, beside a dead letter and a message that waits."""
     queue.publish_many("abc")
     queue.claim().bury()
     return queue.claim(lease_id="held", lease_seconds=60)
@@ -91,7 +91,7 @@ def test_a_number_that_cannot_work_is_refused_and_changes_nothing(
 def taken(
     values: list[Any], queue: RedisMessageQueue, lease: Lease, client: redis.Redis, name: str, ask: Ask
 ) -> list[Any]:
-    """The values that are not refused by name before anything is sent."""
+    """Return the values that are not refused by name before anything is sent."""
     before = state.dumps(client)
     client.config_resetstat()
     through = []

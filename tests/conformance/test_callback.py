@@ -134,8 +134,8 @@ def test_an_ack_that_fails_after_the_handler_is_told_apart_from_the_handlers_own
 def test_a_lost_lease_is_logged_and_told_and_never_raised(
     make_queue: MakeQueue, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[tuple[str, str]] = []
-    queue = make_queue(on_event=lambda event: told.append((event.operation, event.outcome)))
+    reported: list[tuple[str, str]] = []
+    queue = make_queue(on_event=lambda event: reported.append((event.operation, event.outcome)))
     other = RedisMessageQueue("orders", client=client)
 
     def handler(_: object) -> None:
@@ -146,5 +146,5 @@ def test_a_lost_lease_is_logged_and_told_and_never_raised(
     with caplog.at_level(logging.WARNING, "sluicegate"):
         assert queue.process_message_callback(handler) is True
     assert "no longer held" in caplog.text
-    assert told[-1] == ("settle", "lost")
+    assert reported[-1] == ("settle", "lost")
     assert places(client) == {"in_flight": 1}

@@ -1,4 +1,4 @@
-"""Cancel: waiting messages are deleted by id, with their keys; nothing else is."""
+"""A cancel deletes waiting messages by id, with their keys, and nothing else."""
 
 from __future__ import annotations
 

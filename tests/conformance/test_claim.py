@@ -1,4 +1,4 @@
-"""Claims: order and bounds, and every answer that a lease id can get."""
+"""Claims keep order and bounds, and give every answer that a lease id can get."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_claims_let_expired_and_due_messages_come_back(core: Core, queue: RedisM
 
 
 def test_the_first_order_holds_after_mass_expiry(core: Core, queue: RedisMessageQueue) -> None:
-    """Leases that ran out together come back whole before a claim takes anything, ten calls' worth of them."""
+    """All leases that expired together are reaped before a claim takes anything, within ten calls."""
     queue.publish_many(str(number) for number in range(400))
     for _ in range(8):
         queue.claim(50)

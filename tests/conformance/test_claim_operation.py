@@ -1,4 +1,4 @@
-"""What a claim sends, how long it waits, and what it tells, call by call."""
+"""What a claim sends, how long it waits, and which events it emits, call by call."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_bell_in_time_is_followed(core: Core) -> None:
 
 
 def test_a_sleep_that_broke_off_is_taken_up_again(core: Core) -> None:
-    """A lost connection ends a sleep early, and answers as a bell that did not ring."""
+    """A lost connection ends a sleep early, and answers as a wait without a wake-up does."""
     driven = Driven(core, lambda _: None)
 
     def broken_off(wait: Wait) -> bool | None:
@@ -160,22 +160,22 @@ def test_nothing_is_told_unless_asked(core: Core) -> None:
 
 def test_the_ends_of_a_claim_are_told(core: Core) -> None:
     core.do(core.publish("b", "a"))
-    told = []
+    reported = []
     for take_over in (None, None, 0):
         driven = Driven(core)
-        request = ClaimRequest(b"l", f"n{len(told)}".encode(), 10, 60, 3600)
+        request = ClaimRequest(b"l", f"n{len(reported)}".encode(), 10, 60, 3600)
         operation = claim_operation(
             core.keys, core.rules, request, clock=driven.clock, emits_events=True, take_over_after_seconds=take_over
         )
         reply = driven.run(operation)
-        told += driven.events
+        reported += driven.events
     assert isinstance(reply, Opened)
     core.do(core.settle("l", b"n2:" + reply.opening, verdict("ack", "1")))
     for lease in ("l", "m"):
         driven = Driven(core)
         claim(driven, lease, emits_events=True)
-        told += driven.events
-    assert told == [
+        reported += driven.events
+    assert reported == [
         ("claim", "success", 1),
         ("claim", "held", 0),
         ("take_over", "success", 1),

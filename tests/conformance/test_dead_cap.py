@@ -29,13 +29,13 @@ def capped(client: redis.Redis, max_dead_length: int, *names: str) -> Core:
 def test_the_oldest_dead_letters_are_dropped(client: redis.Redis) -> None:
     core = capped(client, 2, *"abcdef")
     token, _ = core.opened("l", "n")
-    told = []
+    reported = []
     for slot in "123456":
         call = core.settle("l", token, verdict("bury", slot))
-        told.append(core.do(call).dropped)
+        reported.append(core.do(call).dropped)
         client.zincrby(core.keys.dead, -1000 * (7 - int(slot)), f"b-{int(slot) - 1}")  # each is older than the next
         assert core.do(call).dropped == 0, "a repeat drops nothing"
-    assert told == [0, 0, 1, 1, 1, 1]
+    assert reported == [0, 0, 1, 1, 1, 1]
     assert dead(core) == ["b-4", "b-5"]
     assert dropped(core) == 4
 
@@ -73,8 +73,8 @@ def test_a_lowered_cap_is_reached_in_bounded_steps(client: redis.Redis) -> None:
         core.keys.dead_records, mapping={f"old-{number}": b"1\x1f\x1f\x1f\x1f" + entry for number in range(2500)}
     )
     token, _ = core.opened("l", "n")
-    told = [core.do(core.settle("l", token, verdict("bury", slot))).dropped for slot in "123"]
-    assert told == [1001, 1001, 496]
+    reported = [core.do(core.settle("l", token, verdict("bury", slot))).dropped for slot in "123"]
+    assert reported == [1001, 1001, 496]
     assert len(dead(core)) == client.hlen(core.keys.dead_records) == 5
     assert dropped(core) == 2498
     client.delete(core.keys.dead, core.keys.dead_records)  # the copies of one entry were in two places
@@ -83,12 +83,12 @@ def test_a_lowered_cap_is_reached_in_bounded_steps(client: redis.Redis) -> None:
 def test_a_reap_keeps_to_the_cap(client: redis.Redis) -> None:
     core = capped(client, 1, *"ab")
     core.rules = QueueRules(max_delivery_count=1, max_dead_length=1)
-    told = []
+    reported = []
     for lease in ("l", "m"):
         core.opened(lease, "n", 1)
         state.expire(client, core.queue, lease)
-        told.append(core.do(core.reap(lease)))
-    assert [(step.buried, step.dropped) for step in told] == [(1, 0), (1, 1)]
+        reported.append(core.do(core.reap(lease)))
+    assert [(step.buried, step.dropped) for step in reported] == [(1, 0), (1, 1)]
     assert dropped(core) == 1
 
 

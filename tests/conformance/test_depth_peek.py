@@ -19,7 +19,7 @@ EMPTY = {
 
 
 def counts(depth: Depth) -> dict[str, object]:
-    """What differs from an empty queue, without the age."""
+    """Return what differs from an empty queue, without the age."""
     values = {name: getattr(depth, name) for name in EMPTY if name != "oldest_ready_age_seconds"}
     return {name: value for name, value in values.items() if value != EMPTY[name]}
 

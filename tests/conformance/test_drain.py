@@ -1,4 +1,4 @@
-"""`drain` and `close`: a queue object stops publishing and claiming, and lets go of what it holds."""
+"""`drain` and `close`: a queue object stops publishing and claiming, and releases what it holds."""
 
 from __future__ import annotations
 
@@ -249,20 +249,20 @@ def test_a_lease_that_nobody_refers_to_is_not_waited_for(queue: RedisMessageQueu
 
 
 def test_drain_is_told_with_what_is_left(make_queue: MakeQueue) -> None:
-    told: list[QueueEvent] = []
-    queue = make_queue(on_event=told.append)
+    reported: list[QueueEvent] = []
+    queue = make_queue(on_event=reported.append)
     queue.publish_many("abc")
     lease = elsewhere(lambda: queue.claim(3))
-    told.clear()
+    reported.clear()
     queue.drain(0)
-    assert [(event.operation, event.outcome, event.count, event.seconds) for event in told] == [
+    assert [(event.operation, event.outcome, event.count, event.seconds) for event in reported] == [
         ("drain", "start", 0, 0),
         ("drain", "failure", 3, None),
     ]
-    told.clear()
+    reported.clear()
     lease.ack()
     queue.drain(0)
-    assert [(event.operation, event.outcome, event.count) for event in told] == [
+    assert [(event.operation, event.outcome, event.count) for event in reported] == [
         ("ack", "success", 3),
         ("drain", "start", 0),
         ("drain", "success", 0),
@@ -380,7 +380,7 @@ class Worker:
         os.kill(self._process.pid, number)
 
     def end(self) -> list[str]:
-        """The rest of what it says, once it has ended well."""
+        """Wait until the process has ended well, and return the rest of its output."""
         output, _ = self._process.communicate(timeout=100)
         assert self._process.returncode == 0, output
         return output.splitlines()

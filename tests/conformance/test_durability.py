@@ -90,7 +90,7 @@ def test_too_few_replicas_are_an_error_that_says_what_was_published(pair: Pair) 
             drive(publish_operation(KEYS, sent, clock=elapsed_clock, emits_events=True))
         assert caught.value.ids == ("b-0", "b-1")
         assert caught.value.published == Published(2, {})
-        assert drive.told == [("success", 2), ("failure", 2)]
+        assert drive.reported == [("success", 2), ("failure", 2)]
         assert client.llen(KEYS.pending) == 2
 
 

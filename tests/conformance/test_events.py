@@ -1,4 +1,4 @@
-"""`on_event`: every transition is told once, with its outcome and count, and nothing that the callback does matters."""
+"""`on_event`: every transition is reported once, with its outcome and count, whatever the callback does."""
 
 # ruff: noqa: PT012  (the blocks that raise are what is tested)
 
@@ -31,7 +31,7 @@ class Boom(Exception):
     pass
 
 
-class Told(list[QueueEvent]):
+class Reported(list[QueueEvent]):
     """Events, and what they were since the last look."""
 
     def since(self) -> list[tuple[str, str, int]]:
@@ -41,28 +41,28 @@ class Told(list[QueueEvent]):
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reported() -> Reported:
+    return Reported()
 
 
 @pytest.fixture
-def queue(make_queue: MakeQueue, told: Told) -> RedisMessageQueue:
-    return make_queue(on_event=told.append, message_wait_interval_seconds=0)
+def queue(make_queue: MakeQueue, reported: Reported) -> RedisMessageQueue:
+    return make_queue(on_event=reported.append, message_wait_interval_seconds=0)
 
 
 # ---------------------------------------------------------------------- transitions
 
 
-def test_a_message_from_publish_to_ack(queue: RedisMessageQueue, told: Told) -> None:
+def test_a_message_from_publish_to_ack(queue: RedisMessageQueue, reported: Reported) -> None:
     queue.publish("a")
     lease = queue.claim(lease_id="mine")
     lease.extend()
     lease.ack()
-    ids = {event.message_id for event in told}
+    ids = {event.message_id for event in reported}
     assert ids == {lease.messages[0].id}
-    assert [event.lease_id for event in told] == [None, "mine", "mine", "mine"]
-    assert {event.queue for event in told} == {"orders"}
-    assert told.since() == [
+    assert [event.lease_id for event in reported] == [None, "mine", "mine", "mine"]
+    assert {event.queue for event in reported} == {"orders"}
+    assert reported.since() == [
         ("publish", "success", 1),
         ("claim", "success", 1),
         ("extend", "success", 1),
@@ -70,41 +70,41 @@ def test_a_message_from_publish_to_ack(queue: RedisMessageQueue, told: Told) -> 
     ]
 
 
-def test_one_event_per_call_with_a_count(queue: RedisMessageQueue, told: Told) -> None:
+def test_one_event_per_call_with_a_count(queue: RedisMessageQueue, reported: Reported) -> None:
     queue.publish_many(str(number) for number in range(2500))
-    assert told.since() == [("publish", "success", 1000), ("publish", "success", 1000), ("publish", "success", 500)]
+    assert reported.since() == [("publish", "success", 1000), ("publish", "success", 1000), ("publish", "success", 500)]
     lease = queue.claim(2000)
-    assert [event.message_id for event in told] == [None]
+    assert [event.message_id for event in reported] == [None]
     lease.ack(lease.messages[:500])
     lease.ack()
-    assert told.since() == [("claim", "success", 2000), ("ack", "success", 500), ("ack", "success", 1500)]
+    assert reported.since() == [("claim", "success", 2000), ("ack", "success", 500), ("ack", "success", 1500)]
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "release", "bury"])
-def test_every_verdict_is_told(queue: RedisMessageQueue, told: Told, verb: str) -> None:
+def test_every_verdict_is_told(queue: RedisMessageQueue, reported: Reported, verb: str) -> None:
     queue.publish_many("ab")
     lease = queue.claim(2)
-    told.clear()
+    reported.clear()
     getattr(lease, verb)()
-    assert told.since() == [(verb, "success", 2)]
+    assert reported.since() == [(verb, "success", 2)]
 
 
-def test_a_mixture_is_told_by_verb(queue: RedisMessageQueue, told: Told) -> None:
+def test_a_mixture_is_told_by_verb(queue: RedisMessageQueue, reported: Reported) -> None:
     queue.publish_many("abcde")
-    told.clear()
+    reported.clear()
     with pytest.raises(Boom), queue.claim(5) as lease:
         for message in lease:
             if message.text() == "a":
                 lease.ack(message)
             if message.text() == "c":
                 raise Boom
-    assert {event.operation.value: event.exception_type for event in told} == {
+    assert {event.operation.value: event.exception_type for event in reported} == {
         "claim": None,
         "ack": None,
         "release": None,
         "nack": "Boom",
     }
-    assert sorted(told.since()) == [
+    assert sorted(reported.since()) == [
         ("ack", "success", 1),
         ("claim", "success", 5),
         ("nack", "success", 1),
@@ -112,23 +112,23 @@ def test_a_mixture_is_told_by_verb(queue: RedisMessageQueue, told: Told) -> None
     ]
 
 
-def test_a_message_that_dies_of_its_count_is_told_as_buried(make_queue: MakeQueue, told: Told) -> None:
-    queue = make_queue(on_event=told.append, max_delivery_count=1)
+def test_a_message_that_dies_of_its_count_is_told_as_buried(make_queue: MakeQueue, reported: Reported) -> None:
+    queue = make_queue(on_event=reported.append, max_delivery_count=1)
     queue.publish("a")
     lease = queue.claim()
-    told.clear()
+    reported.clear()
     lease.nack()
-    assert told.since() == [("bury", "success", 1)]
+    assert reported.since() == [("bury", "success", 1)]
 
 
-def test_duplicates_refusals_and_answers_without_messages(make_queue: MakeQueue, told: Told) -> None:
-    queue = make_queue(on_event=told.append, get_deduplication_key=str, max_pending_length=2)
+def test_duplicates_refusals_and_answers_without_messages(make_queue: MakeQueue, reported: Reported) -> None:
+    queue = make_queue(on_event=reported.append, get_deduplication_key=str, max_pending_length=2)
     queue.publish_many("aab")
     with pytest.raises(QueueBackpressureError) as refused:
         queue.publish("c")
-    assert told[-1].error is refused.value
+    assert reported[-1].error is refused.value
     queue.publish_many("cd", partial=True)
-    assert told.since() == [
+    assert reported.since() == [
         ("publish", "success", 2),
         ("publish", "duplicate", 1),
         ("publish", "refused", 1),
@@ -142,7 +142,7 @@ def test_duplicates_refusals_and_answers_without_messages(make_queue: MakeQueue,
     queue.pause()
     queue.claim()
     queue.resume()
-    assert told.since() == [
+    assert reported.since() == [
         ("claim", "success", 2),
         ("claim", "held", 0),
         ("ack", "success", 2),
@@ -154,43 +154,43 @@ def test_duplicates_refusals_and_answers_without_messages(make_queue: MakeQueue,
     ]
 
 
-def test_what_comes_back_by_itself(queue: RedisMessageQueue, told: Told, client: redis.Redis) -> None:
+def test_what_comes_back_by_itself(queue: RedisMessageQueue, reported: Reported, client: redis.Redis) -> None:
     queue.publish_many("ab", delay_seconds=60)
-    assert [(event.outcome, event.seconds) for event in told] == [("success", 60)]
+    assert [(event.outcome, event.seconds) for event in reported] == [("success", 60)]
     state.fall_due(client, "orders")
-    told.clear()
+    reported.clear()
     queue.claim(2)
-    assert told.since() == [("promote", "success", 2), ("claim", "success", 2)]
+    assert reported.since() == [("promote", "success", 2), ("claim", "success", 2)]
     state.expire(client, "orders")
     queue.claim(2, lease_id="next")
-    assert told.since()[0] == ("reap", "success", 2)
+    assert reported.since()[0] == ("reap", "success", 2)
     queue.claim(2, lease_id="next", take_over_after_seconds=0)
-    assert told.since() == [("take_over", "success", 1)], "what came back travels in smaller batches"
+    assert reported.since() == [("take_over", "success", 1)], "what came back travels in smaller batches"
 
 
-def test_a_lost_lease_is_told(queue: RedisMessageQueue, told: Told, client: redis.Redis) -> None:
+def test_a_lost_lease_is_told(queue: RedisMessageQueue, reported: Reported, client: redis.Redis) -> None:
     queue.publish_many("ab")
     lease = queue.claim(2)
     state.expire(client, "orders")
     RedisMessageQueue("orders", client=client).claim(2)
-    told.clear()
+    reported.clear()
     with pytest.raises(LeaseLostError):
         lease.ack()
     with pytest.raises(LeaseLostError):
         lease.extend()
-    assert told.since() == [("settle", "lost", 2), ("extend", "lost", 0)]
+    assert reported.since() == [("settle", "lost", 2), ("extend", "lost", 0)]
 
 
-def test_what_administers_is_told(make_queue: MakeQueue, told: Told) -> None:
-    queue = make_queue(on_event=told.append, get_deduplication_key=str)
+def test_what_administers_is_told(make_queue: MakeQueue, reported: Reported) -> None:
+    queue = make_queue(on_event=reported.append, get_deduplication_key=str)
     report = queue.publish_many("abcd")
     queue.claim(2).bury()
-    told.clear()
+    reported.clear()
     queue.redrive(limit=1)
     queue.purge("dead")
     queue.cancel([report.ids[2]])
     queue.forget("d")
-    assert told.since() == [
+    assert reported.since() == [
         ("redrive", "success", 1),
         ("purge", "success", 1),
         ("cancel", "success", 1),
@@ -198,17 +198,17 @@ def test_what_administers_is_told(make_queue: MakeQueue, told: Told) -> None:
     ]
 
 
-def test_an_event_about_one_message_has_its_delivery_count(queue: RedisMessageQueue, told: Told) -> None:
+def test_an_event_about_one_message_has_its_delivery_count(queue: RedisMessageQueue, reported: Reported) -> None:
     published = queue.publish_many("abc")
     queue.claim(lease_id="first").nack()
-    told.clear()
+    reported.clear()
     first = queue.claim()
     first.extend()
     first.bury(error="x")
     lease = queue.claim(2)
     lease.ack(lease.messages[1])
     lease.ack()
-    assert [(event.operation.value, event.count, event.message_id, event.delivery_count) for event in told] == [
+    assert [(event.operation.value, event.count, event.message_id, event.delivery_count) for event in reported] == [
         ("claim", 1, published.ids[0], 2),
         ("extend", 1, published.ids[0], 2),
         ("bury", 1, published.ids[0], 2),
@@ -218,11 +218,11 @@ def test_an_event_about_one_message_has_its_delivery_count(queue: RedisMessageQu
     ]
 
 
-def test_a_takeover_counts_as_a_delivery_in_its_event(queue: RedisMessageQueue, told: Told) -> None:
+def test_a_takeover_counts_as_a_delivery_in_its_event(queue: RedisMessageQueue, reported: Reported) -> None:
     queue.publish("a")
     queue.claim(lease_id="mine")
     queue.claim(lease_id="mine", take_over_after_seconds=0).ack()
-    assert [(event.operation.value, event.delivery_count) for event in told] == [
+    assert [(event.operation.value, event.delivery_count) for event in reported] == [
         ("publish", None),
         ("claim", 1),
         ("take_over", 2),
@@ -231,16 +231,16 @@ def test_a_takeover_counts_as_a_delivery_in_its_event(queue: RedisMessageQueue, 
 
 
 def test_every_event_tells_how_long_its_call_has_taken(
-    make_queue: MakeQueue, told: Told, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
+    make_queue: MakeQueue, reported: Reported, flavour: Flavour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = itertools.count()  # one passes between two looks at the clock
     module = "sluicegate.asyncio.operation_runner" if flavour.asyncio else "sluicegate.operation_runner"
     monkeypatch.setattr(f"{module}.elapsed_clock", lambda: next(seconds))
-    queue = make_queue(on_event=told.append, get_deduplication_key=str)
+    queue = make_queue(on_event=reported.append, get_deduplication_key=str)
     queue.publish_many("aab")
     queue.claim(2).ack()
     queue.forget("a")
-    assert [(event.operation.value, event.outcome.value, event.duration_seconds) for event in told] == [
+    assert [(event.operation.value, event.outcome.value, event.duration_seconds) for event in reported] == [
         ("publish", "success", 1),
         ("publish", "duplicate", 2),
         ("claim", "success", 1),
@@ -276,15 +276,15 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[[RedisMessageQueue], Any]]] = 
 def test_a_publish_that_is_refused_before_redis_is_asked_is_told(
     make_queue: MakeQueue,
     client: redis.Redis,
-    told: Told,
+    reported: Reported,
     options: dict[str, Any],
     publish: Callable[[RedisMessageQueue], Any],
 ) -> None:
-    queue = make_queue(on_event=told.append, **options)
+    queue = make_queue(on_event=reported.append, **options)
     with pytest.raises((TypeError, ValueError, Boom)) as caught:
         publish(queue)
-    (event,) = told
-    assert told.since() == [("publish", "failure", 1)]
+    (event,) = reported
+    assert reported.since() == [("publish", "failure", 1)]
     assert event.error is caught.value
     assert event.queue == "orders"
     assert event.duration_seconds is not None
@@ -302,28 +302,28 @@ PUBLISHES: dict[str, Callable[[RedisMessageQueue], Any]] = {
 @pytest.mark.parametrize("way", PUBLISHES)
 @pytest.mark.parametrize("stop", [lambda queue: queue.drain(0), lambda queue: queue.close()], ids=["drain", "close"])
 def test_a_publish_of_a_stopped_queue_is_told(
-    queue: RedisMessageQueue, told: Told, way: str, stop: Callable[[RedisMessageQueue], Any]
+    queue: RedisMessageQueue, reported: Reported, way: str, stop: Callable[[RedisMessageQueue], Any]
 ) -> None:
     stop(queue)
-    told.clear()
+    reported.clear()
     with pytest.raises(QueueDrainedError) as caught:
         PUBLISHES[way](queue)
-    assert [event.error for event in told] == [caught.value]
-    assert told.since() == [("publish", "failure", 1)]
+    assert [event.error for event in reported] == [caught.value]
+    assert reported.since() == [("publish", "failure", 1)]
 
 
-def test_what_was_published_before_the_refusal_is_told_before_it(queue: RedisMessageQueue, told: Told) -> None:
+def test_what_was_published_before_the_refusal_is_told_before_it(queue: RedisMessageQueue, reported: Reported) -> None:
     with pytest.raises(TypeError):
         queue.publish_many([*("a" * 1000), 42])
-    assert told.since() == [("publish", "success", 1000), ("publish", "failure", 1)]
+    assert reported.since() == [("publish", "success", 1000), ("publish", "failure", 1)]
 
 
-def test_a_publish_that_cannot_be_asked_for_again_is_told(queue: RedisMessageQueue, told: Told) -> None:
+def test_a_publish_that_cannot_be_asked_for_again_is_told(queue: RedisMessageQueue, reported: Reported) -> None:
     unknown = PublishUnknownError("too late", ids=["x"])
     with pytest.raises(PublishUnknownError):
         queue.publish_again(unknown)
-    assert [event.error for event in told] == [unknown]
-    assert told.since() == [("publish", "failure", 1)]
+    assert [event.error for event in reported] == [unknown]
+    assert reported.since() == [("publish", "failure", 1)]
 
 
 # ---------------------------------------------------------------------- faults
@@ -338,8 +338,10 @@ def proxy(server: RedisServer, client: redis.Redis) -> Iterator[Holding]:
 
 
 @pytest.mark.parametrize("script", ["publish", "claim", "settle", "extend"])
-def test_a_retry_is_told_and_counts_nothing(make_queue: MakeQueue, told: Told, proxy: Holding, script: str) -> None:
-    queue = make_queue(url=proxy.url, on_event=told.append)
+def test_a_retry_is_told_and_counts_nothing(
+    make_queue: MakeQueue, reported: Reported, proxy: Holding, script: str
+) -> None:
+    queue = make_queue(url=proxy.url, on_event=reported.append)
     queue.depth()
     lost = proxy.hold(script, "reply")
     lost.drop()
@@ -347,13 +349,13 @@ def test_a_retry_is_told_and_counts_nothing(make_queue: MakeQueue, told: Told, p
     with queue.claim() as lease:
         lease.extend()
     assert lost.reached.is_set()
-    (retry,) = [event for event in told if event.outcome == "retry"]
+    (retry,) = [event for event in reported if event.outcome == "retry"]
     assert (retry.operation, retry.count, retry.attempt) == (script, 0, 1)
     assert retry.seconds is not None
     assert retry.seconds < 1
     assert retry.duration_seconds is not None
     assert retry.exception_type == type(retry.error).__name__
-    assert [event for event in told.since() if event[1] != "retry"] == [
+    assert [event for event in reported.since() if event[1] != "retry"] == [
         ("publish", "success", 1),
         ("claim", "success", 1),
         ("extend", "success", 1),
@@ -362,15 +364,15 @@ def test_a_retry_is_told_and_counts_nothing(make_queue: MakeQueue, told: Told, p
 
 
 def test_a_failure_is_told_with_an_error_that_its_repr_does_not_show(
-    make_queue: MakeQueue, told: Told, proxy: Holding
+    make_queue: MakeQueue, reported: Reported, proxy: Holding
 ) -> None:
-    queue = make_queue(url=proxy.url, on_event=told.append, retry_budget_seconds=0)
+    queue = make_queue(url=proxy.url, on_event=reported.append, retry_budget_seconds=0)
     queue.depth()
     proxy.hold("publish", "reply").drop()
     with pytest.raises(PublishUnknownError) as caught:
         queue.publish("secret")
-    (event,) = told
-    assert told.since() == [("publish", "failure", 1)]
+    (event,) = reported
+    assert reported.since() == [("publish", "failure", 1)]
     assert event.error is caught.value
     assert event.exception_type == "PublishUnknownError"
     assert str(caught.value) not in repr(event)
@@ -464,7 +466,7 @@ def test_a_callback_may_use_the_queue(make_queue: MakeQueue, client: redis.Redis
     queue = make_queue(on_event=on_event_async if flavour.asyncio else on_event)
     queue.publish_many("ab")
     lease = queue.claim(1)
-    if what in ("drain", "close"):  # it began while the claim was told: what came too late goes back
+    if what in ("drain", "close"):  # the shutdown began while the claim was reported, so the late messages are released
         assert not lease
         assert queue.depth().ready == 2
         return

@@ -17,7 +17,7 @@ MakeQueue = Callable[..., RedisMessageQueue]
 
 @pytest.fixture
 def evicts(client: redis.Redis) -> Iterator[str]:
-    """The policy of a server that would delete messages."""
+    """Yield the policy of a server that would delete messages."""
     client.config_set("maxmemory-policy", "allkeys-lru")
     yield "allkeys-lru"
     client.config_set("maxmemory-policy", "noeviction")

@@ -1,4 +1,4 @@
-"""Forget: a deduplication key is freed whatever message holds it, and by no late call."""
+"""A forget frees a deduplication key, whichever message owns it; a late call frees none."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The scheduler of all leases, which beats when the test says so."""
+    """Return the scheduler of all leases, which sends heartbeats when the test asks for them."""
     if flavour.asyncio:
         from sluicegate.asyncio import lease as async_lease_module
 
@@ -54,7 +54,7 @@ def beats(flavour: Flavour, loop: Loop, clock: Clock, monkeypatch: pytest.Monkey
 
 
 def inner(lease: Any) -> Any:
-    """The lease itself, where it wears a synchronous interface."""
+    """Return the lease behind its synchronous interface."""
     return lease._target if isinstance(lease, Blocking) else lease
 
 
@@ -63,7 +63,7 @@ def deadline(client: redis.Redis, lease: Lease) -> float:
 
 
 def extended_by_itself(client: redis.Redis, lease: Lease) -> None:
-    """A third of a lease of 60 s passes at the server, and the real scheduler, on its own time, makes up for it."""
+    """Check that the real scheduler extends a lease of 60 s of which a third has passed at the server."""
     shortened = client.zincrby(lease._session.keys.leases, -20_000, lease._batch.claim.request.name)
     wait_until(lambda: deadline(client, lease) > shortened, "a beat extends the lease")
 

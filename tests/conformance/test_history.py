@@ -71,7 +71,7 @@ def test_the_cap_keeps_the_newest(client: redis.Redis, cap: int, whole: bool) ->
     core.do(core.publish("c", *"uvwxyz"))
     token, _ = core.opened("m", "n")
     core.do(core.settle("m", token, verdict("nack", "1-6", why=WHY)))
-    assert [told[-1] for told in history(core, "failed")] == ["z", "y", "x"][:cap]
+    assert [reported[-1] for reported in history(core, "failed")] == ["z", "y", "x"][:cap]
     assert len(history(core, "completed")) == cap
 
 

@@ -120,11 +120,11 @@ class Machine(RuleBasedStateMachine):
             )
             assert sorted(self.client.hgetall(KEYS.counters).items()) == before
             return
-        told = model.publish(report.ids, keys, delay=delay, partial=partial)
-        assert told is not None, "there was no room"
-        assert report.duplicate_of == told.owners
-        assert report.refused_positions == told.refused
-        assert (report.accepted, report.dropped) == (told.accepted, told.dropped)
+        reported = model.publish(report.ids, keys, delay=delay, partial=partial)
+        assert reported is not None, "there was no room"
+        assert report.duplicate_of == reported.owners
+        assert report.refused_positions == reported.refused
+        assert (report.accepted, report.dropped) == (reported.accepted, reported.dropped)
         assert report.accepted + report.duplicates + report.refused == len(keys)
 
     @precondition(lambda self: len(self.model.leases) < 4)
@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def replies_get_lost(self, count: int) -> None:
-        """Those of the next calls: each is executed, nobody hears of it, and it is sent again."""
+        """Lose the replies of the next calls: each is executed, gets no answer, and is sent again."""
         self.lost_replies = count
 
     @precondition(lambda self: self.model.leases)
@@ -323,7 +323,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def it_agrees_with_the_model(self) -> None:
-        self.every_message_is_where_the_model_says()  # first: the model learns which letters were dropped
+        self.every_message_is_where_the_model_says()  # first: the model learns which dead letters were dropped
         self.keys_are_held_by_whom_the_model_says()
         self.history_is_kept_to_its_cap()
         self.depth_and_totals_count_the_same()
@@ -351,7 +351,7 @@ class Machine(RuleBasedStateMachine):
         state.check(self.client)
 
     def _letters_are_dropped_for_their_cap(self, stored: set[str]) -> None:
-        """Which of those that died at once is for the queue to say, but never an older one's successor."""
+        """Drop dead letters for the cap: of those that died together the queue may choose, but older ones go first."""
         model = self.model
         excess = model.excess_dead()
         dropped = set(model.dead) - stored if excess else set()

@@ -126,14 +126,14 @@ def test_block_gives_up_in_time(make_queue: MakeQueue) -> None:
 
 
 def test_drop_oldest_makes_room_and_tells(make_queue: MakeQueue) -> None:
-    told: list[QueueEvent] = []
+    reported: list[QueueEvent] = []
     queue = make_queue(
-        max_pending_length=3, pending_overload_policy="drop_oldest", max_delivery_count=None, on_event=told.append
+        max_pending_length=3, pending_overload_policy="drop_oldest", max_delivery_count=None, on_event=reported.append
     )
     queue.publish_many("abc")
     assert queue.publish_many("de").dropped == 2
     assert texts(queue) == ["c", "d", "e"]
-    assert [event.count for event in told if event.outcome == "dropped"] == [2]
+    assert [event.count for event in reported if event.outcome == "dropped"] == [2]
 
 
 # ---------------------------------------------------------------------- deduplication
@@ -240,13 +240,13 @@ def test_nothing_is_kept_unless_asked(queue: RedisMessageQueue) -> None:
 
 
 def test_the_oldest_dead_letters_go_for_the_cap(make_queue: MakeQueue) -> None:
-    told: list[QueueEvent] = []
-    queue = make_queue(max_dead_length=2, on_event=told.append)
+    reported: list[QueueEvent] = []
+    queue = make_queue(max_dead_length=2, on_event=reported.append)
     queue.publish_many("abc")
     for _ in range(3):
         queue.claim().bury()
     assert [letter.message.text() for letter in queue.peek(state="dead") if letter.message] == ["b", "c"]
-    assert [(event.operation, event.count) for event in told if event.outcome == "dropped"] == [("bury", 1)]
+    assert [(event.operation, event.count) for event in reported if event.outcome == "dropped"] == [("bury", 1)]
 
 
 # ---------------------------------------------------------------------- payloads

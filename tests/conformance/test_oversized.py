@@ -20,7 +20,7 @@ SETTINGS = ("proto-max-bulk-len", "client-query-buffer-limit")
 
 @pytest.fixture(params=SETTINGS)
 def setting(request: pytest.FixtureRequest, client: redis.Redis) -> Iterator[str]:
-    """A server that accepts a megabyte at most, by one of its two limits."""
+    """Yield a server that accepts a megabyte at most, by one of its two limits."""
     before = client.config_get(request.param)[request.param]
     client.config_set(request.param, MB)
     yield request.param

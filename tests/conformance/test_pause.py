@@ -1,4 +1,4 @@
-"""Pause and resume: claims take nothing new, what is in flight goes on, and late calls change nothing."""
+"""Pause and resume: claims take nothing new, messages in flight are not affected, and late calls change nothing."""
 
 from __future__ import annotations
 

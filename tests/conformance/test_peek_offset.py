@@ -11,7 +11,7 @@ from tests.support.flavours import MakeQueue
 
 @pytest.fixture
 def queue(make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue with five messages in every state."""
+    """Return a queue with five messages in every state."""
     queue = make_queue(enable_completed_queue=True, enable_failed_queue=True)
     queue.publish_many("abcdefghijklmnopqrstuvwxyz"[:25])
     lease = queue.claim(20)

@@ -18,7 +18,7 @@ Work = Callable[[Core, str, bytes, list[int], int | None], None]
 
 
 def crash(core: Core, lease: str, token: bytes, slots: list[int], poisoned: int | None) -> None:
-    """The whole process dies of it: nothing is settled, and the lease runs out."""
+    """Kill the whole process: nothing is settled, and the lease expires."""
     if poisoned is None:
         core.do(core.settle(lease, token, verdict("ack", format_ranges(slots))))
     else:
@@ -34,7 +34,7 @@ def fail_by_name(core: Core, lease: str, token: bytes, slots: list[int], poisone
 
 
 def fail_whole(core: Core, lease: str, token: bytes, slots: list[int], poisoned: int | None) -> None:
-    """A handler that takes its batch whole raises: all of it is nacked."""
+    """Nack the whole batch, as when its handler raises."""
     verb = "ack" if poisoned is None else "nack"
     core.do(core.settle(lease, token, VerdictGroup(verb, format_ranges(slots), named=False)))  # type: ignore[arg-type]
 

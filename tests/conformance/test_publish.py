@@ -1,4 +1,4 @@
-"""Publishing: outcomes by position, deduplication, chunks."""
+"""Publishing reports outcomes by position, refuses duplicates and sends chunks."""
 
 from __future__ import annotations
 

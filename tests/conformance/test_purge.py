@@ -1,4 +1,4 @@
-"""Purge: what is in a state when it begins goes, with its keys; what comes later, or is elsewhere, stays."""
+"""A purge deletes what is in a state when it begins, with its keys; anything later or elsewhere stays."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _redrives(admin: Admin) -> tuple[list[Call[Any]], Callable[[], object]]:
 def test_an_earlier_step_that_arrives_late_is_answered_from_the_receipt(
     admin: Admin, make: Callable[[Admin], tuple[list[Call[Any]], Callable[[], object]]]
 ) -> None:
-    """What it names may have come back to its state by then, and is no longer what the operation was about."""
+    """Its messages may be in that state again by then, and no longer concern the operation."""
     (first, second), come_back = make(admin)
     admin.do(first)
     answer = admin.do(second)

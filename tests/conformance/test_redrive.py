@@ -1,4 +1,4 @@
-"""Redrive: dead letters come back by filter, in pages, once each, and never in a loop."""
+"""A redrive returns dead letters by filter, in pages, once each, and never in a loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_letters_join_at_the_tail_with_their_counts_reset(admin: Admin) -> None:
 
 
 def test_those_of_one_page_join_in_their_first_order(admin: Admin) -> None:
-    """A lease that is buried whole gives all of its letters one time."""
+    """A lease that is buried whole gives all of its dead letters the same time."""
     names = [str(number) for number in range(300)]
     admin.die(*names)
     admin.redrive()
@@ -151,7 +151,7 @@ def test_arguments_that_cannot_work(admin: Admin, request_: dict[str, Any], erro
         admin.redrive(**request_)
 
 
-# ---------------------------------------------------------------------- pages, limits and going on
+# ---------------------------------------------------------------------- pages, limits and resuming
 
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["by filter", "by id"])
@@ -251,7 +251,7 @@ def test_ten_thousand_in_pages_while_others_die(admin: Admin) -> None:
 
 
 def test_many_letters_of_one_moment_that_stay_are_passed_over(admin: Admin) -> None:
-    """A burial of a whole lease gives all of its letters one time."""
+    """A burial of a whole lease gives all of its dead letters the same time."""
     admin.die(*(str(number) for number in range(300)))
     report = admin.redrive(where=lambda record: record.endswith(b"99"), page_size=7)
     assert (report.redriven, report.scanned) == (3, 300)

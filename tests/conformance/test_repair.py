@@ -1,4 +1,4 @@
-"""Repair: counts agree with the structures again, whatever was deleted or overwritten, while others go on working."""
+"""After a repair, counts agree with the structures, whatever was deleted or overwritten, while others keep working."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _agree(admin: Admin, damage: str) -> None:
 
 
 def test_a_recount_counts_what_others_do_meanwhile(admin: Admin) -> None:
-    """Whatever opens, settles, comes back or is taken over between any two of its calls."""
+    """Leases may open, settle, expire or be taken over between any two of its calls."""
     rnd = random.Random(5)
     open_leases: dict[str, tuple[bytes, list[int]]] = {}
     numbers = iter(range(10_000))

@@ -1,4 +1,4 @@
-"""Settling: any mixture in one call, one verdict per slot, and what comes back in which order and with which count."""
+"""Settling takes any mixture in one call and one verdict per slot; returned messages keep order and counts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_many_slots_with_gaps(queue: RedisMessageQueue) -> None:
     ]
 
 
-# ---------------------------------------------------------------------- coming back
+# ---------------------------------------------------------------------- returning to the queue
 
 
 def test_a_delayed_nack_returns_to_its_first_place(
@@ -494,7 +494,7 @@ def test_an_ack_whose_repeat_may_come_late_leaves_a_record(core: Core) -> None:
 
 
 def test_time_between_asking_and_settling_counts(core: Core) -> None:
-    """A holder that is frozen after it was told that the lease lives must not take a missing lease for done."""
+    """A consumer that freezes after its lease was confirmed must not take a missing lease for done."""
     core.do(core.publish("b", "a"))
     token, _ = core.opened("l", "n", 1)
     request = SettleRequest(b"l", token, 3600, recorded=False, groups=(verdict("ack", "1"),))
@@ -686,7 +686,7 @@ def test_states() -> None:
 
 
 def _executed_but_unconfirmed(core: Core, lease: Lease, verb: Any, slots: str) -> None:
-    """A settle that Redis executed and whose reply got lost; the holder's ledger still holds the slots open."""
+    """Send a settle whose reply gets lost after Redis executed it; the consumer's ledger still has the slots open."""
     assert core.do(core.settle(lease.id, lease.token, verdict(verb, slots))).lost == []
 
 

@@ -18,8 +18,8 @@ def admin(client: redis.Redis) -> Admin:
     return Admin(client)
 
 
-def told(stats: QueueStats) -> dict[str, int]:
-    """What is not 0."""
+def reported(stats: QueueStats) -> dict[str, int]:
+    """Return the statistics that are not 0."""
     return {name: value for name, value in dataclasses.asdict(stats).items() if value}
 
 
@@ -44,7 +44,7 @@ def test_every_transition_is_counted(admin: Admin) -> None:
     admin.redrive(limit=2)
     assert admin.cancel([ids[1]]) == [ids[1]]
     assert admin.purge("pending") > 0
-    stats = told(admin.stats())
+    stats = reported(admin.stats())
     purged, claimed = stats.pop("purged"), stats.pop("claimed")
     assert purged == admin.totals()["purged"]
     assert claimed == admin.totals()["claimed"]
@@ -56,7 +56,7 @@ def test_every_transition_is_counted(admin: Admin) -> None:
 
 
 def test_conservation(admin: Admin) -> None:
-    """published = what waits + in flight + dead + acked + deleted, after any mixture."""
+    """After any mixture, published = waiting + in flight + dead + acked + deleted."""
     for round_ in range(5):
         ids = admin.send(*(f"{round_}.{number}" for number in range(40)), keyed=True)
         admin.give_back(10, "ack")
@@ -79,7 +79,7 @@ def test_conservation(admin: Admin) -> None:
 def test_paused_and_what_another_version_counts(admin: Admin) -> None:
     admin.pause()
     admin.client.hset(admin.keys.counters, "novelties", 3)
-    assert told(admin.stats()) == {"paused": True}
+    assert reported(admin.stats()) == {"paused": True}
 
 
 def test_looking_changes_nothing(admin: Admin) -> None:

@@ -61,7 +61,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @asynccontextmanager
 async def ticking() -> AsyncIterator[Callable[[], int]]:
-    """Another task; the function tells how often it ran."""
+    """Run another task; yield a function that returns how often it ran."""
     ticks = 0
 
     async def tick() -> None:
@@ -78,7 +78,7 @@ async def ticking() -> AsyncIterator[Callable[[], int]]:
 
 
 async def let_others_run(call: Callable[[], Awaitable[object]]) -> int:
-    """How often another task runs while a call is made so many times."""
+    """Return how often another task runs during a number of calls."""
     async with ticking() as ticks:
         for _ in range(CALLS):
             with suppress(QueueDrainedError, PublishUnknownError):
@@ -123,7 +123,7 @@ def test_so_does_a_lease_that_holds_nothing(server: RedisServer, client: redis.R
 
 @pytest.mark.parametrize("use", CLAIMS)
 def test_a_loop_does_not_keep_drain_from_returning(server: RedisServer, client: redis.Redis, use: str) -> None:
-    """It waits for a message that another task handles, next to a consumer that goes on asking."""
+    """It waits for a message that another task handles, next to a consumer that keeps asking."""
 
     async def test() -> None:
         queue = AsyncQueue("orders", url=server.url)

@@ -1,4 +1,4 @@
-"""strict_envelope_decoding: what is no message stays in the queue, is told, and never blocks it."""
+"""With `strict_envelope_decoding`, foreign values stay in the queue, are reported, and never block it."""
 
 from __future__ import annotations
 

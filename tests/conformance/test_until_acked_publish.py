@@ -26,7 +26,7 @@ def publishing(core: Core, window: float = 3600) -> Publishing:
 
 
 def batch_of(publishing: Publishing, batch_id: bytes, payloads: list[str], delay_seconds: float = 0) -> Batch:
-    """What one call publishes."""
+    """Return what one call publishes."""
     made = next(publishing.batches(payloads, new_id=lambda: batch_id, delay_seconds=delay_seconds))
     assert isinstance(made, Batch)
     return made

@@ -171,7 +171,7 @@ def test_a_full_redis_frees_markers_too(core: Core) -> None:
 
 
 def poisoned(core: Core) -> None:
-    """The lease `l` over a alone, expired, at its last delivery."""
+    """Make a lease `l` of message a alone, expired, at its last delivery."""
     core.rules = QueueRules(max_delivery_count=1)
     core.opened("l", "n", 1)
     state.expire(core.client, core.queue, "l")
@@ -228,7 +228,7 @@ def test_a_claim_lets_a_poisonous_message_be_buried_with_its_marker(core: Core) 
 def test_a_key_is_held_for_as_long_as_a_nack_puts_its_message_off(
     make_queue: Callable[..., RedisMessageQueue], client: redis.Redis, alone: bool
 ) -> None:
-    """The safety bound of a marker is seven days; the message comes back after thirty."""
+    """The safety bound of a marker is seven days; the message becomes claimable after thirty."""
     queue = make_queue(get_deduplication_key="id", deduplication_policy="until_acked")
     queue.publish_many([{"id": "a"}] if alone else [{"id": "a"}, {"id": "b"}])
     lease = queue.claim(2)

@@ -1,4 +1,4 @@
-"""Waiting for messages: woken by the bell at once, and quiet until then."""
+"""Waiting for messages ends at once with a wake-up, and sends nothing until then."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _long_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
 def waiting(
     client: redis.Redis, claim: Callable[[], Lease], waiters: int = 1, *, before: int = 0
 ) -> Iterator[list[Future[Lease]]]:
-    """Threads that claim and wait, all of them asleep on the bell when the block begins, as were so many before."""
+    """Start threads that claim and wait; all of them wait for a wake-up when the block begins."""
     with ThreadPoolExecutor(waiters) as pool:
         futures = [pool.submit(claim) for _ in range(waiters)]
         wait_until(lambda: client.info("clients")["blocked_clients"] == before + waiters, "all are asleep")

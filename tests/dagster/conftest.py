@@ -41,13 +41,13 @@ def client(server: EmbeddedServer) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def resource(url: str) -> RedisQueueResource:
-    """A queue of its own for each test."""
+    """Return a queue of its own for each test."""
     return RedisQueueResource(url=url, queue_name=f"orders {next(_NUMBERS)}")
 
 
 @pytest.fixture
 def queue(resource: RedisQueueResource) -> Iterator[RedisMessageQueue]:
-    """The producer's and observer's end of that queue."""
+    """Yield the producer's and observer's end of that queue."""
     with resource.get_queue() as queue:
         yield queue
 

@@ -25,7 +25,7 @@ _ORIGIN = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("gates"), "__repos
 def look(
     sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> tuple[dg.RunRequest | None, str]:
-    """One tick: the run request, or None and the reason for skipping."""
+    """Evaluate one tick and return the run request, or None and the reason for skipping."""
     context = dg.build_sensor_context(instance=instance, resources={"queue": resource})
     data = sensor.evaluate_tick(context)
     requests = data.run_requests or []
@@ -85,7 +85,7 @@ def asset_job(
 
 
 def resource_snapshot(defs: dg.Definitions, key: str) -> ResourceSnap:
-    """What Dagster's UI is told of a resource."""
+    """Return what Dagster's UI gets to know of a resource."""
     snaps = RepositorySnap.from_def(defs.get_repository_def()).resources
     assert snaps is not None
     return next(snap for snap in snaps if snap.name == key)
@@ -93,7 +93,7 @@ def resource_snapshot(defs: dg.Definitions, key: str) -> ResourceSnap:
 
 @contextmanager
 def daemon(file: Path) -> Iterator[SensorDaemon]:
-    """A sensor daemon's iterations, over a code location that a file defines, with an instance of its own."""
+    """Yield a sensor daemon's iterations, over a code location that a file defines, with an instance of its own."""
     from dagster._core.test_utils import create_test_daemon_workspace_context, instance_for_test
     from dagster._core.workspace.load_target import PythonFileTarget
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def iterate(gates: SensorDaemon) -> None:
-    """An iteration in which every sensor is due."""
+    """Run an iteration in which every sensor is due."""
     before = {sensor: len(gates.ticks(sensor)) for sensor in ("orders_gate", "gate_without_redis") if gates.has_ticked}
 
     def ticked() -> bool:

@@ -76,7 +76,7 @@ def drain_asset(process: Callable[..., Any] = numbers, **options: Any) -> dg.Ass
 
 
 def waits_for(queue: RedisMessageQueue, ready: int) -> Depth:
-    """What failed stays out of reach for a second or two."""
+    """Return how long a failed message stays delayed: a second or two."""
     wait_until(lambda: queue.depth().ready == ready, f"{ready} messages are ready")
     return queue.depth()
 
@@ -390,7 +390,7 @@ def test_a_re_executed_run_takes_over_the_batch_of_its_dead_root(
 ) -> None:
     fill(queue, 5)
     root = dg.DagsterRun(job_name="drain_job").run_id
-    dead = queue.claim(3, lease_id=f"{root}:drained/0/0")  # its worker was killed, and the lease has not run out
+    dead = queue.claim(3, lease_id=f"{root}:drained/0/0")  # its worker was killed, and the lease has not expired
     handled: list[tuple[str, list[int], set[int]]] = []
 
     def process(messages: list[Message], ctx: QueueDrainContext) -> None:

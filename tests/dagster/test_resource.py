@@ -25,7 +25,7 @@ SECRET = "s3cr3t-of-the-queue"
 
 @pytest.fixture
 def guarded(server: EmbeddedServer, client: redis.Redis) -> str:
-    """A URL whose user needs the password."""
+    """Return a URL whose user needs the password."""
     client.execute_command("ACL", "SETUSER", "guard", "reset", "on", f">{SECRET}", "~*", "+@all")
     return f"unix://guard@{server.socket_path}"
 

@@ -13,13 +13,13 @@ from sluicegate.embedded import stop_server
 
 @pytest.fixture(scope="session")
 def expected() -> Expected:
-    """The real file, read once."""
+    """Return the real file, read once."""
     return compute_expected(find_csv())
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Iterator[Paths]:
-    """An empty home with its own embedded server, which starts at its first user."""
+    """Yield an empty home with its own embedded server, which starts at its first user."""
     paths = Paths(tmp_path / "a home, with 100% spaces")
     paths.clear()
     yield paths

@@ -18,12 +18,12 @@ Row = dict[str, str]
 
 
 def some_rows(count: int = 60) -> list[Row]:
-    """The first flights of the year, as they stand in the file."""
+    """Return the first flights of the year, as they stand in the file."""
     return list(itertools.islice(read_rows(find_csv()), count))
 
 
 def write_csv(path: Path, rows: Iterable[Row], *, end: str = "\n") -> Path:
-    """A zipped CSV file like the real one."""
+    """Return a zipped CSV file like the real one."""
     rows = list(rows)
     lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -32,7 +32,7 @@ def write_csv(path: Path, rows: Iterable[Row], *, end: str = "\n") -> Path:
 
 
 def typed(row: Row) -> dict[str, object]:
-    """A row as the message that it becomes."""
+    """Return a row as the message that it becomes."""
     return {name: None if cell in EMPTY else cell if name in TEXT_FIELDS else int(cell) for name, cell in row.items()}
 
 
@@ -45,7 +45,7 @@ def write_lease(
     pid: int = 0,
     lease_id: str = "run/0/0",
 ) -> Path:
-    """A lease's file like those of the DAG."""
+    """Return a lease's file like those of the DAG."""
     messages = [{"message_id": f"{name}-{number}", **typed(row)} for number, row in enumerate(rows)]
     text = {*TEXT_FIELDS, "message_id"}
     schema = pa.schema([(column, pa.string() if column in text else pa.int64()) for column in messages[0]])

@@ -52,7 +52,7 @@ def drawn(path: Path) -> Image:
 
 
 def pixels(chart: Image, color: str) -> int:
-    """How many pixels have exactly this color."""
+    """Return how many pixels have exactly this color."""
     wanted = np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)])
     return int((np.rint(chart[:, :, :3] * 255).astype(int) == wanted).all(axis=2).sum())
 

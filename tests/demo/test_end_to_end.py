@@ -20,7 +20,7 @@ COUNT = 9_000
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo's home, shared so that Airflow's database is made once."""
+    """Return the demo's home, shared so that Airflow's database is made once."""
     return tmp_path_factory.mktemp("demo")
 
 

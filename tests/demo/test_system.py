@@ -10,7 +10,7 @@ from example_dags.demo.system import NoJavaError, find_java
 
 
 def java(folder: Path, version: str) -> Path:
-    """A program that says that it is a Java of this version."""
+    """Return a program that says that it is a Java of this version."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "java"
     program.write_text(f"""#!/bin/sh\necho 'openjdk version "{version}" 2025-01-01' >&2\n""")

@@ -17,7 +17,7 @@ from example_dags.demo.workflow import Workflow, WorkflowError
 
 @pytest.fixture
 def database(paths: Paths) -> Path:
-    """A metadata database with an earlier run, as far as the demo looks at it."""
+    """Return a metadata database with an earlier run, as far as the demo looks at it."""
     paths.airflow_home.mkdir(parents=True)
     with closing(sqlite3.connect(paths.airflow_database)) as connection:
         connection.execute("CREATE TABLE dag_run (id INTEGER PRIMARY KEY, dag_id TEXT, run_id TEXT)")
@@ -29,7 +29,7 @@ def database(paths: Paths) -> Path:
 
 
 def workflow(paths: Paths, monkeypatch: pytest.MonkeyPatch, script: str) -> Workflow:
-    """One whose process runs a script instead of Airflow."""
+    """Return a workflow whose process runs a script instead of Airflow."""
     made = Workflow(paths, dict(os.environ))
     monkeypatch.setattr(sys, "executable", str(paths.home / "python"))
     program = paths.home / "python"

@@ -184,7 +184,7 @@ def test_constructor_calls_in_the_style_of_version_8_are_understood(
 
 @pytest.mark.parametrize(("module", "connect"), FLAVOURS, ids=["sync", "asyncio"])
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"deduplication": True}, "get_deduplication_key"),
         ({"deduplication": False, "get_deduplication_key": "id"}, "get_deduplication_key"),
@@ -199,9 +199,9 @@ def test_constructor_calls_in_the_style_of_version_8_are_understood(
     ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
 )
 def test_what_was_a_mistake_there_or_is_gone_is_refused_with_the_way_out(
-    module: Any, connect: Callable[[], Any], options: dict[str, Any], told: str
+    module: Any, connect: Callable[[], Any], options: dict[str, Any], reported: str
 ) -> None:
-    with pytest.raises(sluicegate.ConfigurationError, match=re.escape(told)):
+    with pytest.raises(sluicegate.ConfigurationError, match=re.escape(reported)):
         module.RedisMessageQueue("orders", client=connect(), **options)
 
 

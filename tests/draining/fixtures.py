@@ -17,7 +17,7 @@ __all__ = ["numbers", "output", "queue", "server"]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """One server program is enough here: what differs between them is below the queue, and tested there."""
+    """Yield a server of one program: the differences between programs are tested below the queue."""
     running = RedisServer(PROGRAMS[0]).start()
     yield running
     running.remove()
@@ -25,13 +25,13 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue that other processes can make from its spec."""
+    """Return a queue that other processes can make from its spec."""
     return make_queue(url=server.url)
 
 
 @pytest.fixture
 def output(tmp_path: Path) -> Output:
-    """A folder in which handlers, wherever they run, write what they were given."""
+    """Return a folder in which handlers, wherever they run, write what they were given."""
     folder = tmp_path / "output"
     folder.mkdir()
     return Output(folder)

@@ -32,9 +32,9 @@ class Output:
     folder: Path
 
     def writer(self, before: Check | None = None) -> Process:
-        """A handler that does `before`, then writes its numbers as `DrainContext` recommends.
+        """Return a handler that does `before`, then writes its numbers as `DrainContext` recommends.
 
-        It is a nested function, and so travels to executors by value: they need not import the tests.
+        It is a nested function, so it is pickled by value: executors need not import the tests.
         """
         folder = self.folder
 
@@ -50,7 +50,7 @@ class Output:
         return process
 
     def numbers(self) -> list[int]:
-        """All numbers that were written, each as often as it was, ascending."""
+        """Return all numbers that were written, each as often as it was, ascending."""
         return sorted(n for file in self.folder.glob("[!.]*.json") for n in json.loads(file.read_text()))
 
     def lease_keys(self) -> list[str]:
@@ -62,7 +62,7 @@ class Output:
 
 
 def failing_on(*bad: int) -> Check:
-    """A handler's part that fails on some numbers."""
+    """Return a handler's part that fails on some numbers."""
 
     def check(batch: list[int], ctx: DrainContext) -> None:
         found = [n for n in batch if n in bad]
@@ -88,7 +88,7 @@ def plan_for(
 
 
 def engine_for(queue: RedisMessageQueue, plan: DrainPlan, partition: int = 0, attempt: int = 0) -> DrainEngine:
-    """An engine with a connection of its own, as a task or a worker process has one."""
+    """Return an engine with a connection of its own, as a task or a worker process has one."""
     return DrainEngine(plan, RedisMessageQueue.from_spec(queue.spec()), partition, attempt)
 
 
@@ -100,7 +100,7 @@ def drain_here(
 
 
 def what_was_done(summary: PartitionSummary) -> dict[str, Any]:
-    """A summary without what differs between a run and its repetition."""
+    """Return a summary without what differs between a run and its repetition."""
     return {
         name: value
         for name, value in asdict(summary).items()
@@ -119,6 +119,6 @@ def leave_leases_open(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watched() -> list[str]:
-    """The leases of these drains that have a heartbeat; other tests may have left theirs."""
+    """Return the leases of these drains that have a heartbeat; other tests may have left theirs."""
     beats = [watch.lease() for watch in list(scheduler()._due._watches.values())]
     return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("run/")]

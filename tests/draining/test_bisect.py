@@ -270,18 +270,18 @@ def test_a_summary_can_travel_as_json_and_names_no_payload(queue: RedisMessageQu
     partition = drain_here(queue, process)
     summary = DrainSummary("run", "orders", (partition,), 1.5)
 
-    told: dict[str, Any] = json.loads(json.dumps(summary.to_dict()))
-    assert {name: told[name] for name in ("run_id", "queue", "claimed", "acked", "returned", "buried", "seconds")} == {
+    found: dict[str, Any] = json.loads(json.dumps(summary.to_dict()))
+    assert {name: found[name] for name in ("run_id", "queue", "claimed", "acked", "returned", "buried", "seconds")} == {
         "run_id": "run", "queue": "orders", "claimed": 8, "acked": 7, "returned": 1, "buried": 0, "seconds": 1.5,
     }  # fmt: skip
-    assert told["partitions"][0]["chunks"] == 1
-    assert told["failures"] == [
+    assert found["partitions"][0]["chunks"] == 1
+    assert found["failures"] == [
         {
             "partition": 0, "chunk": 0, "messages": 1, "message_ids": list(summary.failures[0].message_ids),
             "buried": False, "error_type": "ValueError", "error": "wrong", "where": summary.failures[0].where,
         }
     ]  # fmt: skip
-    assert '"n"' not in json.dumps(told)
+    assert '"n"' not in json.dumps(found)
     sentence = summary.describe_failures()
     assert "1 of 1 partitions" in sentence
     assert "1 ValueError" in sentence
@@ -358,6 +358,6 @@ def test_an_error_that_cannot_tell_its_text_is_an_error_like_others(server: Redi
     summary = drain_here(queue, process)
 
     assert (summary.acked, summary.buried) == (2, 2)
-    told = "(its text cannot be shown: RuntimeError)"
-    assert [(failure.error_type, failure.error) for failure in summary.failures] == [("Mute", told)]
-    assert [(dead.error_type, dead.error) for dead in queue.peek(state="dead")] == [("Mute", told)] * 2
+    reported = "(its text cannot be shown: RuntimeError)"
+    assert [(failure.error_type, failure.error) for failure in summary.failures] == [("Mute", reported)]
+    assert [(dead.error_type, dead.error) for dead in queue.peek(state="dead")] == [("Mute", reported)] * 2

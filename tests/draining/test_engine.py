@@ -29,7 +29,7 @@ __all__ = ["leave_leases_open"]
 
 
 def expire(queue: RedisMessageQueue, client: redis.Redis) -> None:
-    """Let every open lease of a queue run out now."""
+    """Let every open lease of a queue expire now."""
     for name in client.zrange(queue.key.leases, 0, -1):
         client.zadd(queue.key.leases, {name: 1})
 

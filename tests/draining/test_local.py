@@ -149,13 +149,13 @@ def test_an_interrupt_handler_ends_every_worker_after_the_chunk_in_hand(
     stop = threading.Event()
     queue = make_queue(url=server.url, interrupt=EventDrivenInterruptHandler(stop))
     stop_all = processes._Workers._stop_all
-    told = threading.Event()
-    monkeypatch.setattr(processes._Workers, "_stop_all", lambda workers: (stop_all(workers), told.set()))
+    reported = threading.Event()
+    monkeypatch.setattr(processes._Workers, "_stop_all", lambda workers: (stop_all(workers), reported.set()))
 
     def let_go() -> None:
         wait_until(lambda: len(calls(folder)) == options.get("workers", 1), "every worker has a chunk")
         stop.set()
-        assert options.get("worker_kind") != "process" or told.wait(30)
+        assert options.get("worker_kind") != "process" or reported.wait(30)
         (folder / "go").touch()
 
     helper = threading.Thread(target=let_go)
@@ -284,9 +284,9 @@ def test_ctrl_c_releases_the_chunks_in_hand_at_once(
     running = program(folder, server, workers, "plain")
     wait_until(lambda: len(calls(folder)) == int(workers), "every worker has a chunk", seconds=30)
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-    _, told = running.communicate(timeout=30)
+    _, reported = running.communicate(timeout=30)
 
-    assert "KeyboardInterrupt" in told
+    assert "KeyboardInterrupt" in reported
     assert running.returncode != 0
     assert (queue.depth().ready, queue.depth().in_flight) == (20, 0)
 

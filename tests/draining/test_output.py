@@ -36,7 +36,7 @@ def key_of(part: Part) -> str:
 
 
 def written(folder: Path) -> list[int]:
-    """The rows that a reader of the folder finds."""
+    """Return the rows that a reader of the folder finds."""
     return sorted(row for file in folder.glob("[!.]*.json") for row in json.loads(file.read_text()))
 
 
@@ -51,7 +51,7 @@ def write(folder: Path, part: Part, suffix: str = ".json") -> OutputFiles:
 
 
 def halvings(first: int, last: int) -> Iterator[Part]:
-    """All parts that halving can make of a range."""
+    """Yield all parts that halving can make of a range."""
     yield first, last
     if first < last:
         middle = (first + last) // 2
@@ -64,7 +64,7 @@ PARTS = st.sampled_from(list(halvings(1, SIZE)))
 
 @st.composite
 def partitions(draw: st.DrawFn) -> list[Part]:
-    """The parts in which an attempt got through the whole lease."""
+    """Return the parts in which an attempt got through the whole lease."""
     waiting, done = [(1, SIZE)], []
     while waiting:
         first, last = waiting.pop(0)
@@ -202,7 +202,7 @@ def test_a_context_made_by_hand_names_the_place_itself(tmp_path: Path) -> None:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The names in a folder, hidden ones too, without what differs from run to run."""
+    """Return the names in a folder, hidden ones too, without what differs from run to run."""
     return sorted(re.sub(r"[0-9a-f]{32}", "KEY", path.name) for path in folder.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""What a drain tells about itself while the driver waits, and that none of it can fail or slow the drain."""
+"""What a drain reports while the driver waits; a report can neither fail nor slow the drain."""
 
 from __future__ import annotations
 

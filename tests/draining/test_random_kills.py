@@ -61,7 +61,7 @@ class Attempts:
         self.fine.update(numbers)
 
     def run(self, plan: DrainPlan, attempt: int) -> PartitionSummary | None:
-        """One attempt; None when it was killed."""
+        """Run one attempt and return its summary, None when it was killed."""
         drain = engine_for(self.queue, plan, 0, attempt)
         self._threads[drain._queue.session.runner.gateway] = threading.get_ident()
         try:
@@ -174,6 +174,6 @@ def test_two_attempts_at_once_report_the_same_and_each_message_ends_once_though_
         if not any(summaries):
             summaries.append(attempts.run(plan, 2))
 
-    told = [summary for summary in summaries if summary is not None]
-    assert told
-    attempts.check(told, client, limit)
+    reported = [summary for summary in summaries if summary is not None]
+    assert reported
+    attempts.check(reported, client, limit)

@@ -36,7 +36,7 @@ def nack_at_once(*which: int) -> Any:
 
 
 def die_in_the_second_chunk(queue: RedisMessageQueue, *, delay_seconds: float, **options: Any) -> None:
-    """An attempt that gives its first five messages back and dies with the next five in hand."""
+    """Release the first five messages and die while working on the next five."""
 
     def process(batch: list[Message], ctx: DrainContext) -> None:
         if ctx.chunk == 1:
@@ -110,7 +110,7 @@ def test_a_drain_waits_for_new_messages_beside_those_that_it_gave_back(
 
     summary = drain_here(
         queue, process, lease_seconds=0.5, waits=True, deadline_seconds=2, deadline_at=time.time() + 2
-    )  # in which what was passed by comes back some times
+    )  # in which the skipped messages become claimable several times
 
     assert (seen, summary.returned, summary.ended) == ([0, 1, 2, 3], 4, "deadline")
 

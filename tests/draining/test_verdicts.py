@@ -261,7 +261,7 @@ def test_error_reason_and_delay_are_kept(queue: RedisMessageQueue, numbers: Numb
         for value, at in client.zrange("sluicegate:{orders}:delayed", 0, -1, withscores=True)
     }
     assert 490 < due[1] - seconds <= 501
-    assert 0 < due[3] - seconds <= 31  # released: passed by, and put off for half a minute
+    assert 0 < due[3] - seconds <= 31  # released: skipped, and delayed for half a minute
 
 
 def test_verdicts_that_were_given_before_the_handler_raised_stand(
@@ -367,9 +367,9 @@ def test_what_is_wrong_with_an_answer_is_told_where_the_drain_fails(queue: Redis
 
     summary = DrainSummary("run", "orders", (drain_here(queue, lambda batch: {"rows": 1}),), 1.0)
 
-    told = summary.describe_failures()
-    assert "verdicts.py" in told
-    assert ": process returned a dict, which is no verdict; return None where all is done" in told
+    reported = summary.describe_failures()
+    assert "verdicts.py" in reported
+    assert ": process returned a dict, which is no verdict; return None where all is done" in reported
 
 
 def test_what_does_not_fit_a_schema_is_told_where_the_drain_fails(queue: RedisMessageQueue, numbers: Numbers) -> None:

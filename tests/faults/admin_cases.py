@@ -23,7 +23,7 @@ STEP = Step(b"op", 1)
 
 
 def with_messages_everywhere(core: Core) -> None:
-    """Three messages with keys in each state, and letters of which one is blocked and one holds its key to its end."""
+    """Three messages with keys in each state, and dead letters of which one is blocked and one keeps its key."""
     core.do(core.publish("b", *"abcdefghijkl", keyed=True))
     entries = core.client.lrange(core.keys.pending, -1, -1)
     core.client.lset(core.keys.pending, -1, b"2" + entries[0][1:])

@@ -19,7 +19,7 @@ MakeGateway = Callable[..., Any]
 
 @pytest.fixture(params=[False, True], ids=["sync", "asyncio"])
 def make_gateway(request: pytest.FixtureRequest) -> Iterator[MakeGateway]:
-    """A function that makes gateways for a port, without redis-py's retries and with the synchronous interface."""
+    """Yield a function that makes gateways for a port: synchronous interface, no retries by redis-py."""
     made: list[Any] = []
     loop = Loop() if request.param else None
 

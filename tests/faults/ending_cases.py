@@ -94,7 +94,7 @@ def claim_with_foreign_values_beyond_the_cap(core: Core) -> Call[Any]:
 
 # Where nothing is dropped on purpose.
 KEEPING = [put_bound_back, reap_to_death, claim_with_foreign_values_kept]
-# What a maintenance call or a cap did is told once.
+# What a maintenance call or a cap did is reported once.
 TOLD_ONCE = [bury_beyond_the_cap, reap_to_death]
 CASES = [
     ack_bound, discard_some_bound, settle_bound_mixture, put_bound_back, bury_beyond_the_cap, reap_that_asks,

@@ -1,7 +1,8 @@
-"""Random interleavings over the real scripts: several holders, lost replies, repeated and late executions, crashes,
-takeovers and stepped reaping. Every answer to a settle is compared with what really happened.
+"""Random interleavings run over the real scripts, and every answer to a settle is compared with what really happened.
 
-Time is the test's: one unit is one second of the calls' arguments, a lease runs out when its deadline is moved into the
+There are several consumers, lost replies, repeated and late calls, crashes, takeovers and stepped reaping.
+
+Time is the test's: one unit is one second of the calls' arguments, a lease expires when its deadline is moved into the
 past, the record of an end when it is deleted. Nothing takes long enough for Redis's own clock to matter.
 """
 
@@ -128,7 +129,7 @@ class World:
     # ------------------------------------------------------------------ the network
 
     def send(self, call: Call[Any]) -> Any:
-        """As a gateway sends it: retried while replies get lost, given up after four attempts."""
+        """Send a call as a gateway does: retry while replies get lost, give up after four attempts."""
         born = self.now
         for _ in range(4):
             attempt, luck = call.later(self.now - born), self.rnd.random()
@@ -142,7 +143,7 @@ class World:
         raise RetryBudgetExhaustedError("given up")
 
     def drive(self, operation: Operation[Any]) -> Steps:
-        """An operation, with a chance for others between any two of its calls."""
+        """Run an operation, with a chance for others between any two of its calls."""
         try:
             call = next(operation)
             while True:
@@ -182,7 +183,7 @@ class Play:
         self.faults: list[str] = []
 
     def run(self) -> list[str]:
-        """The violations found, none when all is well."""
+        """Run the interleaving and return the violations, an empty list when all is well."""
         names = [str(number) for number in range(MESSAGES)]
         self.core.do(self.core.publish("b", *names))
         self.bound = names if self.rnd.random() < 0.5 else []
@@ -220,7 +221,7 @@ class Play:
                 holders.remove(holder)
 
     def _reap(self, name: bytes) -> None:
-        """One step, and the next one at once or later when it asks for a marker."""
+        """Reap in one step, and in a second one, at once or later, when it asks for a marker."""
         keys, rules = self.core.keys, self.core.rules
         wanted = self.world.execute(reap_call(keys, rules, name, step=STEP)).wanted
         if wanted:
@@ -231,7 +232,7 @@ class Play:
                 self.world.execute(step)
 
     def _redrive(self) -> None:
-        """All dead letters go back that may; the call is retried, repeated and late as any other."""
+        """Redrive all dead letters that may return; the call is retried, repeated and late as any other."""
         keys, letters = self.core.keys, self.core.client.hgetall(self.core.keys.dead_records)
         if letters:
             named = [Target(name, marker_of(keys, record.split(b"\x1f", 4)[4])) for name, record in letters.items()]
@@ -240,7 +241,7 @@ class Play:
                 self.world.send(redrive_call(keys, step, named, mark=1 << 44, patient=False))
 
     def _give_a_key_away(self) -> None:
-        """A marker ran out, was forgotten or freed, and another message was published under its key."""
+        """Let a marker expire, be forgotten or freed, and publish another message under its key."""
         if self.bound:
             name = self.rnd.choice(self.bound)
             self.strangers[name] = f"s-{name}"
@@ -356,7 +357,7 @@ class Play:
     # ------------------------------------------------------------------ the end
 
     def _settle_down(self) -> None:
-        """Everybody is gone: whatever is still leased runs out and comes back."""
+        """End all consumers: whatever is still leased expires and returns to the queue."""
         world = self.world
         while world.late:
             world.execute(world.late.pop(0))
@@ -403,7 +404,7 @@ class Play:
         if self.core.rules.failed_cap is None:
             return
         for which, verbs in {"completed": {"ack"}, "failed": {"nack", "bury", "discard"}}.items():
-            recorded = Counter(told[-1] for told in state.history(self.core.client, self.core.queue, which))
+            recorded = Counter(reported[-1] for reported in state.history(self.core.client, self.core.queue, which))
             really = Counter(message for message, verb in self.world.done.values() if verb in verbs)
             if recorded != really:
                 self.faults.append(f"{which} tells {recorded - really} too much and lacks {really - recorded}")

@@ -53,7 +53,7 @@ async def reached(held: Held) -> None:
 
 
 async def cancelled(held: Held, use: Awaitable[Any], *, late: bool = False) -> None:
-    """Cancel a use once its script is stopped; `late` lets that go on to the server afterwards."""
+    """Cancel a use once its script is stopped; `late` passes the script to the server afterwards."""
     task = asyncio.ensure_future(use)
     await reached(held)
     task.cancel()
@@ -127,20 +127,20 @@ def test_a_cancelled_publish_holds_its_key_only_if_it_is_stored(
 def test_a_cancelled_claim_holds_nothing(
     proxy: Holding, client: redis.Redis, point: Point, lease_id: str | None
 ) -> None:
-    told: list[QueueEvent] = []
+    reported: list[QueueEvent] = []
 
     async def test(queue: AsyncQueue) -> None:
         await queue.publish_many("abc")
-        told.clear()
+        reported.clear()
         await cancelled(proxy.hold("claim", point), queue.claim(2, lease_id=lease_id))
         assert places(client) == ({"pending": 3} if point == "request" else {"pending": 1, "returned": 2})
         assert client.exists(QueueKeys("orders").wakeup)
         again = await queue.claim(3, lease_id=lease_id)
         assert [(message.text(), message.delivery_count) for message in again] == [("a", 1), ("b", 1), ("c", 1)]
 
-    run(proxy, test, on_event=told.append, **LEASE)
+    run(proxy, test, on_event=reported.append, **LEASE)
     if point == "reply":
-        assert [(event.operation, event.outcome, event.count) for event in told][:1] == [("release", "success", 2)]
+        assert [(event.operation, event.outcome, event.count) for event in reported][:1] == [("release", "success", 2)]
 
 
 def test_a_cancelled_claim_that_arrives_late_takes_nothing(proxy: Holding, client: redis.Redis) -> None:
@@ -205,7 +205,7 @@ def test_a_cancelled_wait_ends_at_once_and_wakes_another(proxy: Holding, client:
 
 
 def entries(client: redis.Redis) -> list[bytes]:
-    """A message that nobody was woken for."""
+    """Return a message for which no consumer was woken."""
     made = RedisMessageQueue("other", client=client)
     made.publish("a")
     key = QueueKeys("other").pending
@@ -462,22 +462,22 @@ def test_an_interrupted_claim_holds_nothing(
 
 @pytest.mark.parametrize("executed", [False, True])
 def test_an_interrupted_ack_takes_effect(client: redis.Redis, monkeypatch: pytest.MonkeyPatch, executed: bool) -> None:
-    told: list[QueueEvent] = []
-    queue = RedisMessageQueue("orders", client=client, on_event=told.append)
+    reported: list[QueueEvent] = []
+    queue = RedisMessageQueue("orders", client=client, on_event=reported.append)
     queue.publish_many("ab")
     at = Interrupting(queue, monkeypatch)
     at.script, at.executed = "settle", executed
     with pytest.raises(KeyboardInterrupt), queue.claim(2):
         pass
     assert places(client) == {}
-    assert [event.count for event in told if event.operation == "ack"] == [2]
+    assert [event.count for event in reported if event.operation == "ack"] == [2]
 
 
 @pytest.mark.parametrize("block", ["lease", "process_message"])
 def test_an_interrupted_block_goes_on_after_one_attempt(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch, block: str
 ) -> None:
-    """While Redis is away it would be retried for two minutes before the interrupt goes on."""
+    """While Redis is away, the release would be retried for two minutes before the interrupt propagates."""
     queue = RedisMessageQueue("orders", client=client)
     queue.publish("a")
     at = Interrupting(queue, monkeypatch)
@@ -497,10 +497,10 @@ def test_a_block_that_fails_is_settled_with_retries(client: redis.Redis, monkeyp
 
 
 def test_an_interrupt_out_of_on_event_is_not_told_twice(client: redis.Redis) -> None:
-    told: list[QueueEvent] = []
+    reported: list[QueueEvent] = []
 
     def on_event(event: QueueEvent) -> None:
-        told.append(event)
+        reported.append(event)
         if event.operation == "ack":
             raise KeyboardInterrupt
 
@@ -509,7 +509,7 @@ def test_an_interrupt_out_of_on_event_is_not_told_twice(client: redis.Redis) -> 
     lease = queue.claim()
     with pytest.raises(KeyboardInterrupt):
         lease.ack()
-    assert [event.operation for event in told] == ["publish", "claim", "ack"]
+    assert [event.operation for event in reported] == ["publish", "claim", "ack"]
     assert places(client) == {}
 
 

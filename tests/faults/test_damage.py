@@ -111,11 +111,11 @@ def test_what_is_no_message_is_kept_as_it_is(bare_client: redis.Redis, place: st
             assert (dead, aside) == (([], [value]) if value == NEWER else ([value], []))
             assert (queue.depth().dead, queue.depth().set_aside) == (len(dead), len(aside))
         assert queue.depth().in_flight == 0
-    told = {(event.operation.value, event.outcome.value) for event in events}
+    reported = {(event.operation.value, event.outcome.value) for event in events}
     if value == NEWER and place in ("pending", "a slot that is reaped"):
-        assert ("claim" if place == "pending" else "reap", "set_aside") in told
+        assert ("claim" if place == "pending" else "reap", "set_aside") in reported
     elif not is_entry(value) and place in ("pending", "a slot that is reaped"):
-        assert ("bury", "success") in told
+        assert ("bury", "success") in reported
 
 
 def test_a_newer_versions_message_is_set_aside_by_a_queue_that_keeps_foreign_values(bare_client: redis.Redis) -> None:
@@ -217,7 +217,7 @@ def test_a_message_with_headers_that_are_none_is_still_worked_on(bare_client: re
 
 
 def _calls_of_the_holder(core: Core, token: bytes) -> list[Any]:
-    """What the holder of the lease, its retry and its successor may send."""
+    """Return what the owner of the lease, its retry and its successor may send."""
     return [
         core.extend("l", token),
         manifest_call(core.keys, b"l", 1, 9),

@@ -1,4 +1,4 @@
-"""A queue object goes on in a forked child: on connections of its own, with heartbeats of its own."""
+"""A queue object keeps working in a forked child, with its own connections and heartbeats."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ DEADLINE_SECONDS = 60.0
 
 
 class Child:
-    """A forked process that runs a function and tells what it returned."""
+    """A forked process that runs a function and reports what it returned."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._reader, writer = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            told = {"error": "nothing was told"}
+            reported = {"error": "nothing was told"}
             try:
-                told = {"result": function()}
+                reported = {"result": function()}
             except BaseException:
-                told = {"error": traceback.format_exc()}
+                reported = {"error": traceback.format_exc()}
             finally:
-                os.write(writer, json.dumps(told).encode())
-                os._exit(0)  # neither pytest nor its fixtures go on in the child
+                os.write(writer, json.dumps(reported).encode())
+                os._exit(0)  # neither pytest nor its fixtures continue in the child
         os.close(writer)
 
     def result(self) -> Any:
-        """What the function returned; the child is gone afterwards."""
+        """Wait for the child to end and return what its function returned."""
         killer = threading.Timer(DEADLINE_SECONDS, os.kill, (self.pid, signal.SIGKILL))
         killer.start()
         with os.fdopen(self._reader) as pipe:
-            told = json.loads(pipe.read() or '{"error": "the child hung, or died"}')
+            reported = json.loads(pipe.read() or '{"error": "the child hung, or died"}')
         os.waitpid(self.pid, 0)
         killer.cancel()
-        assert "error" not in told, told["error"]
-        return told["result"]
+        assert "error" not in reported, reported["error"]
+        return reported["result"]
 
 
 def work(queue: RedisMessageQueue, name: str, rounds: int = 50) -> list[str]:
@@ -75,7 +75,7 @@ def connections(client: redis.Redis) -> dict[str, str]:
 
 @pytest.fixture(params=["url", "client"])
 def queue(request: pytest.FixtureRequest, own_server: RedisServer) -> Iterator[RedisMessageQueue]:
-    """A queue that was used, so that it has connections: for calls, for waits and for heartbeats."""
+    """Yield a queue that was used, so that it has connections: for calls, for waits and for heartbeats."""
     options: dict[str, Any] = {"url": own_server.url} if request.param == "url" else {"client": own_server.client()}
     made = RedisMessageQueue("orders", **options)
     work(made, "before", 2)

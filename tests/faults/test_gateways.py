@@ -170,7 +170,7 @@ def test_a_call_sent_ahead_is_repeated_when_its_reply_is_lost(make_gateway: Make
         run, target = running(gateway)
         receive = run(lambda: target.send(asked))
         wait_until(lambda: len(server.scripts) == 2, "sent")
-        time.sleep(0.02)  # the age of the call, which the repetition tells
+        time.sleep(0.02)  # the age of the call, which the repetition sends
         assert run(receive) == 3
         assert int(server.asked[-1][1][-1]) >= 5 + 20
 
@@ -187,7 +187,7 @@ def test_retries_of_a_call_sent_ahead_are_reported(make_gateway: MakeGateway) ->
 
 
 def running(gateway: Any) -> tuple[Callable[[Callable[[], Any]], Any], Any]:
-    """What runs a function where the gateway is at home, and the gateway itself."""
+    """Return a runner for the gateway's own thread or loop, and the gateway."""
     if isinstance(gateway, Blocking):
         return gateway._loop_of.run, gateway._target
     return lambda start: start(), gateway

@@ -19,7 +19,7 @@ ROUNDS = 300
 
 
 def echo(server: RedisServer, number: int) -> Call[Any]:
-    """A call that answers its own number."""
+    """Return a call that answers its own number."""
     text = b"return ARGV[1]"
     with server.client() as client:
         sha = client.script_load(text.decode())

@@ -65,12 +65,12 @@ class Worker:
         )
 
     def read(self) -> str:
-        """The next line it prints."""
+        """Wait for the next line of its output and return it."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def ask(self) -> str:
-        """What it answers to a line."""
+        """Send a line and return the answer."""
         assert self.process.stdin is not None
         print(file=self.process.stdin, flush=True)
         return self.read()
@@ -81,7 +81,7 @@ class Worker:
         assert any(answer == "True" for answer in answers)
 
     def end(self) -> tuple[str, int]:
-        """What it still prints, and how it ended."""
+        """Wait for its end and return the rest of its output and its exit code."""
         out, _ = self.process.communicate(timeout=100)
         return out.strip(), self.process.returncode
 
@@ -342,7 +342,7 @@ def test_the_base_class_asks_for_is_interrupted() -> None:
         BaseGracefulInterruptHandler()  # type: ignore[abstract]
 
 
-# ---------------------------------------------------------------------- a queue that is told to stop
+# ---------------------------------------------------------------------- a queue that is asked to stop
 
 CONSUMER = """
 import sys

@@ -37,7 +37,7 @@ async def cancelled(work: Coroutine[Any, Any, object], at: asyncio.Event) -> boo
 
 
 class Losing:
-    """Stands still until it is cancelled, and then goes on as if nothing had been."""
+    """Blocks until it is cancelled, and then continues as if nothing had happened."""
 
     def __init__(self, outcome: Exception | None = None) -> None:
         self.reached = asyncio.Event()
@@ -138,7 +138,7 @@ def test_a_cluster_client_that_loses_one_while_it_looks_around(monkeypatch: pyte
 
 
 class LosingGateway(RedisGateway):
-    """A gateway of somebody else's that loses a cancellation of one script once that has its reply."""
+    """A gateway of another program that loses a cancellation of one script once that has its reply."""
 
     script = ""
 

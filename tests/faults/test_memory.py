@@ -1,4 +1,4 @@
-"""Redis at `maxmemory`: a publish is refused whole, and everything that drains or keeps goes on."""
+"""Redis at `maxmemory`: a publish is refused whole, and calls that drain or extend still work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MakeQueue = Callable[..., RedisMessageQueue]
 
 @pytest.fixture
 def full(make_queue: MakeQueue, client: redis.Redis) -> RedisMessageQueue:
-    """A queue with twelve messages, two of them leased and expired, one due, on a server that has no memory left."""
+    """Return a queue with twelve messages (two leased and expired, one due) on a server without free memory."""
     queue = make_queue(get_deduplication_key="id")
     queue.publish_many({"id": number} for number in range(12))
     queue.claim(2)

@@ -113,7 +113,7 @@ def test_a_wrong_password_is_no_outage(own_server: RedisServer) -> None:
 
 @pytest.fixture
 def own_queue(own_server: RedisServer) -> Iterator[RedisMessageQueue]:
-    """A queue on a server of its own that has been reached."""
+    """Yield a queue on a server of its own that has been reached."""
     queue = RedisMessageQueue("orders", url=own_server.url, get_deduplication_key="id", **AFTER_CONTACT)
     queue.publish_many({"id": number} for number in range(10))
     yield queue
@@ -122,7 +122,7 @@ def own_queue(own_server: RedisServer) -> Iterator[RedisMessageQueue]:
 
 @contextmanager
 def down(server: RedisServer, *, comes_back: bool = True) -> Iterator[None]:
-    """The server is away when the block begins, and comes back while it runs."""
+    """Stop the server for the block's beginning, and start it again while the block runs."""
     server.stop()
     back = threading.Timer(0.3, server.start)
     if comes_back:

@@ -21,7 +21,7 @@ SEEDS = 2000 * (1 + THOROUGH)
 
 @pytest.fixture(autouse=True)
 def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that lets a lease come back does so in small steps too."""
+    """Let a claim reap a lease in small steps, too."""
     monkeypatch.setattr("sluicegate.core.transitions.reap.reap_call", partial(reap_call, step=STEP))
 
 

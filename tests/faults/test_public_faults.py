@@ -91,7 +91,7 @@ def test_every_row_has_its_tests(row: str, file: str, name: str) -> None:
 
 
 def test_no_script_is_told_what_time_it_is(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client whose clock is an hour off sends the same calls: only durations travel."""
+    """A client whose clock is an hour off sends the same calls: only durations are sent."""
     sent = []
     for hours in (0, 1, -1):
         monkeypatch.setattr(time, "time", lambda: 1_700_000_000 + hours * 3600)  # noqa: B023

@@ -72,7 +72,7 @@ class FreshPool(redis.asyncio.BlockingConnectionPool):
 
 @asynccontextmanager
 async def small_queue(server: RedisServer, **options: Any) -> AsyncIterator[tuple[RedisMessageQueue, Any]]:
-    """A queue over a pool of two connections, for which its users wait."""
+    """Yield a queue over a pool of two connections, for which its users wait."""
     pool = FreshPool.from_url(server.url, max_connections=CONNECTIONS, timeout=WAIT_SECONDS)
     queue = RedisMessageQueue("orders", client=redis.asyncio.Redis(connection_pool=pool), **options)
     try:
@@ -88,7 +88,7 @@ async def over_and_over(queue: RedisMessageQueue, randomly: random.Random) -> No
 
 
 async def is_whole(pool: Any) -> bool:
-    """Whether all connections of a pool can be had, and no more than these."""
+    """Return whether every connection of a pool is free, and no more than these exist."""
     async with asyncio.timeout(PROMPTLY_SECONDS):
         had = [await pool.get_connection(*CONNECTION_FOR) for _ in range(CONNECTIONS)]
     with pytest.raises(TimeoutError):

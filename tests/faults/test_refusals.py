@@ -278,7 +278,7 @@ def _save(client: redis.Redis, ends: str) -> None:
 
 @pytest.fixture
 def snapshots(server: RedisServer) -> Iterator[RedisServer]:
-    """A server of its own, of each program, that keeps snapshots."""
+    """Yield a server of its own, of each program, that keeps snapshots."""
     own = RedisServer(server.program, port=free_port())
     try:
         yield own.start()
@@ -287,7 +287,7 @@ def snapshots(server: RedisServer) -> Iterator[RedisServer]:
 
 
 def test_a_consumer_rides_out_a_server_that_cannot_save(snapshots: RedisServer) -> None:
-    """What it finished is acked in the end and not done again, and it goes on with the rest."""
+    """What it finished is acked in the end and not repeated, and it continues with the rest."""
     notes: list[QueueEvent] = []
     done: list[Any] = []
     queue = RedisMessageQueue("orders", url=snapshots.url, on_event=notes.append, retry_max_delay_seconds=0.05)

@@ -279,7 +279,7 @@ CASES: list[Prepare] = [
 
 
 def effect(core: Core) -> dict[bytes, Any]:
-    """What is stored, but for what may differ: deadlines move, and attempts that repeat a duplicate are counted."""
+    """Return what is stored, without what may differ: deadlines, and the count of repeated duplicates."""
     stored: dict[bytes, Any] = dict(state.dumps(core.client))
     stored[core.keys.leases] = [name for name, _ in stored.get(core.keys.leases, [])]
     stored.get(core.keys.counters, {}).pop(b"duplicates", None)

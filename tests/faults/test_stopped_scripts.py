@@ -1,5 +1,7 @@
-"""A script that Redis stops in the middle loses nothing: what keeps a message is written before what drops one, and a
-message before its marker. Here the script's user may not use one of its commands.
+"""A script that Redis stops in the middle loses nothing.
+
+Writes that keep a message precede those that drop one, and a message is written before its marker. Here the script's
+user may not use one of its commands.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def is_stopped(core: Core, call: Call[Any]) -> bool:
 
 
 def values(client: redis.Redis) -> set[bytes]:
-    """What identifies everything that is stored: ids of messages, and foreign values as they are."""
+    """Return what identifies everything that is stored: ids of messages, and foreign values as they are."""
     found = state.contents(client, "orders")
     return {identity(value) for place in vars(found).values() for value in place}
 

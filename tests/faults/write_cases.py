@@ -32,8 +32,8 @@ def look_into_a_stage(core: Core) -> Call[Any]:
 
 
 def commit_write(core: Core, verb: WriteVerb, *names: str) -> Call[Any]:
-    told = dict.fromkeys(names, "2 1000")
-    return commit_write_call(core.keys, b"w", verb, told, life_seconds=600)
+    reported = dict.fromkeys(names, "2 1000")
+    return commit_write_call(core.keys, b"w", verb, reported, life_seconds=600)
 
 
 def open_a_write(core: Core) -> Call[Any]:

@@ -30,12 +30,12 @@ class Mutant:
     tests: tuple[str, ...]
 
     def applied_to(self, source: str) -> str:
-        """The source with the fault."""
+        """Return the source with the fault."""
         return source.replace(self.old, self.new)
 
 
 def read_all() -> list[Mutant]:
-    """All faults, file by file in the order in which they are listed."""
+    """Return all faults, file by file in the order in which they are listed."""
     found = []
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         for file in tomllib.loads(path.read_text(encoding="utf-8"))["file"]:
@@ -46,7 +46,7 @@ def read_all() -> list[Mutant]:
 
 
 def problems(mutants: Iterable[Mutant]) -> list[str]:
-    """What keeps faults from being applied; empty when each fits the source."""
+    """Return what keeps faults from being applied; empty when each fits the source."""
     mutants = list(mutants)
     wrong = [
         f"{name!r} is the name of {count} faults"

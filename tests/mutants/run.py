@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sound(console: Console, copies: SimpleQueue[Path], mutants: Sequence[Mutant]) -> bool:
-    """Whether the tests pass without a fault: only then does a failure mean that a fault was caught."""
+    """Return whether the tests pass without a fault: only then does a failure mean that a fault was caught."""
     tests = sorted({test for mutant in mutants for test in mutant.tests})
     console.print(f"{len(mutants)} faults; first their {len(tests)} test selections without a fault …")
     copy = copies.get()

@@ -22,7 +22,7 @@ _JVM_SECONDS = 60.0
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session with two tasks at a time; a job fails when a task has failed three times."""
+    """Yield a local session with two tasks at a time; a job fails when a task has failed three times."""
     from pyspark import cloudpickle
     from pyspark.sql import SparkSession
 
@@ -59,5 +59,5 @@ def _end_gateway() -> None:
     assert gateway is not None
     SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
-    gateway.proc.stdin.close()  # this tells the JVM that its driver has ended
+    gateway.proc.stdin.close()  # this shows the JVM that its driver has ended
     gateway.proc.wait(timeout=_JVM_SECONDS)

@@ -46,7 +46,7 @@ def main(specs: list[str], folder: Path) -> None:
 
 
 def _run(work: Callable[[], Any]) -> None:
-    """One that ends in another way ends all: nobody shall wait for it."""
+    """End the whole process if a driver ends in another way, so that no test waits for it."""
     try:
         work()
     except BaseException:

@@ -70,7 +70,7 @@ class TaskFailed(Exception):
 
 
 def moved(value: Any) -> Any:
-    """What arrives in another process."""
+    """Return what arrives in another process."""
     return _pickler.loads(_pickler.dumps(value))
 
 
@@ -90,7 +90,7 @@ def task(partition: int = 0, attempt: int = 0, properties: Mapping[str, str] | N
 
 
 def instantiate(source: type[DataSource], options: Mapping[str, str]) -> DataSource:
-    """As at the start of a `load()` or `save()`, in a process that gets the registered class."""
+    """Make the data source as `load()` and `save()` do, in a process that gets the registered class."""
     arrived = moved(source)
     given = CaseInsensitiveDict()
     for key, value in options.items():
@@ -121,32 +121,32 @@ class Load:
         self._plan: tuple[bytes, list[bytes]] | None = None
 
     def plan(self) -> list[InputPartition]:
-        """The partitions, asked for once: at the first action."""
+        """Return the partitions, asked for once: at the first action."""
         if self._plan is None:
             reader = moved(self._instance).reader(self.schema)
             assert isinstance(reader, DataSourceReader)
             pushes = getattr(reader, "pushFilters", None)
             assert getattr(pushes, "__func__", None) is getattr(DataSourceReader, "pushFilters", None), "pushes filters"
-            command = _pickler.dumps(reader)  # before partitions(), whose effects on the reader do not travel
+            command = _pickler.dumps(reader)  # before partitions(), whose effects on the reader stay in that process
             self._plan = command, [_pickler.dumps(partition) for partition in _checked(reader.partitions())]
         return [_pickler.loads(partition) for partition in self._plan[1]]
 
     def read(self, index: int, attempt: int = 0) -> pa.Table:
-        """One attempt of one task, to its end."""
+        """Run one attempt of one task to its end."""
         self.plan()
         assert self._plan is not None
         assert self.schema is not None
         return _read(_pickler.loads(self._plan[0]), self._plan[1][index], self.schema, self._instance, index, attempt)
 
     def begin(self, index: int, attempt: int = 0) -> Iterator[Any]:
-        """The iterator of one attempt, for tests that leave it in the middle."""
+        """Return the iterator of one attempt, for tests that leave it in the middle."""
         self.plan()
         assert self._plan is not None
         with task(index, attempt):
             return _pickler.loads(self._plan[0]).read(_pickler.loads(self._plan[1][index]))
 
     def collect(self) -> pa.Table:
-        """One action: every partition read anew, in order; by PySpark 4.0 after a plan of its own."""
+        """Run one action: read every partition again, in order; PySpark 4.0 makes a plan of its own for it."""
         if _PLANS_EACH_ACTION:
             self._plan = None
         assert self.schema is not None
@@ -171,7 +171,7 @@ WHOLE = Attempt()
 
 @dataclass
 class Save:
-    """`df.write.format(…).mode("append").options(…).save()`.
+    """A job of `df.write.format(…).mode("append").options(…).save()`.
 
     Attributes:
         source: the registered class.
@@ -187,7 +187,7 @@ class Save:
     attempts: Mapping[int, Sequence[Attempt]] = field(default_factory=dict)
 
     def run(self) -> list[WriterCommitMessage | None]:
-        """The whole job; what `commit` got.
+        """Run the whole job and return what `commit` got.
 
         Raises:
             TaskFailed: after `abort`.
@@ -224,7 +224,7 @@ class StreamSave:
     _instance: DataSource | None = None
 
     def run(self, batch_id: int, partitions: Sequence[pa.Table], kill: bool = False) -> None:
-        """One micro-batch, written and committed.
+        """Write and commit one micro-batch.
 
         Args:
             batch_id: Spark's number of it.
@@ -250,7 +250,7 @@ class StreamSave:
             raise
 
     def _committer(self, schema: StructType) -> Any:
-        """A new writer every time, of one instance per query."""
+        """Return a new writer each time, from one data source per query."""
         if self._instance is None:
             self._instance = instantiate(self.source, self.options)
         return moved(self._instance).streamWriter(schema, False)
@@ -329,7 +329,7 @@ class Query:
         return ran
 
     def trigger(self) -> int | None:
-        """One trigger: the number of the batch that ran, or None when there was nothing new."""
+        """Run one trigger and return the number of the batch that ran, or None when there was nothing new."""
         try:
             return self._trigger()
         except Killed:
@@ -352,7 +352,7 @@ class Query:
         latest = max(self._log.offsets)
         offset = self._log.offsets[latest]
         if not self._admission:
-            self._partitions(offset, offset)  # tells a source of the old kind the latest seen offset
+            self._partitions(offset, offset)  # gives a source of the old kind the latest seen offset
         self._batch, self._planned, self._end = latest, True, offset
         self._start = self._log.offsets.get(latest - 1)
         if latest in self._log.commits:
@@ -409,7 +409,7 @@ class Query:
 
 
 def _read(reader: Any, partition: bytes, schema: StructType, source: DataSource, index: int, attempt: int) -> pa.Table:
-    """One attempt of a reading task, checked as Spark checks what it yields."""
+    """Run one attempt of a reading task, checked as Spark checks what it yields."""
     with task(index, attempt):
         rows = reader.read(_pickler.loads(partition))
         assert isinstance(rows, Iterator), f"read() must return an iterator, not a {type(rows).__name__}"
@@ -420,7 +420,7 @@ def _read(reader: Any, partition: bytes, schema: StructType, source: DataSource,
 def _write(
     command: bytes, table: pa.Table, index: int, attempts: Sequence[Attempt], properties: Mapping[str, str]
 ) -> WriterCommitMessage:
-    """The attempts of a writing task, up to the one whose message counts."""
+    """Run the attempts of a writing task, up to the one whose message counts."""
     for number, attempt in enumerate([*attempts, WHOLE][:MAX_ATTEMPTS]):
         writer = _pickler.loads(command)
         with task(index, number, properties):
@@ -474,7 +474,7 @@ def _checked(partitions: Sequence[InputPartition]) -> list[InputPartition]:
 
 
 def _limit(values: dict[str, Any]) -> Any:
-    """As it arrives in the process of the reader; PySpark 4.2 and later."""
+    """Return the limit as the reader's process gets it, in PySpark 4.2 and later."""
     from pyspark.sql.datasource_internal import ReadLimitRegistry
 
     return ReadLimitRegistry().get(json.loads(json.dumps(values)))

@@ -21,7 +21,7 @@ RECIPES = Path(__file__).parents[2] / "examples" / "spark"
 
 
 def recipe(name: str) -> ModuleType:
-    """An example, fresh. Python does not know it by name, so its functions travel to executors as those of a script."""
+    """Import an example anew; its module has no importable name, so its functions are pickled as a script's are."""
     spec = importlib.util.spec_from_file_location(f"recipe_{name}", RECIPES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -31,7 +31,7 @@ def recipe(name: str) -> ModuleType:
 
 
 def order(number: int) -> dict[str, Any]:
-    """What the recipes expect in the queue."""
+    """Return what the recipes expect in the queue."""
     return {"order_id": f"o{number}", "customer": f"c{number % 7}", "amount": number % 100 + 0.5}
 
 

@@ -23,7 +23,7 @@ class Trace:
         self.path = path
 
     def take(self) -> list[str]:
-        """What was written since the last time."""
+        """Return the lines written since the last call."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         self.path.unlink(missing_ok=True)
         taken: list[str] = []
@@ -49,7 +49,7 @@ def _without_repeats(lines: list[str]) -> list[str]:
 
 
 def recording_source(kind: Kind = "available now") -> type[DataSource]:
-    """The class, made in a function so that it travels by value.
+    """Return the class, which is made in a function so that it is pickled by value.
 
     Options: `trace`, a file; `counter`, a file that holds how many rows there are; `broken`, a method that raises.
     As a stream it has rows 0, 1, 2 … in micro-batches of two, one partition per row.

@@ -31,7 +31,7 @@ spark.sql.shuffle.partitions 2
 
 
 def bare_environment(conf: Path) -> dict[str, str]:
-    """An environment for a Spark whose workers cannot import this package.
+    """Return an environment for a Spark whose workers cannot import this package.
 
     The interpreter below the virtual environment gets the environment's libraries by PYTHONPATH, which does not follow
     the `.pth` file of a package that is installed in place.
@@ -69,7 +69,7 @@ def package_zip(folder: Path) -> Path:
 
 
 def spark_defaults(folder: Path) -> Path:
-    """A configuration folder with small and local settings."""
+    """Return a configuration folder with small and local settings."""
     conf = folder / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(DEFAULTS)
@@ -77,7 +77,7 @@ def spark_defaults(folder: Path) -> Path:
 
 
 def installed_last(environment: dict[str, str], package: Path) -> dict[str, str]:
-    """The environment of a Connect server that has the package installed, behind whatever a client sends.
+    """Return the environment of a Connect server that has the package installed, behind whatever a client sends.
 
     From Spark 4.3 neither the process in which a streaming query asks for offsets nor the workers that read its rows
     get the artifacts of the session.

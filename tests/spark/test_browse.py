@@ -1,4 +1,4 @@
-"""Browsing: every state as a table, that no read of it changes."""
+"""Browsing shows every state as a table, and no read changes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MESSAGE = ["id", "payload", "headers", "deduplication_key", "delivery_count", "s
 
 @pytest.fixture
 def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue with a message or two in every state."""
+    """Return a queue with a message or two in every state."""
     queue = make_queue(url=server.url, enable_completed_queue=True, enable_failed_queue=True)
     queue.publish_many([{"n": n} for n in range(8)], headers={"trace": "t"})
     lease = queue.claim(6)

@@ -52,14 +52,14 @@ def messages(*payloads: bytes) -> list[Message]:
 
 
 def rows(schema: pa.Schema | StructType, *payloads: bytes) -> list[dict[str, Any]]:
-    """The declared columns as Python values."""
+    """Return the declared columns as Python values."""
     table = Columns.of(schema).table(messages(*payloads))
     table.validate(full=True)
     return list(table.select(schema.names).to_pylist())
 
 
 def one(kind: pa.DataType, value: str) -> Any:
-    """What the JSON text of one field becomes."""
+    """Return what the JSON text of one field becomes."""
     return rows(pa.schema([("a", kind)]), b'{"a": %b}' % value.encode())[0]["a"]
 
 
@@ -392,7 +392,7 @@ def test_every_row_is_its_own_payloads_or_its_message_is_named(batch: list[bytes
 
 
 def _small(payload: bytes) -> dict[str, Any] | None:
-    """The row of a payload by the standard library, None where it does not fit `SMALL`."""
+    """Return the row of a payload by the standard library, None where it does not fit `SMALL`."""
     try:
         pairs = json.loads(payload.decode(), object_pairs_hook=Pairs)
     except ValueError:

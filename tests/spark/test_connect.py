@@ -121,8 +121,8 @@ NOTHING = {"ready": 0, "delayed": 0, "in_flight": 0, "leases": 0}
 
 
 @pytest.fixture(scope="module")
-def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the client found."""
+def reported(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what the client found."""
     folder = tmp_path_factory.mktemp("connect")
     package = package_zip(folder)
     done = subprocess.run(
@@ -140,34 +140,34 @@ def told(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return answers
 
 
-def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(told: dict[str, Any]) -> None:
-    answer = told["drained"]
+def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(reported: dict[str, Any]) -> None:
+    answer = reported["drained"]
     origins = answer.pop("origins", [])
     assert answer == {"acked": 199, "returned": 1, "partitions": 2, "in_flight": 0}
     assert origins
     assert all("sluicegate.zip/sluicegate" in origin for origin in origins)
 
 
-def test_a_drain_into_columns_that_are_declared_as_ddl(told: dict[str, Any]) -> None:
-    assert told["drained_into_columns"] == {"acked": 19, "buried": 1, "left": NOTHING}
+def test_a_drain_into_columns_that_are_declared_as_ddl(reported: dict[str, Any]) -> None:
+    assert reported["drained_into_columns"] == {"acked": 19, "buried": 1, "left": NOTHING}
 
 
-def test_a_browse_reads_and_changes_nothing(told: dict[str, Any]) -> None:
-    answer = told["browsed"]
+def test_a_browse_reads_and_changes_nothing(reported: dict[str, Any]) -> None:
+    answer = reported["browsed"]
     assert answer.get("columns", answer)[:2] == ["id", "payload"]
     assert (answer["rows"], answer["again"], answer["left"]) == (30, 20, {**NOTHING, "ready": 30})
 
 
-def test_a_write_publishes(told: dict[str, Any]) -> None:
-    assert told["written"] == {"numbers": list(range(50)), "left": {**NOTHING, "ready": 50}}
+def test_a_write_publishes(reported: dict[str, Any]) -> None:
+    assert reported["written"] == {"numbers": list(range(50)), "left": {**NOTHING, "ready": 50}}
 
 
-def test_a_stream_hands_over_everything_and_acks_it(told: dict[str, Any]) -> None:
-    assert told["streamed"] == {"numbers": list(range(40)), "left": NOTHING}
+def test_a_stream_hands_over_everything_and_acks_it(reported: dict[str, Any]) -> None:
+    assert reported["streamed"] == {"numbers": list(range(40)), "left": NOTHING}
 
 
-def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(told: dict[str, Any]) -> None:
-    assert told["leased"] == {
+def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(reported: dict[str, Any]) -> None:
+    assert reported["leased"] == {
         "dtype": ["n", "int"],
         "numbers": list(range(15)),
         "again": 15,
@@ -177,5 +177,5 @@ def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(told: dict[str, A
     }
 
 
-def test_dead_letters_are_chosen_with_a_filter(told: dict[str, Any]) -> None:
-    assert told["redriven"] == {"dead": 4, "redriven": 3, "left": {**NOTHING, "ready": 3}}
+def test_dead_letters_are_chosen_with_a_filter(reported: dict[str, Any]) -> None:
+    assert reported["redriven"] == {"dead": 4, "redriven": 3, "left": {**NOTHING, "ready": 3}}

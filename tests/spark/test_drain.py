@@ -239,11 +239,11 @@ def test_a_lease_that_was_lost_fails_the_task_and_spark_tries_again(
     assert len({call["key"] for call in calls}) == len(calls)  # opened anew: no output is overwritten
 
 
-# ------------------------------------------------------------------ how it ends, and what it tells
+# ------------------------------------------------------------------ how it ends, and what it reports
 
 
 def speculating(spark: SparkSession, value: str) -> SparkSession:
-    """A session that says so; local mode takes it and does not speculate."""
+    """Return a session with speculation on; local mode accepts the setting and ignores it."""
     session: SparkSession = spark.newSession()
     session.conf.set("spark.sql.legacy.setCommandRejectsSparkCoreConfs", "false")
     session.conf.set("spark.speculation", value)

@@ -90,7 +90,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashed]:
 
 
 def in_files(folder: Path) -> Counter[str]:
-    """How often each message is in the Parquet files below a folder."""
+    """Return how often each message is in the Parquet files below a folder."""
     names = ("id", "message_id")
     tables = [pq.read_table(file, partitioning=None) for file in folder.rglob("*.parquet")]
     columns = [table.column(next(name for name in names if name in table.column_names)) for table in tables]
@@ -98,18 +98,18 @@ def in_files(folder: Path) -> Counter[str]:
 
 
 def in_delta(table: Path) -> Counter[str]:
-    """How often each message is in a Delta table."""
+    """Return how often each message is in a Delta table."""
     return Counter(DeltaTable(table).to_pyarrow_table(columns=["id"])["id"].to_pylist())
 
 
 def in_database(folder: Path) -> dict[str, float]:
-    """The totals per customer."""
+    """Return the totals per customer."""
     with closing(sqlite3.connect(folder / "totals.db")) as connection:
         return dict(connection.execute("SELECT customer, sum(amount) FROM totals GROUP BY customer"))
 
 
 def totals(numbers: Iterable[int]) -> Counter[str]:
-    """What they are to be."""
+    """Return the expected totals."""
     expected: Counter[str] = Counter()
     for number in numbers:
         expected[order(number)["customer"]] += order(number)["amount"]
@@ -117,7 +117,7 @@ def totals(numbers: Iterable[int]) -> Counter[str]:
 
 
 def failing(write: Callable[..., object]) -> Callable[..., None]:
-    """A write that does all it should, and reports a failure."""
+    """Return a write that does all it should, and reports a failure."""
 
     def write_and_fail(*arguments: object, **options: object) -> None:
         write(*arguments, **options)
@@ -134,7 +134,7 @@ def publish(queue: RedisMessageQueue, first: int, count: int) -> Counter[str]:
 
 
 def forget_what_was_done(queue: RedisMessageQueue, client: redis.Redis) -> None:
-    """As a day later: what a run has acked is not remembered for ever."""
+    """Delete the records of what a run acked, as if a day had passed."""
     closed = list(client.scan_iter(f"sluicegate:{{{queue.name}}}:closed:*"))
     assert client.delete(*closed) == len(closed) > 0
 
@@ -164,7 +164,7 @@ def test_a_batch_in_delta(crashed: Crashed, spark: SparkSession) -> None:
     assert DeltaTable(sink).version() == 0  # nothing was committed besides
     crashed.check_done("delta")
     assert recipe("delta_by_transaction").main(spark, crashed.queues["delta"], "nightly", str(sink)) == COUNT
-    assert in_delta(sink) == once  # a run that is done tells what it did
+    assert in_delta(sink) == once  # a finished run reports what it did
 
 
 @pytest.mark.full

@@ -116,7 +116,7 @@ def test_a_streaming_query_is_called_as_by_spark(
                 stage.undo_last_commit()
         (real_calls, real_sink), (played_calls, played_sink) = real.run(trigger), played.run(trigger)
 
-        if real_calls[-1] == "stop":  # a process that ends before it is killed is told
+        if real_calls[-1] == "stop":  # a process that ends before it is killed is reported
             real_calls.pop()
         assert played_calls == real_calls
         assert played_sink == real_sink

@@ -28,7 +28,7 @@ def small_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def held(queue: RedisMessageQueue, numbers: Numbers) -> Iterator[Holding]:
-    """25 messages of 40 in three leases of the run `r`."""
+    """Hold 25 of 40 messages in three leases of the run `r`."""
     numbers(40)
     holding = hold(queue, "r", 25, 300)
     yield holding
@@ -36,7 +36,7 @@ def held(queue: RedisMessageQueue, numbers: Numbers) -> Iterator[Holding]:
 
 
 def again(queue: RedisMessageQueue, limit: int = 25) -> Holding:
-    """A retry of the run; its heartbeats end at once, which no lease here notices."""
+    """Return a retry of the run, whose heartbeats stop at once without a consequence here."""
     holding = hold(queue, "r", limit, 300)
     holding.stop()
     return holding
@@ -47,7 +47,7 @@ def slots(holding: Holding) -> list[tuple[str, list[int]]]:
 
 
 def expire(client: redis.Redis, queue: RedisMessageQueue, *lease_ids: str) -> None:
-    """Let leases run out, and their messages come back."""
+    """Let leases expire, and their messages return to the queue."""
     state.expire(client, queue.name, *lease_ids)
     queue.claim(1).release()
 

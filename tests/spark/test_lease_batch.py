@@ -179,7 +179,7 @@ def test_a_lost_batch_says_so(queue: RedisMessageQueue, numbers: Numbers, client
     numbers(10)
     with lease_batch(NO_SESSION, queue, 10, run_id="r") as batch:
         client.zadd(queue.session.keys.leases, {queue.session.keys.lease_name("r/b0"): 1})
-        queue.claim(10).release()  # a claim lets what has run out come back
+        queue.claim(10).release()  # a claim reaps what has expired
         with pytest.raises(LeaseLostError, match="1 of 1 leases of batch 'r' were lost: 10 acks were too late"):
             batch.ack()
         assert batch.lost
@@ -210,7 +210,7 @@ def test_batches_without_a_run_id_are_different_runs(queue: RedisMessageQueue, n
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"limit": 0}, "limit must be an int from 1 to"),
         ({"limit": None}, "limit must be an int of 1 or more"),
@@ -222,10 +222,10 @@ def test_batches_without_a_run_id_are_different_runs(queue: RedisMessageQueue, n
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_claimed(
-    queue: RedisMessageQueue, numbers: Numbers, options: dict[str, Any], told: str
+    queue: RedisMessageQueue, numbers: Numbers, options: dict[str, Any], reported: str
 ) -> None:
     numbers(1)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=reported):
         lease_batch(NO_SESSION, queue, **{"limit": 1, **options})
     assert queue.stats().claimed == 0
 

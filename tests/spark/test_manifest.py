@@ -1,4 +1,4 @@
-"""Manifests: small, cut by slots, and read alike until what they name is gone; then the error says which and why."""
+"""Manifests are small, split by slots, and read alike until a message is gone; the error then says which and why."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_read_of_what_has_a_verdict_says_what_to_do(queue: RedisMessageQueue, 
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "reported"),
     [
         (lambda lease, _: lease.ack(), "was acked; read before ack"),
         (lambda lease, _: lease.release(), "was released to the queue; read inside the block"),
@@ -162,7 +162,7 @@ def test_a_read_of_what_has_a_verdict_says_what_to_do(queue: RedisMessageQueue, 
     ids=["acked", "released", "expired"],
 )
 def test_a_read_of_a_lease_that_ended_says_how_and_what_to_do(
-    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis, end: Any, told: str
+    queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis, end: Any, reported: str
 ) -> None:
     numbers(4)
     lease = queue.claim(4, lease_id="r/0")
@@ -170,7 +170,7 @@ def test_a_read_of_a_lease_that_ended_says_how_and_what_to_do(
     table.collect()
 
     end(lease, lambda one: expire(client, queue, one))
-    with pytest.raises(LeaseLostError, match=f"^lease 'r/0' of queue 'orders' {told}"):
+    with pytest.raises(LeaseLostError, match=f"^lease 'r/0' of queue 'orders' {reported}"):
         table.collect()
 
     numbers(4)

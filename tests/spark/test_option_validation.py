@@ -89,7 +89,7 @@ def test_an_unreachable_redis_ends_the_planning_and_no_job_starts(
 
 @pytest.mark.spark
 def test_a_table_over_a_queue_cannot_be_read_and_says_what_can(spark: SparkSession, queue: RedisMessageQueue) -> None:
-    """Spark tells a source neither that it writes a table nor, when that is read, the options it was given."""
+    """A source does not learn from Spark that it writes a table, nor, when that is read, the table's options."""
     from pyspark.errors import PySparkException
 
     rows = spark.range(3).write.format("sluicegate").mode("append").options(**options(queue))
@@ -105,7 +105,7 @@ def test_a_table_over_a_queue_cannot_be_read_and_says_what_can(spark: SparkSessi
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "reported"),
     [
         ({"url": "redis://localhost", "queue": "orders", "STATE": "gone"}, "option state must be one of pending, "),
         ({"URL": URL, "queue": "orders"}, r"\?password_env=NAME"),
@@ -113,14 +113,14 @@ def test_a_table_over_a_queue_cannot_be_read_and_says_what_can(spark: SparkSessi
         ({"spec": "{"}, "a queue spec is JSON as"),
     ],
 )
-def test_what_cannot_be_right_for_any_use_is_refused_at_once(raw: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_what_cannot_be_right_for_any_use_is_refused_at_once(raw: dict[str, str], reported: str) -> None:
+    with pytest.raises(ConfigurationError, match=reported):
         SluicegateDataSource(raw)
 
 
 @pytest.mark.parametrize("raw", [{}, {"queue": "orders"}, {"url": "redis://localhost"}, {"anything": "else"}])
 def test_what_only_a_use_can_tell_is_left_to_it(raw: dict[str, str]) -> None:
-    """`CREATE TABLE` hands no options over, and each use tells of its own which are missing or unknown."""
+    """`CREATE TABLE` hands no options over, and each use reports which of its own are missing or unknown."""
     source = SluicegateDataSource(raw)
 
     with pytest.raises(ConfigurationError, match=r"needs the option|has no option"):

@@ -80,7 +80,7 @@ def test_a_password_by_reference_travels_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parsed", "raw", "told"),
+    ("parsed", "raw", "reported"),
     [
         (StreamOptions, {"maxMessagePerTrigger": "5"}, r"'maxmessagepertrigger'.*; did you mean maxMessagesPerTri"),
         (StreamOptions, {"bogus": "5"}, r"spark\.readStream has no option 'bogus'; there are spec, .*consumer"),
@@ -104,10 +104,10 @@ def test_a_password_by_reference_travels_as_such() -> None:
         (WriteOptions, {"batchSize": "1001"}, "option batchSize must be a whole number from 1 to 1000"),
     ],
 )  # fmt: skip
-def test_mistakes_are_named(parsed: Parsed, raw: dict[str, str], told: str) -> None:
+def test_mistakes_are_named(parsed: Parsed, raw: dict[str, str], reported: str) -> None:
     base = {**PLACE, "consumer": "etl"} if parsed is StreamOptions else PLACE
     parsed.parse(base)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=reported):
         parsed.parse({**base, **raw})
 
 
@@ -118,7 +118,7 @@ def test_an_option_of_ours_is_not_told_among_the_users() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "reported"),
     [
         ({}, r"needs the option url and queue: .*options\(\*\*sluicegate\.spark\.options\(queue\)\)"),
         ({"url": "redis://localhost"}, "needs the option queue:"),
@@ -130,8 +130,8 @@ def test_an_option_of_ours_is_not_told_among_the_users() -> None:
         ({"url": "http://localhost", "queue": "orders"}, "url scheme 'http' is not known"),
     ],
 )
-def test_a_queue_that_is_not_named_is_told(raw: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_a_queue_that_is_not_named_is_told(raw: dict[str, str], reported: str) -> None:
+    with pytest.raises(ConfigurationError, match=reported):
         BrowseOptions.parse(raw)
 
 

@@ -30,12 +30,12 @@ COUNT = 2500  # three leases
 
 
 def in_files(folder: Path) -> Counter[str]:
-    """How often each message is in the Parquet files of a folder."""
+    """Return how often each message is in the Parquet files of a folder."""
     return Counter(name for file in folder.glob("[!.]*.parquet") for name in pq.read_table(file)["id"].to_pylist())
 
 
 def in_database(file: Path) -> Counter[str]:
-    """How often each message is in the table of orders."""
+    """Return how often each message is in the table of orders."""
     with closing(sqlite3.connect(file)) as connection:
         return Counter(name for (name,) in connection.execute("SELECT message_id FROM orders"))
 

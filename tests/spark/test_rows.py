@@ -24,7 +24,7 @@ def made(table: pa.Table, **options: Any) -> Rows:
 
 
 def one(value: Any, kind: pa.DataType) -> Any:
-    """The JSON of a column `c` with this value, behind a null."""
+    """Return the JSON of a column `c` with this value, behind a null."""
     rows = made(pa.table({"c": pa.array([None, value], kind)}))
     assert rows.payloads[0] == b'{"c":null}'
     return json.loads(rows.payloads[1])["c"]
@@ -204,7 +204,7 @@ def test_an_empty_key_names_its_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"payload": "nope"}, "payloadColumn names the column 'nope'; there are a, b"),
         ({"headers": "nope"}, "headersColumn names the column 'nope'"),
@@ -215,14 +215,14 @@ def test_an_empty_key_names_its_column() -> None:
         ({"key_source": "same for all {{}}"}, "no field"),
     ],
 )
-def test_options_that_cannot_work(options: dict[str, str], told: str) -> None:
+def test_options_that_cannot_work(options: dict[str, str], reported: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         plan_rows(from_arrow_schema(pa.schema({"a": pa.string(), "b": pa.float64()})), **options)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "reported"),
     [
         (DayTimeIntervalType(), "column 'c' has the type interval day to second, which JSON cannot carry; cast it"),
         (VariantType(), "column 'c' has the type variant"),
@@ -230,10 +230,10 @@ def test_options_that_cannot_work(options: dict[str, str], told: str) -> None:
         (StructType([StructField("x", VariantType())]), "column 'c.x' has the type variant"),
     ],
 )
-def test_types_without_json(kind: Any, told: str) -> None:
+def test_types_without_json(kind: Any, reported: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         plan_rows(StructType([StructField("c", kind)]))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert plan_rows(StructType([StructField("c", kind), StructField("payload", StringType())])).payload == "payload"
 
 

@@ -35,7 +35,7 @@ NEIGHBOUR = "class DefaultSource: ...\n"
 
 
 def search(folder: Path, *blocked: str) -> list[str]:
-    """What Spark would find, with modules missing and another source in the way."""
+    """Return what Spark would find, with modules missing and another source in the way."""
     neighbour = folder / "pyspark_neighbour"
     neighbour.mkdir(exist_ok=True)
     (neighbour / "__init__.py").write_text(NEIGHBOUR)

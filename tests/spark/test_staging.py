@@ -216,8 +216,9 @@ def test_a_stage_that_is_gone_in_the_middle_of_a_commit_is_told(
 def test_what_a_commit_needs_outlives_what_it_may_repeat(
     queue: RedisMessageQueue, sender: Sender, client: redis.Redis
 ) -> None:
-    """A stage that nobody names goes within a day; one that a commit has named lives as long as its record, and the
-    receipts of its steps longer.
+    """A stage that no commit names expires within a day; a named one lives as long as its record.
+
+    The receipts of its steps live longer.
     """
     keys = QueueKeys(queue.name)
     stage, other = staged(sender, 0, 20), staged(sender, 20, 30)

@@ -46,11 +46,11 @@ class Sink:
         self.calls.append((batch, tables))
 
     def numbers(self) -> list[int]:
-        """The numbers of each batch as it was written last."""
+        """Return the numbers of each batch as it was written last."""
         return [n for tables in dict(self.calls).values() for n in _numbers(tables)]
 
     def rows(self, batch: int) -> list[list[dict[str, Any]]]:
-        """What each time was written as a batch."""
+        """Return the rows of each batch that was written."""
         return [
             [row for table in tables for row in table.to_pylist()] for number, tables in self.calls if number == batch
         ]
@@ -77,7 +77,7 @@ class Stream:
         return self.run_class(source, given, checkpoint, sink, on_death=die, **more)
 
     def at_work(self, **more: Any) -> Query:
-        """A query that has written a micro-batch and not acked it yet."""
+        """Return a query that has written a micro-batch and not acked it yet."""
         query = self.query(**more)
         assert query.trigger() is not None
         return query
@@ -100,7 +100,7 @@ class Stream:
 
 
 def die(reader: Any) -> None:
-    """A process that has ended sends no heartbeats."""
+    """End the process: it sends no more heartbeats."""
     for lease in reader._consumer._held.values():
         lease.stop_heartbeat()
 
@@ -116,7 +116,7 @@ def nothing_is_left(queue: RedisMessageQueue) -> bool:
 
 
 def beaten_for() -> list[str]:
-    """The leases of these queries for which somebody beats; other tests may have left theirs."""
+    """Return the leases of these queries that have a heartbeat; other tests may have left theirs."""
     beats = [watch.lease() for watch in list(scheduler()._due._watches.values())]
     return [beat.lease_id for beat in beats if isinstance(beat, LeaseHeartbeat) and beat.lease_id.startswith("etl/")]
 
@@ -779,7 +779,7 @@ def test_a_query_of_the_old_dialect_is_fenced_as_well(
         stream.run(dialect=ZERO_ARGUMENTS)
 
 
-# ------------------------------------------------------------------ what travels
+# ------------------------------------------------------------------ what is serialized
 
 
 def test_a_reader_travels_without_leases_and_secrets(
@@ -826,6 +826,6 @@ def test_the_messages_of_a_lost_lease_are_not_read(
     state.expire(client, queue.name)
     queue.claim(1).release()
     assert _access.read_lease(queue, lease_id).state == "ended"
-    told = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600$"
-    with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' expired.*; either {told}"):
+    reported = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600$"
+    with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' expired.*; either {reported}"):
         list(query.reader.read(part))

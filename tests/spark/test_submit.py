@@ -21,7 +21,7 @@ HANDLER = "json:loads"
 
 @pytest.fixture
 def drained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedisMessageQueue, Any, dict[str, Any]]]:
-    """What would have been drained, instead of a session."""
+    """Return what would have been drained, instead of a session."""
     calls: list[tuple[RedisMessageQueue, Any, dict[str, Any]]] = []
 
     def drain(queue: RedisMessageQueue, process: Any, options: dict[str, Any]) -> DrainSummary:
@@ -105,9 +105,9 @@ def test_what_cannot_work_is_refused_before_a_session(
 ) -> None:
     assert submit.main(arguments) == 2
 
-    told = capsys.readouterr()
-    assert words in told.err
-    assert "hunter2" not in told.err + told.out
+    reported = capsys.readouterr()
+    assert words in reported.err
+    assert "hunter2" not in reported.err + reported.out
     assert not drained
 
 
@@ -141,9 +141,9 @@ def test_messages_that_failed_give_an_exit_code_of_their_own_and_the_summary(
     monkeypatch.setattr(submit, "_drain", drain)
 
     assert submit.main(["--url", URL, "--queue", "orders", "--process", HANDLER]) == 3
-    told = capsys.readouterr()
-    assert (json.loads(told.out)["acked"], json.loads(told.out)["failures"][0]["error"]) == (1, "seven")
-    assert "the handler failed" in told.err
+    reported = capsys.readouterr()
+    assert (json.loads(reported.out)["acked"], json.loads(reported.out)["failures"][0]["error"]) == (1, "seven")
+    assert "the handler failed" in reported.err
 
 
 def test_a_value_may_begin_with_a_dash() -> None:

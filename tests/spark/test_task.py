@@ -17,7 +17,7 @@ from tests.support.servers import RedisServer
 
 
 def partition_rows(*partitions: int) -> list[pa.RecordBatch]:
-    """What Spark gives a task: its rows of a range."""
+    """Return what Spark gives a task: its rows of a range."""
     return [pa.RecordBatch.from_arrays([pa.array([partition])], names=["id"]) for partition in partitions]
 
 

@@ -33,7 +33,7 @@ print("acked", drain(spark, queue, lambda batch: None, progress=False).acked)
 
 
 def other_python(folder: Path) -> Path:
-    """An interpreter without any packages, under the name that Spark looks for."""
+    """Return an interpreter without any packages, under the name that Spark looks for."""
     folder.mkdir()
     program = folder / "python3"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')

@@ -42,7 +42,7 @@ MODES = ["direct", "staged"]
 
 
 def table(first: int, last: int, batch: int = 10) -> pa.Table:
-    """The numbers from `first` to `last` - 1, in small batches."""
+    """Return the numbers from `first` to `last` - 1, in small batches."""
     numbers = [pa.table({"n": list(range(at, min(at + batch, last)))}) for at in range(first, last, batch)]
     return pa.concat_tables(numbers)
 
@@ -278,7 +278,7 @@ def test_a_spark_without_arrow_for_streams_gives_rows(
 
 
 @pytest.mark.parametrize(
-    ("queue_options", "options", "told"),
+    ("queue_options", "options", "reported"),
     [
         ({"get_deduplication_key": lambda row: "k"}, {}, "is a function, which cannot be serialized"),
         ({"get_deduplication_key": "nope"}, {}, "field 'nope' names the column 'nope'; there are n"),
@@ -298,10 +298,10 @@ def test_a_spark_without_arrow_for_streams_gives_rows(
     ],
 )
 def test_queues_and_options_that_cannot_work_together(
-    server: RedisServer, make_queue: MakeQueue, queue_options: Any, options: Any, told: str
+    server: RedisServer, make_queue: MakeQueue, queue_options: Any, options: Any, reported: str
 ) -> None:
     queue = make_queue(url=server.url, **queue_options)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=reported):
         save(queue, table(0, 1), **options)
 
 
@@ -430,7 +430,7 @@ def _converted_with(rows: pa.Table) -> Any:
 
 
 class _watching:
-    """Tells a function each call before it is sent."""
+    """Passes each call to a function before it is sent."""
 
     def __init__(self, emits_events: Any) -> None:
         self._tell, self._patch = emits_events, pytest.MonkeyPatch()
@@ -438,14 +438,14 @@ class _watching:
     def __enter__(self) -> None:
         from sluicegate.gateway import RedisGateway
 
-        told, busy = self._tell, []
+        reported, busy = self._tell, []
         for name in ("execute", "send"):
             plain = getattr(RedisGateway, name)
 
             def watched(gateway: Any, call: Any, *args: Any, plain: Any = plain, **options: Any) -> Any:
                 if not busy:
                     busy.append(True)
-                    told(call)
+                    reported(call)
                     busy.clear()
                 return plain(gateway, call, *args, **options)
 

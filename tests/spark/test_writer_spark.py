@@ -37,9 +37,9 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def faulty(action: str, marker: Path, partition: int = 0) -> type[DataSource]:
-    """The data source, whose first attempt at a partition fails where half of its rows are published or on their way.
+    """Yield a data source whose first attempt at a partition fails when half of its rows are published or being sent.
 
-    A nested class, so that it travels by value; what it calls is the product's own writer.
+    The class is nested, so that it is pickled by value; it calls the product's own writer.
     """
     path = str(marker)
 
@@ -127,7 +127,7 @@ def test_a_job_that_fails_is_completed_by_its_write_id(
 
 
 def test_what_a_task_has_published_is_in_the_error(session: SparkSession, queue: RedisMessageQueue) -> None:
-    # One task: a second one would go on for a moment after the first has failed the job, into the next test.
+    # One task: a second one would still run in the next test, for a moment after the first has failed the job.
     write = frame(session).coalesce(1).write.format("sluicegate").mode("append").options(**options(queue))
     with pytest.raises(PySparkException) as caught:
         write.option("maxPendingLength", 600).option("batchSize", BATCH).option("writeId", "w").save()

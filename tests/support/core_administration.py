@@ -117,7 +117,7 @@ class Admin(Core):
         return buried
 
     def age_letters(self, ids: Sequence[str], seconds: float) -> None:
-        """Move the deaths of these letters back in time."""
+        """Move the deaths of these dead letters back in time."""
         for one in ids:
             at = int(self.client.zscore(self.keys.dead, one)) - int(seconds * 1000)
             record = self.client.hget(self.keys.dead_records, one)

@@ -61,9 +61,9 @@ def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
     fields = {"completed": 1, "failed": 4}[which]
     found = []
     for record in client.lrange(getattr(QueueKeys(queue), which), 0, -1):
-        _, *told, entry = record.split(b"\x1f", fields)
+        _, *reported, entry = record.split(b"\x1f", fields)
         assert is_entry(entry)
-        found.append([*(part.decode() for part in told), split_entry(entry)[3].decode()])
+        found.append([*(part.decode() for part in reported), split_entry(entry)[3].decode()])
     return found
 
 

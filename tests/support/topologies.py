@@ -237,8 +237,8 @@ class SentinelServers(ReplicatedServers):
         for _ in range(self._count):
             self.sentinels.append(SentinelProcess(self.program, self.servers[0].port, quorum))
         for sentinel in self.sentinels:
-            told = partial(sentinel.sees, replicas=len(self.servers) - 1, others=self._count - 1)
-            wait_until(told, "Sentinel knows the replicas and the other Sentinels")
+            reported = partial(sentinel.sees, replicas=len(self.servers) - 1, others=self._count - 1)
+            wait_until(reported, "Sentinel knows the replicas and the other Sentinels")
         return self
 
     @property
@@ -312,8 +312,8 @@ class SentinelProcess:
         return int(self.ask("GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
 
     def sees(self, *, replicas: int, others: int) -> bool:
-        told = self.ask("MASTER", SERVICE)
-        found = dict(zip(told[::2], told[1::2], strict=True))
+        reported = self.ask("MASTER", SERVICE)
+        found = dict(zip(reported[::2], reported[1::2], strict=True))
         return (int(found[b"num-slaves"]), int(found[b"num-other-sentinels"])) == (replicas, others)
 
     def remove(self) -> None:
@@ -453,10 +453,12 @@ class ClusterServers(Topology):
 
     def _is_whole(self, server: Server) -> bool:
         with server.client() as client:
-            told = raw(client, "CLUSTER", "INFO")
+            reported = raw(client, "CLUSTER", "INFO")
             known = len(raw(client, "CLUSTER", "NODES").splitlines())
             return (
-                b"cluster_state:ok" in told and b"cluster_size:%d" % self._count in told and known == len(self.servers)
+                b"cluster_state:ok" in reported
+                and b"cluster_size:%d" % self._count in reported
+                and known == len(self.servers)
             )
 
 

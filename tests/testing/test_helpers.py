@@ -72,7 +72,7 @@ def test_a_failure_shows_ids_and_where_the_nearest_differ(make_queue: MakeQueue)
 
 
 @pytest.mark.parametrize(
-    ("expected", "told"),
+    ("expected", "reported"),
     [
         ({"a": 1}, "payload.b is not expected"),
         ({"a": 1, "b": [1, 2], "c": 1}, "payload.c is missing"),
@@ -82,11 +82,11 @@ def test_a_failure_shows_ids_and_where_the_nearest_differ(make_queue: MakeQueue)
         ("text", "its payload differs"),
     ],
 )
-def test_where_payloads_differ(queue: RedisMessageQueue, expected: Any, told: str) -> None:
+def test_where_payloads_differ(queue: RedisMessageQueue, expected: Any, reported: str) -> None:
     queue.publish({"a": 1, "b": [1, 2]})
     with pytest.raises(AssertionError) as caught:
         assert_published(queue, payload=expected)
-    assert str(caught.value).endswith(f"      {told}")
+    assert str(caught.value).endswith(f"      {reported}")
 
 
 def test_a_failure_is_short_whatever_waits(queue: RedisMessageQueue) -> None:

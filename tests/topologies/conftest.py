@@ -34,7 +34,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 @pytest.fixture
 def make(way: Way, topology: Topology, loop: Loop) -> Iterator[QueueMaker]:
-    """A function that makes queues on empty servers; the teardown checks the invariants of every queue."""
+    """Yield a function that makes queues on empty servers; the teardown checks the invariants of every queue."""
     topology.empty()
     maker = QueueMaker(way, topology, loop)
     try:
@@ -48,7 +48,7 @@ def make(way: Way, topology: Topology, loop: Loop) -> Iterator[QueueMaker]:
 
 @pytest.fixture
 def inside(topology: Topology, make: QueueMaker) -> Iterator[redis.Redis]:
-    """A client of the server that has the queue `orders`; it may do everything."""
+    """Yield a client of the server that has the queue `orders`; it may do everything."""
     with topology.primary(QueueKeys("orders").pending) as client:
         yield client
 

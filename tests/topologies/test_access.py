@@ -160,7 +160,7 @@ def _knows_waitaof(program: Path) -> bool:
 
 
 def _use(queue: RedisMessageQueue, admin: redis.Redis) -> None:
-    """What sends every command: a publish, a wait, a key of a wrong type."""
+    """Send every command: a publish, a wait, a key of a wrong type."""
     steps = (
         lambda: queue.publish("a"),
         lambda: queue.claim().ack(),

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same for another host."""
+    """Return a certificate for another host."""
     return _certificates(tmp_path_factory, "DNS:elsewhere.example")
 
 

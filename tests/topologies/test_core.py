@@ -26,7 +26,7 @@ def texts(lease: Any) -> list[str]:
 
 
 def held(queue: Any) -> int:
-    """How many messages the queue has that are not dead."""
+    """Return how many messages the queue has that are not dead."""
     depth = queue.depth()
     return int(depth.ready + depth.delayed + depth.in_flight)
 

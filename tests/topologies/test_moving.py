@@ -125,13 +125,13 @@ def _refused(client: Any) -> bool:
 
 
 def _keys(server: Server, key: bytes) -> Any:
-    """What a server has in a key's slot."""
+    """Return the keys that a server has in a key's slot."""
     with server.client() as client:
         return raw(client, "CLUSTER", "GETKEYSINSLOT", key_slot(key), 10)
 
 
 def _bell_wakes(gateway: Any, target: Server) -> bool:
-    """Whether a wait at the slot's old place hears a bell that rings at its new one."""
+    """Return whether a wait on the slot's old node is woken by a wake-up on its new one."""
     heard: list[bool] = []
     waiting = threading.Thread(target=lambda: heard.append(gateway.wait(Wait(QUEUE.wakeup, 20))))
     waiting.start()

@@ -102,7 +102,7 @@ def ways() -> Iterator[Way]:
 
 
 def _impossible(way: Way) -> bool:
-    """redis-py 7, sync, cannot open a unix socket with RESP3: `redis.Redis(unix_socket_path=…, protocol=3)` raises."""
+    """Return whether redis-py fails: version 7, sync, raises for a unix socket with RESP3."""
     broken = redis.__version__.startswith("7.") and way.topology is UnixServer
     return broken and way.protocol == 3 and not way.flavour.asyncio
 
@@ -138,7 +138,7 @@ def places() -> Iterator[tuple[type[Topology], Path]]:
 
 
 def missing() -> list[str]:
-    """What a complete run would have beyond this one, with the reason."""
+    """Return what a complete run would have beyond this one, with the reason."""
     versions = [version(program) for program in programs()]
     wanted = [name.strip() for name in _WANTED.split(",") if name.strip()]
     lines = [
@@ -157,29 +157,29 @@ def missing() -> list[str]:
 def version(program: Path) -> str:
     """`redis 7.0` or the like."""
     try:
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        reported = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
         return "none"
-    product, _, rest = told.partition(" server v=")
+    product, _, rest = reported.partition(" server v=")
     return f"{product.lower()} {'.'.join(rest.split(' ')[0].split('.')[:2])}"
 
 
 @cache
 def with_tls() -> Path | None:
-    """The first program that speaks TLS."""
+    """Return the first program that speaks TLS."""
     if shutil.which("openssl") is None:
         return None
     return next((program for program in programs() if _speaks_tls(program)), None)
 
 
 def _speaks_tls(program: Path) -> bool:
-    """A server built without TLS refuses its options; one built with it gets as far as the missing certificate."""
-    told = subprocess.run(
+    """Return whether a server program has TLS. One without it refuses the options; the others miss the certificate."""
+    reported = subprocess.run(
         [program, "--port", "0", "--tls-auth-clients", "no", "--tls-port", "1"],
         capture_output=True,
         text=True,
         check=False,
         timeout=20,
     )
-    text = told.stdout + told.stderr
+    text = reported.stdout + reported.stderr
     return not any(words in text for words in ("Bad directive", "not supported", "Failed finding TLS support"))

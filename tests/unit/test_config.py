@@ -1,4 +1,4 @@
-"""Options are checked when a queue is made, without I/O; what travels carries no secret."""
+"""Options are checked when a queue is made, without I/O; what is serialized carries no secret."""
 
 from __future__ import annotations
 
@@ -353,9 +353,9 @@ def test_the_signatures_show_the_options_that_there_are_and_nothing_else(module:
     assert [name for name in gateway if not name.startswith("retry_")] == ["redis_client", "url"]
 
 
-# ---------------------------------------------------------------------- what travels
+# ---------------------------------------------------------------------- what is serialized
 
-# Each option that travels, with a value that is not its default.
+# Each option that is serialized, with a value that is not its default.
 TRAVELLING: dict[str, Any] = {
     "deduplication_policy": "until_acked",
     "deduplication_window_seconds": 60,
@@ -402,7 +402,7 @@ def test_every_option_either_travels_or_stays() -> None:
 
 
 def travel(**options: Any) -> QueueConfig:
-    """The options of the queue that is made from the spec of one with these."""
+    """Return the options of the queue that is made from the spec of one with these."""
     spec = RedisMessageQueue("orders", url=URL, **options).spec()
     return RedisMessageQueue.from_spec(QueueSpec.from_json(spec.to_json())).session.config
 

@@ -86,8 +86,8 @@ def test_every_duration_of_every_call_is_among_them() -> None:
 def test_none_stays_none_and_whole_milliseconds_stay_as_they_are() -> None:
     call = _publish(window_seconds=0, receipt_seconds=0, oldest_seconds=2, delay_seconds=0.007)
     names = call.script.header.args
-    told = {name: call.args[names.index(name)] for name in ("window_ms", "receipt_ms", "oldest_ms", "delay_ms")}
-    assert told == {"window_ms": 0, "receipt_ms": 0, "oldest_ms": 2000, "delay_ms": 7}
+    reported = {name: call.args[names.index(name)] for name in ("window_ms", "receipt_ms", "oldest_ms", "delay_ms")}
+    assert reported == {"window_ms": 0, "receipt_ms": 0, "oldest_ms": 2000, "delay_ms": 7}
 
 
 def test_a_wait_for_replicas_below_a_millisecond_is_not_for_ever() -> None:

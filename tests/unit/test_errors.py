@@ -1,4 +1,4 @@
-"""The exceptions: their bases are what callers of other libraries catch, and they travel between processes."""
+"""The exceptions: their bases are what callers of other libraries catch, and they can be sent between processes."""
 
 from __future__ import annotations
 

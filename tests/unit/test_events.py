@@ -1,4 +1,4 @@
-"""What a queue tells `on_event`, and that no callback alters an outcome."""
+"""What a queue passes to `on_event`; no callback alters an outcome."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def test_an_event_is_a_value_whose_error_stays_out_of_sight() -> None:
 
 @EMITS
 def test_a_callback_is_told_the_event(emits_events: Callable[..., None]) -> None:
-    told: list[QueueEvent] = []
-    emit(told.append, EVENT)
-    assert told == [EVENT]
+    reported: list[QueueEvent] = []
+    emit(reported.append, EVENT)
+    assert reported == [EVENT]
 
 
 def test_asyncio_awaits_an_async_callback() -> None:
-    told: list[QueueEvent] = []
+    reported: list[QueueEvent] = []
 
     async def on_event(event: QueueEvent) -> None:
         await asyncio.sleep(0)
-        told.append(event)
+        reported.append(event)
 
     emit_in_loop(on_event, EVENT)
-    assert told == [EVENT]
+    assert reported == [EVENT]
 
 
 @EMITS

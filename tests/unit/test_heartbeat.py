@@ -33,11 +33,11 @@ class Flavour:
         self.module: Any = sluicegate.asyncio.heartbeat if loop else sluicegate.heartbeat
 
     def by_itself(self) -> Any:
-        """A scheduler on its own time."""
+        """Return a scheduler that runs in real time."""
         return self._shown(self.module.HeartbeatScheduler())
 
     def by_hand(self) -> Any:
-        """A scheduler by the test's clock, which sends what is due when the test says so."""
+        """Return a scheduler by the test's clock, which sends what is due when the test says so."""
         made = self.module.HeartbeatScheduler(self.clock)
         self._monkeypatch.setattr(made._workers, "_set_timer" if self.loop else "wake", lambda *_: None)
         return self._shown(made)
@@ -97,7 +97,7 @@ class Noted:
 
 
 class Hung:
-    """Heartbeats of a gateway whose server does not answer before it is told to."""
+    """Heartbeats of a gateway whose server does not answer before the test lets it."""
 
     def __init__(self, flavour: Flavour, gateway: object = None) -> None:
         self.under_way, self.answer = threading.Event(), threading.Event()
@@ -275,7 +275,7 @@ def test_a_gateway_that_hangs_delays_its_own_heartbeats_only(flavour: Flavour) -
 
 
 def workers(flavour: Flavour, scheduler: Any) -> int:
-    """How many threads or tasks send heartbeats."""
+    """Return how many threads or tasks send heartbeats."""
     if flavour.loop:
         return len(scheduler._workers.tasks)
     return sum(thread.name == "sluicegate-beats" for thread in threading.enumerate())

@@ -27,7 +27,7 @@ class Clock:
 
 
 class Hung:
-    """Its heartbeats do not end before they are told to."""
+    """Its heartbeats do not end before the test lets them."""
 
     def __init__(self, gateway: object) -> None:
         self.beats_through, self.under_way, self.answer = gateway, asyncio.Event(), asyncio.Event()
@@ -262,8 +262,8 @@ def test_a_child_forked_by_a_heartbeat_sends_none(clock: Clock, scheduler: threa
     if os.getpid() != parent:
         os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as told:
-        assert told.read() == ""
+    with os.fdopen(reader) as reported:
+        assert reported.read() == ""
     os.waitpid(forking.child, 0)
     assert behind.at == [100]
 

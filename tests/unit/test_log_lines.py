@@ -16,7 +16,7 @@ from sluicegate.log_lines import log_line
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """The logger of a program that sets no logging up; pytest adds handlers to every logger that it can find."""
+    """Return the logger of a program that sets no logging up; pytest adds handlers to every logger that it can find."""
     alone = logging.Logger("sluicegate")
     monkeypatch.setattr(log_lines, "_log", alone)
     return alone

@@ -33,7 +33,7 @@ class Custom:
 
 
 def stored(payload: Any, **options: Any) -> bytes:
-    """The payload as a queue with these limits would store it."""
+    """Return the payload as a queue with these limits would store it."""
     publishing = Publishing(QueueKeys("orders"), None, 3600, 120, limits=PayloadLimits(**options))
     (part,) = one_call(publishing, b"b", [payload]).parts
     return part.rsplit(b"\x1f", 1)[1]
@@ -150,7 +150,7 @@ def test_other_text_has_no_depth(payload: Any) -> None:
 
 
 def depth_of(text: bytes) -> int:
-    """The deepest nesting of a text that begins as JSON does, byte by byte."""
+    """Return the deepest nesting of a text that begins as JSON does, byte by byte."""
     depth = deepest = 0
     inside = escaped = False
     for byte in text:

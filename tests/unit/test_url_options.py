@@ -139,7 +139,7 @@ SCHEMES = [*PLACES, "http", "REDIS", "redis:", ""]
 
 
 def any_url(rng: random.Random) -> str:
-    """A URL with a secret somewhere, hardly ever a good one."""
+    """Return a URL, usually invalid, with a secret somewhere in it."""
     secret = rng.choice(AROUND) + SECRET + rng.choice(AROUND) + rng.choice(["", "x"])
     query = rng.choice(
         ["", "?a=b", "?socket_timeout=x", "?ssl_cert_reqs=bogus", "?password_env=NOPE_X", "?db=x", "?protocol=9"]

@@ -15,7 +15,7 @@ from tests.support.servers import PROGRAMS, RedisServer
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    """One server per test, because what a test has disturbed may still be running when the next test begins."""
+    """Yield one server per test, because what a test has disturbed may still be running when the next test begins."""
     running = RedisServer(PROGRAMS[0]).start()
     yield running
     running.remove()
@@ -23,13 +23,13 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def queue(server: RedisServer, make_queue: MakeQueue) -> RedisMessageQueue:
-    """A queue that can be sent to executors, with a record per ack."""
+    """Return a queue that can be sent to executors, with a record per ack."""
     return make_queue(url=server.url, enable_completed_queue=True)
 
 
 @pytest.fixture
 def sink(tmp_path: Path) -> Sink:
-    """A folder in which handlers append what they were given, wherever they run."""
+    """Return a folder in which handlers append what they were given, wherever they run."""
     folder = tmp_path / "sink"
     folder.mkdir()
     return Sink(folder)

@@ -31,7 +31,7 @@ class Failover:
     key: bytes
 
     def pause(self) -> None:
-        """From now on calls are taken and not answered; the replica has all that was answered before."""
+        """Pause the primary: it accepts calls without an answer, and the replica has all that was answered before."""
         with self.topology.primary(self.key) as primary:
             primary.execute_command("CLIENT", "PAUSE", _PAUSE_MS, "WRITE")
             port = primary.get_connection_kwargs()["port"]
@@ -39,16 +39,16 @@ class Failover:
         followers = 0
         for server in self.topology.servers:
             with server.client() as client:
-                told = client.info("replication")
-                if told["role"] == "slave" and told["master_port"] == port:
+                reported = client.info("replication")
+                if reported["role"] == "slave" and reported["master_port"] == port:
                     followers += 1
                     wait_until(partial(_has, client, written), "the replica has what was written")
         assert followers == 1
 
     def crash(self, calls: int) -> None:
-        """Kill the primary once it has so many calls in hand, and return when its replica has become the primary.
+        """Kill the primary once that many calls wait for its answer; return when its replica has become the primary.
 
-        It stays away, so that it cannot tell anybody who has taken its place.
+        It stays away, so that it cannot report which server has taken its place.
         """
         with self.topology.primary(self.key) as primary:
             wait_until(lambda: _in_hand(primary) >= calls, "calls wait for their answers", WORKER_SECONDS)
@@ -90,12 +90,12 @@ def _has(replica: redis.Redis, written: int) -> bool:
 
 def _in_hand(primary: redis.Redis) -> int:
     """Scripts that the server was asked to run and holds back."""
-    return sum("b" in told["flags"] and told["cmd"] == "evalsha" for told in primary.client_list())
+    return sum("b" in reported["flags"] and reported["cmd"] == "evalsha" for reported in primary.client_list())
 
 
 def _is_settled(client: redis.Redis) -> bool:
-    told = client.info("replication")
-    return told["role"] == "master" or told["master_link_status"] == "up"
+    reported = client.info("replication")
+    return reported["role"] == "master" or reported["master_link_status"] == "up"
 
 
 @contextmanager

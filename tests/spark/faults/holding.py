@@ -1,4 +1,4 @@
-"""Handlers that stand still until they are told to go on."""
+"""Handlers that block until the test lets them continue."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark.faults.sinks import Before
 from tests.support import waiting
 from tests.support.waiting import wait_until
 
-# Executors cannot import the tests: what is defined in these travels by value.
+# Executors cannot import the tests, so these modules are pickled by value.
 for _module in (sys.modules[__name__], waiting):
     cloudpickle.register_pickle_by_value(_module)
 
@@ -36,7 +36,7 @@ def until_told(here: Path) -> None:
 
 
 def holding(folder: Path, chunk: int = 1) -> Before:
-    """A handler's part that stands in one chunk of every partition, once."""
+    """Return a step for a handler that blocks once in every partition."""
 
     def before(batch: list[Message], ctx: DrainContext) -> None:
         if ctx.chunk == chunk:
@@ -46,5 +46,5 @@ def holding(folder: Path, chunk: int = 1) -> Before:
 
 
 def arrived(folder: Path, count: int = 1) -> bool:
-    """Whether so many stand."""
+    """Return whether that many handlers are blocked."""
     return len(list(folder.glob("holding-*"))) >= count

@@ -1,4 +1,4 @@
-"""Faults at chosen points of a task: what they need travels inside the handler, the product knows nothing of them."""
+"""Faults at chosen points of a task: they are pickled with the handler, and the product has no code for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.spark.faults.holding import until_told
 
 Process = Callable[[list[Message], DrainContext], None]
 
-# Executors cannot import the tests: what is defined here travels by value.
+# Executors cannot import the tests, so this module is pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -69,7 +69,7 @@ class Fault:
             return reply
 
         def watched_send(gateway: Any, call: Any, **options: Any) -> Any:
-            """What sends ahead, and reads the reply when the next call is on its way."""
+            """Return a `send` that reads the reply when the next call has been sent."""
             if call.script.verb != self.script or not gateway._reached:  # then it is executed instead
                 return send(gateway, call, **options)
             met = meets()

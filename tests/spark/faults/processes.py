@@ -49,7 +49,7 @@ class DriverProcess:
         assert self.process.wait(timeout=seconds) == 0, self.log()
 
     def kill(self) -> None:
-        """The driver, its JVM and its Python workers die at once, as with their machine."""
+        """Kill the driver, its JVM and its Python workers at once, as when their machine dies."""
         for process in _session(self.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -58,7 +58,7 @@ class DriverProcess:
 
 
 def _session(leader: int) -> Sequence[int]:
-    """The living processes of a session that we started, by its leader."""
+    """Return the living processes of a session that we started, by its leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -18,7 +18,7 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext
 from tests.support import state
 
-# Executors cannot import the tests: what is defined here travels by value.
+# Executors cannot import the tests, so this module is pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Before = Callable[[list[Message], DrainContext], None]
@@ -37,7 +37,7 @@ class Sink:
         unfinished.rename(unfinished.with_suffix(".json"))
 
     def writer(self, before: Before | None = None) -> Callable[[list[Message], DrainContext], None]:
-        """A handler that does `before` and then adds its batch."""
+        """Return a handler that does `before` and then adds its batch."""
 
         def process(batch: list[Message], ctx: DrainContext) -> None:
             if before is not None:
@@ -64,7 +64,7 @@ def publish(queue: RedisMessageQueue, count: int, first: int = 0) -> Truth:
 
 
 def check_nothing_lost(sink: Sink, truth: Truth) -> None:
-    """The sink, without what it has twice, is the truth."""
+    """Check that the sink, without its duplicates, holds what was published."""
     rows = dict(sink.rows())
     missing, foreign = truth.keys() - rows.keys(), rows.keys() - truth.keys()
     assert rows == truth, f"of {len(truth)} messages {len(missing)} are not in the sink, and {len(foreign)} others are"
@@ -84,6 +84,6 @@ def acked_ids(queue: RedisMessageQueue, most: int) -> list[str]:
     return [done.message.id for done in queue.peek(most, state="completed")]
 
 
-def seen_by(told: Path) -> list[Any]:
-    """The lines that handlers left in a file."""
-    return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+def seen_by(reported: Path) -> list[Any]:
+    """Return the lines that handlers left in a file."""
+    return [json.loads(line) for line in reported.read_text().splitlines()] if reported.exists() else []

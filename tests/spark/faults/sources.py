@@ -13,12 +13,12 @@ from sluicegate.spark.streaming.reader import StreamReader
 from sluicegate.spark.writing.writer import BatchWriter, StreamWriter
 from tests.spark.faults.points import Fault
 
-# Executors cannot import the tests: what is defined here travels by value.
+# Executors cannot import the tests, so this module is pickled by value.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def faulty_source(fault: Fault) -> type[SluicegateDataSource]:
-    """A data source of another name, with a fault: where a stream is planned, in any task, or in a commit."""
+    """Return a data source of another name, with a fault: where a stream is planned, in any task, or in a commit."""
 
     class FaultyReader(StreamReader):
         def read(self, partition: Any) -> Any:

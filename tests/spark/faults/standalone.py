@@ -57,7 +57,7 @@ class StandaloneCluster:
         self.end()
 
     def end(self) -> None:
-        """Workers first: a worker that is told to end takes its executors along."""
+        """End the workers first: a worker that ends stops its executors too."""
         for process in reversed(self._processes):
             process.terminate()
         for process in reversed(self._processes):

@@ -49,7 +49,7 @@ class Stream:
         once: bool = True,
         **given: str,
     ) -> StreamingQuery:
-        """A query that hands batch after batch to the sink; `before` and `after` are called with its number."""
+        """Start a query that passes batch after batch to the sink; `before` and `after` are called with its number."""
 
         def write(frame: DataFrame, number: int) -> None:
             rows = [(row.id, json.loads(row.payload)["n"]) for row in frame.collect()]
@@ -68,7 +68,7 @@ class Stream:
         return (writer.trigger(availableNow=True) if once else writer).start()
 
     def run(self, **given: Any) -> Exception | None:
-        """A query over what is ready, to its end; returns what it failed with.
+        """Run a query over the ready messages to its end, and return its error.
 
         One that never began is started again: Spark gives the process that plans ten seconds to begin, and a busy
         machine needs longer.
@@ -94,11 +94,11 @@ class Stream:
 
 
 def newest_commit(checkpoint: Path) -> int:
-    """The number of the last micro-batch that Spark has recorded as done."""
+    """Return the number of the last micro-batch that Spark has recorded as done."""
     return max(int(file.name) for file in (checkpoint / "commits").iterdir() if file.name.isdigit())
 
 
 def remove_commit(checkpoint: Path, number: int) -> None:
-    """What Spark recorded last is lost: the micro-batch is in the sink, and will be run again."""
+    """Remove Spark's last record: the micro-batch is in the sink, and will run again."""
     for name in (str(number), f".{number}.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)

@@ -108,7 +108,7 @@ def queues(server: RedisServer, make_queue: MakeQueue) -> dict[str, RedisMessage
 
 @pytest.fixture
 def truths(queues: dict[str, RedisMessageQueue], sinks: dict[str, Sink], tmp_path: Path) -> dict[str, Truth]:
-    """What was published, after a driver has written much of it into the sinks and was killed."""
+    """Return what was published, after a driver has written much of it into the sinks and was killed."""
     published = {name: publish(queue, COUNT) for name, queue in queues.items()}
     specs = [queue.spec().to_json() for queue in queues.values()]
     driver = DriverProcess(PROGRAM, *specs, str(tmp_path), folder=tmp_path)
@@ -133,9 +133,9 @@ def test_what_a_killed_driver_had_in_hand_is_done_again_under_the_same_names_and
     client: redis.Redis,
     tmp_path: Path,
 ) -> None:
-    told = {name: json.loads((tmp_path / name).read_text()) for name in ("drain", "batch", "stream")}
+    reported = {name: json.loads((tmp_path / name).read_text()) for name in ("drain", "batch", "stream")}
 
-    # the drain: one chunk was acked, one was in hand
+    # the drain: one chunk was acked, one was claimed
     summary = drain(
         spark,
         queues["drained"],
@@ -146,12 +146,12 @@ def test_what_a_killed_driver_had_in_hand_is_done_again_under_the_same_names_and
         run_id="nightly",
     )
     keys = {path.name.removeprefix("key-") for path in tmp_path.glob("key-*")}
-    assert told["drain"] in keys, "the lease is the same, so that a sink by lease key overwrites"
+    assert reported["drain"] in keys, "the lease is the same, so that a sink by lease key overwrites"
     assert (summary.acked, sum(sinks["drained"].duplicates().values())) == (COUNT, 20)
 
-    # the leased batch: all of it was in hand
+    # the leased batch: all of it was claimed
     with lease_batch(spark, queues["leased"], 1000, run_id="nightly") as batch:
-        assert batch.lease_key == told["batch"]
+        assert batch.lease_key == reported["batch"]
         sinks["leased"].add((row.id, json.loads(row.payload)["n"]) for row in batch.df.collect())
         batch.ack()
     assert sorted(sinks["leased"].duplicates().elements()) == sorted(truths["leased"])
@@ -159,8 +159,8 @@ def test_what_a_killed_driver_had_in_hand_is_done_again_under_the_same_names_and
     # the stream: its second micro-batch was in the sink and not in the commit log
     stream = Stream(spark, queues["streamed"], sinks["streamed"], tmp_path)
     assert stream.run() is None
-    assert stream.batches[1] == [told["stream"]]
-    assert sorted(sinks["streamed"].duplicates().elements()) == told["stream"]
+    assert stream.batches[1] == [reported["stream"]]
+    assert sorted(sinks["streamed"].duplicates().elements()) == reported["stream"]
 
     for name, queue in queues.items():
         check_nothing_lost(sinks[name], truths[name])

@@ -1,4 +1,4 @@
-"""Spark on Sentinel and on a cluster of three, whose primary dies with calls of a drain, a stream or a writer in hand.
+"""Spark on Sentinel and on a cluster of three, whose primary dies during calls of a drain, a stream or a writer.
 
 Each test ends only when the primary did have calls, and nothing but the gateway repeated them: no task of Spark failed.
 """
@@ -50,7 +50,7 @@ def topology(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 @pytest.fixture
 def failover(topology: Servers) -> Failover:
-    """Of servers without data, all of them up and in step."""
+    """Return a failover over servers without data, all of them up and in sync."""
     made = Failover(topology, KEY)
     made.restore()
     return made

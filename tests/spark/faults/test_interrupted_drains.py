@@ -110,7 +110,7 @@ def test_a_worker_that_was_frozen_for_longer_than_its_lease_acks_nothing_of_what
             pool, spark, queue, sink.writer(freeze_once), partitions=1, batch_size=CHUNK, lease_seconds=0.5
         )
         wait_until(frozen.exists, "the worker freezes", WORKER_SECONDS)
-        told = json.loads(frozen.read_text())
+        reported = json.loads(frozen.read_text())
         try:
             wait_until(lambda: queue.depth().expired == CHUNK, "its lease runs out")
             others: list[str] = []
@@ -118,12 +118,12 @@ def test_a_worker_that_was_frozen_for_longer_than_its_lease_acks_nothing_of_what
                 sink.add((message.id, message.json()["n"]) for message in lease)
                 others += [message.id for message in lease.messages]
         finally:
-            os.kill(told["pid"], signal.SIGCONT)
+            os.kill(reported["pid"], signal.SIGCONT)
         summary = running.result(timeout=120)
 
     check_nothing_lost(sink, truth)
     check_acked_once(queue, client, truth)
-    assert set(others) <= set(told["ids"]), "what came back goes first"
+    assert set(others) <= set(reported["ids"]), "what came back goes first"
     assert others
-    assert set(sink.duplicates()) == set(told["ids"]), "what it had in hand when it froze, and nothing else"
+    assert set(sink.duplicates()) == set(reported["ids"]), "what it had in hand when it froze, and nothing else"
     assert summary.acked == len(truth) - len(others)

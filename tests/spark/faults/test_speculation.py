@@ -1,4 +1,4 @@
-"""Speculation: two attempts of one task that live at the same time, on a standalone cluster with two hosts."""
+"""Two speculative attempts of one task live at the same time, on a standalone cluster with two hosts."""
 
 from __future__ import annotations
 

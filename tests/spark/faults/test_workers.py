@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]  # the first test starts the session
 
 CHUNK = 20
-# Where, and then what of the chunk in hand: chunks in the sink twice, leases taken over.
+# Where, and then what becomes of the current chunk: chunks in the sink twice, leases taken over.
 POINTS = {
     "before the first claim": ("before", "claim", 1, 0, 0),
     "before a claim": ("before", "claim", 2, 0, 0),
