@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from tests.spark.faults.holding import WORKER_SECONDS
+from tests.spark.faults.blocking import WORKER_SECONDS
 from tests.support.topologies import ClusterServers, SentinelServers
 from tests.support.waiting import wait_until
 

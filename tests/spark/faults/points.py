@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from sluicegate import Message
 from sluicegate.spark import DrainContext
-from tests.spark.faults.holding import until_told
+from tests.spark.faults.blocking import until_released
 
 Process = Callable[[list[Message], DrainContext], None]
 
@@ -34,7 +34,7 @@ class Fault:
         when: `before` the call is sent, or `after` its reply has come.
         script: which call, such as `claim`.
         number: the how manieth of this script in its worker, from 1.
-        action: `kill` the worker, `raise` in it, or let it `stand` until a file `go on` lies beside the marker.
+        action: `kill` the worker, `raise` in it, or let it `block` until a file `go on` lies beside the marker.
         marker: a path; the file appears there when the fault happens, with the worker's process id.
     """
 
@@ -96,8 +96,8 @@ class Fault:
             return
         if self.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.action == "stand":
-            until_told(Path(self.marker))
+        if self.action == "block":
+            until_released(Path(self.marker))
             return
         raise InjectedError(f"{self.when} {self.script} {self.number}")
 

@@ -15,8 +15,8 @@ import pytest
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
 from sluicegate.spark import SluicegateDataSource, drain, options
+from tests.spark.faults.blocking import WORKER_SECONDS, arrived, blocking
 from tests.spark.faults.failing_over import Failover, no_task_fails
-from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
 from tests.spark.faults.points import Fault
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.spark.faults.sources import faulty_source
@@ -116,7 +116,7 @@ def test_a_drain_goes_on_when_the_primary_dies(
     truth = publish(queue, 10 * CHUNK)
     with no_task_fails(spark), ThreadPoolExecutor(1) as pool:
         running = pool.submit(
-            drain, spark, queue, sink.writer(holding(tmp_path)), partitions=2, batch_size=CHUNK, lease_seconds=600
+            drain, spark, queue, sink.writer(blocking(tmp_path)), partitions=2, batch_size=CHUNK, lease_seconds=600
         )
         wait_until(lambda: arrived(tmp_path, 2), "both partitions are at work", WORKER_SECONDS)
         failover.pause()
@@ -175,7 +175,7 @@ def test_a_write_goes_on_when_the_primary_dies(
     with no_task_fails(spark), ThreadPoolExecutor(1) as pool:
         crashing = pool.submit(crash_in_the_middle)
         # In this thread: Spark finds a data source by the name only where its session is the thread's.
-        write(spark, queue, faulty_source(Fault("after", script, 2, "stand", str(marker))), mode)
+        write(spark, queue, faulty_source(Fault("after", script, 2, "block", str(marker))), mode)
         crashing.result()
 
     assert sorted(message.json()["n"] for message in queue.peek(1000)) == list(range(6 * CHUNK))

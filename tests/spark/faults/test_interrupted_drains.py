@@ -14,7 +14,7 @@ import redis
 
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.spark import DrainContext, DrainSummary, drain
-from tests.spark.faults.holding import WORKER_SECONDS, arrived, holding
+from tests.spark.faults.blocking import WORKER_SECONDS, arrived, blocking
 from tests.spark.faults.sinks import Sink, check_acked_once, check_nothing_lost, publish
 from tests.support import state
 from tests.support.servers import free_port, programs
@@ -42,7 +42,7 @@ def test_a_cancelled_job_leaves_its_leases_to_the_next_run_of_the_same_id(
 
     def first() -> DrainSummary:
         context.setJobGroup("to be cancelled", "a drain", interruptOnCancel=True)
-        return drain(spark, queue, sink.writer(holding(tmp_path)), **options)
+        return drain(spark, queue, sink.writer(blocking(tmp_path)), **options)
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(first)
@@ -72,7 +72,7 @@ def test_redis_that_is_killed_and_comes_back_is_waited_for(spark: SparkSession, 
         truth = publish(queue, 10 * CHUNK)
         with ThreadPoolExecutor(1) as pool:
             running = in_background(
-                pool, spark, queue, sink.writer(holding(tmp_path)), partitions=2, batch_size=CHUNK, lease_seconds=600
+                pool, spark, queue, sink.writer(blocking(tmp_path)), partitions=2, batch_size=CHUNK, lease_seconds=600
             )
             wait_until(lambda: arrived(tmp_path, 2), "both partitions are at work", WORKER_SECONDS)
             server.kill()

@@ -51,7 +51,7 @@ class Process:
             (told / "slow.new").rename(told / "slow")
             if what == "frozen":
                 os.kill(os.getpid(), signal.SIGSTOP)
-            wait_until((told / "go on").exists, "told to go on", 240)
+            wait_until((told / "go on").exists, "the test lets it continue", 240)
         file = sink / f"{uuid.uuid4().hex}.new"
         file.write_text(json.dumps([(message.id, message.json()["n"]) for message in batch]))
         file.rename(file.with_suffix(".json"))

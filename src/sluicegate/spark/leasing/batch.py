@@ -17,8 +17,8 @@ from sluicegate.log_lines import log_line
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
 from sluicegate.spark.browsing.frames import collect_ids, reader
-from sluicegate.spark.leasing.holding import Holding, hold
 from sluicegate.spark.leasing.manifest import Part, dump
+from sluicegate.spark.leasing.run_leases import RunLeases, claim_run
 from sluicegate.spark.schemas import parsed, struct_of
 from sluicegate.tables.columns import Columns
 
@@ -151,15 +151,15 @@ def _leased(
     on_error: Literal["release", "keep"],
 ) -> Iterator[LeasedBatch]:
     retried = run_id is not None
-    holding = hold(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
-    if holding.state is LeaseState.ACKED:
-        _log_ready_messages(queue, holding.run_id)
+    run_leases = claim_run(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
+    if run_leases.state is LeaseState.ACKED:
+        _log_ready_messages(queue, run_leases.run_id)
     try:
-        yield LeasedBatch(spark, holding, columns, partitions)
+        yield LeasedBatch(spark, run_leases, columns, partitions)
     except BaseException:
-        holding.end(keep=on_error == "keep")
+        run_leases.end(keep=on_error == "keep")
         raise
-    holding.end()
+    run_leases.end()
 
 
 def _log_ready_messages(queue: RedisMessageQueue, run_id: str) -> None:
@@ -180,9 +180,9 @@ class LeasedBatch:
     It is falsy if it leased nothing. After `ack_where`, `df`, `count`, `lease_key` and `txn` describe the other rows.
     """
 
-    def __init__(self, spark: SparkSession, holding: Holding, columns: Columns, partitions: int | None) -> None:
+    def __init__(self, spark: SparkSession, run_leases: RunLeases, columns: Columns, partitions: int | None) -> None:
         self._spark = spark
-        self._holding = holding
+        self._leases = run_leases
         self._columns = columns
         self._partitions = partitions
         self._frame: tuple[str, DataFrame] | None = None
@@ -190,7 +190,7 @@ class LeasedBatch:
     @property
     def run_id(self) -> str:
         """Return the id of the run."""
-        return self._holding.run_id
+        return self._leases.run_id
 
     @property
     def state(self) -> LeaseState:
@@ -198,7 +198,7 @@ class LeasedBatch:
 
         The reason is `EMPTY`, `PAUSED`, or `ACKED` if an earlier try of this run has acked its messages.
         """
-        return self._holding.state
+        return self._leases.state
 
     @property
     def df(self) -> DataFrame:
@@ -214,17 +214,17 @@ class LeasedBatch:
     @property
     def count(self) -> int:
         """Return the number of rows of `df`, without reading them."""
-        return sum(len(held.slots) for held in self._holding.rows)
+        return sum(len(row.slots) for row in self._leases.rows)
 
     @property
     def counts(self) -> LeaseCounts:
         """Return the confirmed verdicts: messages acked, returned and buried, also by earlier tries of this run."""
-        return self._holding.counts
+        return self._leases.counts
 
     @property
     def lost(self) -> bool:
         """Return whether some lease is no longer held now, so that an `ack` would be too late for it."""
-        return self._holding.lost
+        return self._leases.lost
 
     @property
     def lease_key(self) -> str:
@@ -233,7 +233,7 @@ class LeasedBatch:
         A retry that takes the same rows over gets the same name; with one row more or less the name differs. A repeat
         therefore overwrites its own output and nothing else.
         """
-        return self._holding.digest
+        return self._leases.digest
 
     @property
     def txn(self) -> Txn:
@@ -246,8 +246,8 @@ class LeasedBatch:
         rows, and the version is a server time, which orders batches. A second write of the same rows to the same table
         needs another application id: append a name to this one.
         """
-        holding = self._holding
-        return Txn(f"{holding.queue.name}:{holding.run_id}:{holding.digest}", holding.opened_us)
+        run_leases = self._leases
+        return Txn(f"{run_leases.queue.name}:{run_leases.run_id}:{run_leases.digest}", run_leases.opened_us)
 
     def ack(self) -> None:
         """Ack all rows.
@@ -257,7 +257,7 @@ class LeasedBatch:
             AlreadySettledError: the batch was released.
         """
         self._check_released()
-        self._holding.ack()
+        self._leases.ack()
 
     def ack_where(self, df: DataFrame) -> int:
         """Ack the rows of this batch whose message ids are in a DataFrame; the other rows stay leased.
@@ -277,15 +277,15 @@ class LeasedBatch:
         self._check_released()
         names = ("message_id",) if "message_id" in self._columns.names else ("id", "message_id")
         ids = collect_ids(df, names, "ack_where")
-        return self._holding.ack_ids(one for one in ids if one is not None)
+        return self._leases.ack_ids(one for one in ids if one is not None)
 
     def release(self) -> None:
         """Release the messages without a verdict, uncounted; the end of the block does the same."""
-        self._holding.release()
+        self._leases.release()
 
     def _read(self) -> DataFrame:
-        parts = [Part(held.lease_id, held.opening, held.slots) for held in self._holding.rows]
-        source = reader(self._spark).option("spec", self._holding.queue.spec().to_json())
+        parts = [Part(row.lease_id, row.opening, row.slots) for row in self._leases.rows]
+        source = reader(self._spark).option("spec", self._leases.queue.spec().to_json())
         source = source.option("manifest", dump(parts))
         if self._partitions is not None:
             source = source.option("numPartitions", str(self._partitions))
@@ -293,14 +293,14 @@ class LeasedBatch:
             return source.schema(struct_of(self._columns)).load()
 
     def _check_released(self) -> None:
-        if self._holding.released:
+        if self._leases.released:
             raise AlreadySettledError(f"batch {self.run_id!r} was released; its messages are in the queue again")
 
     def __len__(self) -> int:
         return self.count
 
     def __bool__(self) -> bool:
-        return bool(self._holding.leases)
+        return bool(self._leases.leases)
 
     def __repr__(self) -> str:
         return f"LeasedBatch(run_id={self.run_id!r}, state={self.state.value}, count={self.count})"

@@ -1,4 +1,4 @@
-"""Hold the leases of one run on its driver: claim, take over and settle up to 10,000 messages each as one batch.
+"""The leases of one run are claimed, taken over and settled on its driver as one batch of up to 10,000 messages.
 
 This module does not use Spark. The leases of run `r` are `r/b0`, `r/b1` and so on.
 """
@@ -20,7 +20,7 @@ from sluicegate.message import Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _access
 
-__all__ = ["Held", "Holding", "hold"]
+__all__ = ["OpenSlots", "RunLeases", "claim_run"]
 
 _MAX_LEASES = 1000  # of messages that failed before, which come in small leases; each lease costs a heartbeat
 _RETENTION_SECONDS = 86_400.0  # how long a retry still finds the verdicts of an earlier try
@@ -28,7 +28,7 @@ _log = logging.getLogger("sluicegate")
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OpenSlots:
     """Names the messages of one lease that have no verdict.
 
     Attributes:
@@ -42,7 +42,9 @@ class Held:
     slots: Sequence[int]
 
 
-def hold(queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True) -> Holding:
+def claim_run(
+    queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True
+) -> RunLeases:
     """Take over the open leases of an earlier try of the run, or else claim up to `limit` messages.
 
     A run with an open or acked lease claims nothing new: a retry works on the rows of the earlier try and no others, so
@@ -55,17 +57,17 @@ def hold(queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float
         lease_seconds: the life of a lease without a heartbeat; heartbeats start here.
         retried: whether an earlier try may have used this run id.
     """
-    holding = Holding(queue, run_id, lease_seconds)
+    run_leases = RunLeases(queue, run_id, lease_seconds)
     try:
-        if not (retried and holding.resume()):
-            holding.claim(limit)
+        if not (retried and run_leases.resume()):
+            run_leases.claim(limit)
     except BaseException:
-        holding.end()
+        run_leases.end()
         raise
-    return holding
+    return run_leases
 
 
-class Holding:
+class RunLeases:
     """Holds the leases of one run, on its driver."""
 
     def __init__(self, queue: RedisMessageQueue, run_id: str, lease_seconds: float) -> None:
@@ -77,7 +79,7 @@ class Holding:
         self._lease_seconds = lease_seconds
         self._earlier = LeaseCounts()
         self._by_id: dict[str, tuple[Lease, Message]] | None = None
-        self._rows: list[Held] | None = None
+        self._rows: list[OpenSlots] | None = None
         self._digest = ""
 
     # ------------------------------------------------------------------ claim
@@ -151,14 +153,14 @@ class Holding:
     # ------------------------------------------------------------------ describe
 
     @property
-    def rows(self) -> list[Held]:
+    def rows(self) -> list[OpenSlots]:
         """Return the messages of the batch by lease: the claimed messages without those that `ack_ids` acked.
 
         A verdict for the whole batch does not change it.
         """
         if self._rows is None:
-            open_slots = ((lease, lease.unsettled) for lease in self.leases)
-            self._rows = [Held(lease.id, lease.opening, slots) for lease, slots in open_slots if slots]
+            row = ((lease, lease.unsettled) for lease in self.leases)
+            self._rows = [OpenSlots(lease.id, lease.opening, slots) for lease, slots in row if slots]
         return self._rows
 
     @property
@@ -166,8 +168,8 @@ class Holding:
         """Return a name of exactly these rows: 32 hex digits of the run and every opening and slot."""
         if not self._digest:
             digest = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode())
-            for held in self.rows:
-                digest.update(f"\0{held.lease_id}\0{held.opening}\0{format_ranges(held.slots)}".encode())
+            for row in self.rows:
+                digest.update(f"\0{row.lease_id}\0{row.opening}\0{format_ranges(row.slots)}".encode())
             self._digest = digest.hexdigest()[:32]
         return self._digest
 

@@ -11,8 +11,8 @@ from sluicegate import RedisMessageQueue
 from sluicegate._lease_base import LeaseState
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisUnavailableError
 from sluicegate.lease import Lease
-from sluicegate.spark.leasing import holding as _holding
-from sluicegate.spark.leasing.holding import Holding, hold
+from sluicegate.spark.leasing import run_leases as _run_leases
+from sluicegate.spark.leasing.run_leases import RunLeases, claim_run
 from tests.draining.helpers import Numbers
 from tests.support import state
 from tests.support.flavours import MakeQueue
@@ -23,27 +23,27 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(autouse=True)
 def small_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases of ten messages."""
-    monkeypatch.setattr(_holding, "MAX_CLAIM_LIMIT", 10)
+    monkeypatch.setattr(_run_leases, "MAX_CLAIM_LIMIT", 10)
 
 
 @pytest.fixture
-def held(queue: RedisMessageQueue, numbers: Numbers) -> Iterator[Holding]:
+def held(queue: RedisMessageQueue, numbers: Numbers) -> Iterator[RunLeases]:
     """Hold 25 of 40 messages in three leases of the run `r`."""
     numbers(40)
-    holding = hold(queue, "r", 25, 300)
-    yield holding
-    holding.stop()
+    run_leases = claim_run(queue, "r", 25, 300)
+    yield run_leases
+    run_leases.stop()
 
 
-def again(queue: RedisMessageQueue, limit: int = 25) -> Holding:
+def again(queue: RedisMessageQueue, limit: int = 25) -> RunLeases:
     """Return a retry of the run, whose heartbeats stop at once without a consequence here."""
-    holding = hold(queue, "r", limit, 300)
-    holding.stop()
-    return holding
+    run_leases = claim_run(queue, "r", limit, 300)
+    run_leases.stop()
+    return run_leases
 
 
-def slots(holding: Holding) -> list[tuple[str, list[int]]]:
-    return [(one.lease_id, list(one.slots)) for one in holding.rows]
+def slots(run_leases: RunLeases) -> list[tuple[str, list[int]]]:
+    return [(one.lease_id, list(one.slots)) for one in run_leases.rows]
 
 
 def expire(client: redis.Redis, queue: RedisMessageQueue, *lease_ids: str) -> None:
@@ -52,7 +52,7 @@ def expire(client: redis.Redis, queue: RedisMessageQueue, *lease_ids: str) -> No
     queue.claim(1).release()
 
 
-def test_a_batch_is_claimed_in_leases_up_to_its_limit(queue: RedisMessageQueue, held: Holding) -> None:
+def test_a_batch_is_claimed_in_leases_up_to_its_limit(queue: RedisMessageQueue, held: RunLeases) -> None:
     assert slots(held) == [
         ("r/b0", list(range(1, 11))),
         ("r/b1", list(range(1, 11))),
@@ -65,17 +65,17 @@ def test_a_batch_is_claimed_in_leases_up_to_its_limit(queue: RedisMessageQueue, 
     assert (queue.depth().in_flight, queue.stats().acked, held.counts.acked) == (0, 25, 25)
 
 
-def test_every_lease_beats_from_its_claim_to_the_end_of_the_batch(held: Holding) -> None:
+def test_every_lease_beats_from_its_claim_to_the_end_of_the_batch(held: RunLeases) -> None:
     assert [lease._heartbeat.is_running for lease in held.leases] == [True] * 3
     held.end()
     assert [lease._heartbeat.is_running for lease in held.leases] == [False] * 3
 
 
 def test_an_empty_queue_and_a_paused_one_say_so(queue: RedisMessageQueue, numbers: Numbers) -> None:
-    assert hold(queue, "r", 5, 300).state is LeaseState.EMPTY
+    assert claim_run(queue, "r", 5, 300).state is LeaseState.EMPTY
     numbers(1)
     queue.pause()
-    assert hold(queue, "r", 5, 300).state is LeaseState.PAUSED
+    assert claim_run(queue, "r", 5, 300).state is LeaseState.PAUSED
 
 
 def test_the_driver_keeps_no_payloads_and_frees_deduplication_keys_all_the_same(
@@ -83,11 +83,11 @@ def test_the_driver_keeps_no_payloads_and_frees_deduplication_keys_all_the_same(
 ) -> None:
     keyed = make_queue("keyed", get_deduplication_key="n", deduplication_policy="until_acked")
     keyed.publish_many({"n": str(n), "ballast": "x" * 1000} for n in range(15))
-    holding = hold(keyed, "r", 15, 300)
-    assert max(message.size for lease in holding.leases for message in lease.messages) < 100
+    run_leases = claim_run(keyed, "r", 15, 300)
+    assert max(message.size for lease in run_leases.leases for message in lease.messages) < 100
 
-    holding.ack_ids([holding.leases[0].messages[3].id])
-    holding.ack()
+    run_leases.ack_ids([run_leases.leases[0].messages[3].id])
+    run_leases.ack()
 
     assert keyed.publish_many({"n": str(n)} for n in range(15)).accepted == 15
 
@@ -95,7 +95,7 @@ def test_the_driver_keeps_no_payloads_and_frees_deduplication_keys_all_the_same(
 # ---------------------------------------------------------------------- a second try
 
 
-def test_a_retry_takes_over_the_same_rows_under_the_same_name(queue: RedisMessageQueue, held: Holding) -> None:
+def test_a_retry_takes_over_the_same_rows_under_the_same_name(queue: RedisMessageQueue, held: RunLeases) -> None:
     retry = again(queue, limit=40)
 
     assert (slots(retry), retry.digest, retry.opened_us) == (slots(held), held.digest, held.opened_us)
@@ -108,7 +108,7 @@ def test_a_retry_takes_over_the_same_rows_under_the_same_name(queue: RedisMessag
     assert queue.stats().acked == 25
 
 
-def test_a_retry_of_what_was_acked_holds_nothing_and_says_so(queue: RedisMessageQueue, held: Holding) -> None:
+def test_a_retry_of_what_was_acked_holds_nothing_and_says_so(queue: RedisMessageQueue, held: RunLeases) -> None:
     held.ack()
 
     retry = again(queue)
@@ -118,7 +118,7 @@ def test_a_retry_of_what_was_acked_holds_nothing_and_says_so(queue: RedisMessage
 
 
 def test_a_retry_finishes_the_ack_that_a_crash_cut_short(
-    queue: RedisMessageQueue, held: Holding, monkeypatch: pytest.MonkeyPatch
+    queue: RedisMessageQueue, held: RunLeases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crash_after(1, monkeypatch)
     with pytest.raises(RedisUnavailableError):
@@ -134,7 +134,7 @@ def test_a_retry_finishes_the_ack_that_a_crash_cut_short(
 
 
 def test_a_retry_after_a_partial_ack_has_the_rest_under_the_name_that_the_rest_had(
-    queue: RedisMessageQueue, held: Holding
+    queue: RedisMessageQueue, held: RunLeases
 ) -> None:
     whole = held.digest
     messages = [message for lease in held.leases for message in lease.messages]
@@ -157,7 +157,7 @@ def test_a_retry_after_a_partial_ack_has_the_rest_under_the_name_that_the_rest_h
 
 
 def test_a_run_whose_messages_all_went_back_begins_anew_under_another_name(
-    queue: RedisMessageQueue, held: Holding
+    queue: RedisMessageQueue, held: RunLeases
 ) -> None:
     held.end()
     assert (queue.depth().ready, queue.depth().in_flight) == (40, 0)
@@ -171,7 +171,7 @@ def test_a_run_whose_messages_all_went_back_begins_anew_under_another_name(
 
 
 def test_leases_that_ran_out_leave_a_retry_the_others_under_another_name(
-    queue: RedisMessageQueue, held: Holding, client: redis.Redis
+    queue: RedisMessageQueue, held: RunLeases, client: redis.Redis
 ) -> None:
     expire(client, queue, "r/b0")
 
@@ -183,7 +183,7 @@ def test_leases_that_ran_out_leave_a_retry_the_others_under_another_name(
 
 
 def test_no_name_is_used_again_when_redis_has_forgotten_everything(
-    queue: RedisMessageQueue, held: Holding, client: redis.Redis, numbers: Numbers
+    queue: RedisMessageQueue, held: RunLeases, client: redis.Redis, numbers: Numbers
 ) -> None:
     held.stop()
     client.flushall()
@@ -200,7 +200,7 @@ def test_no_name_is_used_again_when_redis_has_forgotten_everything(
 
 
 def test_a_lost_lease_is_named_and_the_others_are_acked(
-    queue: RedisMessageQueue, held: Holding, client: redis.Redis
+    queue: RedisMessageQueue, held: RunLeases, client: redis.Redis
 ) -> None:
     expire(client, queue, "r/b1")
 
@@ -212,7 +212,7 @@ def test_a_lost_lease_is_named_and_the_others_are_acked(
     assert (queue.stats().acked, queue.depth().ready) == (15, 25)
 
 
-def test_an_id_of_another_batch_is_refused_before_anything_is_acked(queue: RedisMessageQueue, held: Holding) -> None:
+def test_an_id_of_another_batch_is_refused_before_anything_is_acked(queue: RedisMessageQueue, held: RunLeases) -> None:
     mine = held.leases[0].messages[0].id
     with pytest.raises(AlreadySettledError, match="1 of 2 ids are not in batch 'r', such as 'stranger'; nothing was"):
         held.ack_ids([mine, "stranger"])
@@ -233,11 +233,11 @@ def test_a_claim_that_fails_half_way_gives_back_what_it_took(
 
     monkeypatch.setattr(queue, "claim", fails_at_last)
     with pytest.raises(RedisUnavailableError):
-        hold(queue, "r", 40, 300)
+        claim_run(queue, "r", 40, 300)
     assert (queue.depth().ready, queue.depth().in_flight) == (40, 0)
 
 
-def test_what_an_error_leaves_can_be_kept_for_a_retry(queue: RedisMessageQueue, held: Holding) -> None:
+def test_what_an_error_leaves_can_be_kept_for_a_retry(queue: RedisMessageQueue, held: RunLeases) -> None:
     held.end(keep=True)
     assert (queue.depth().in_flight, [lease._heartbeat.is_running for lease in held.leases]) == (25, [False] * 3)
     assert again(queue).digest == held.digest
@@ -257,7 +257,7 @@ def crash_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_drain_has_a_lease_of_the_same_name(queue: RedisMessageQueue) -> None:
     queue.publish_many(["a", "b"])
-    held = hold(queue, "run/0", 1, 60, retried=True)
+    held = claim_run(queue, "run/0", 1, 60, retried=True)
     drained = queue.claim(1, lease_id="run/0/0")
     assert [lease.id for lease in held.leases] == ["run/0/b0"]
     assert drained.state is LeaseState.OPEN

@@ -22,29 +22,29 @@ WORKER_SECONDS = 120.0  # a first task starts a daemon and imports
 _MAX_SECONDS = 120.0
 
 
-def stand(here: Path, ids: list[str]) -> None:
-    """Stand, once for each `here`, until a file `go on` lies beside it."""
+def block(here: Path, ids: list[str]) -> None:
+    """Block, once for each `here`, until a file `go on` lies beside it."""
     if here.exists():
         return
     here.write_text(json.dumps(ids))
-    until_told(here)
+    until_released(here)
 
 
-def until_told(here: Path) -> None:
+def until_released(here: Path) -> None:
     """Return once a file `go on` lies beside `here`."""
-    wait_until(here.with_name("go on").exists, "told to go on", _MAX_SECONDS)
+    wait_until(here.with_name("go on").exists, "the test lets it continue", _MAX_SECONDS)
 
 
-def holding(folder: Path, chunk: int = 1) -> Before:
+def blocking(folder: Path, chunk: int = 1) -> Before:
     """Return a step for a handler that blocks once in every partition."""
 
     def before(batch: list[Message], ctx: DrainContext) -> None:
         if ctx.chunk == chunk:
-            stand(folder / f"holding-{ctx.partition}", [message.id for message in batch])
+            block(folder / f"blocked-{ctx.partition}", [message.id for message in batch])
 
     return before
 
 
 def arrived(folder: Path, count: int = 1) -> bool:
     """Return whether that many handlers are blocked."""
-    return len(list(folder.glob("holding-*"))) >= count
+    return len(list(folder.glob("blocked-*"))) >= count
