@@ -26,13 +26,13 @@ __all__ = [
     "UNLIMITED_CONNECTIONS",
     "URL_OPTIONS",
     "close_async_client",
+    "closed_meanwhile",
     "cluster_client",
     "connection_class_with_timeout",
     "first_line",
     "is_pool_exhausted",
     "options_of_primary",
     "presentable",
-    "read_closed_connection",
     "renew_pool_locks",
     "unasked_sentinels",
     "unbound_options",
@@ -80,14 +80,16 @@ def connection_class_with_timeout(kind: Any) -> Any:
     return WithTimeout
 
 
-def read_closed_connection(error: ValueError) -> redis_errors.ConnectionError | None:
-    """Return the connection error that a ValueError of version 5.0 stands for, or None.
+def closed_meanwhile(error: AttributeError | ValueError) -> redis_errors.ConnectionError | None:
+    """Return the connection error that an error of redis-py's own stands for, or None.
 
-    Version 5.0 fails on its own buffer when another thread closes the connection during a read.
+    When another thread closes a connection in use, every version fails on the socket or the parser that is None by
+    then, and version 5.0 also on its closed buffer.
     """
-    if "closed file" not in str(error):
+    gone = isinstance(error, AttributeError) and error.obj is None
+    if not gone and "closed file" not in str(error):
         return None
-    return redis_errors.ConnectionError("the connection was closed while a reply was awaited")
+    return redis_errors.ConnectionError("the connection was closed while it was in use")
 
 
 def renew_pool_locks(pool: Any) -> None:

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from sluicegate._redis.cluster_routes import Node
-from sluicegate._redis.compat import CONNECTION_FOR, read_closed_connection, renew_pool_locks
+from sluicegate._redis.compat import CONNECTION_FOR, closed_meanwhile, renew_pool_locks
 from sluicegate._redis.connection import Address, refuse_unfit_client
 from sluicegate._redis.error_mapping import raise_if_failover
 from sluicegate._redis.pools_base import (
@@ -171,7 +171,12 @@ def give_back(pool: Any, connection: Any, *, intact: bool) -> None:
 
 def send(connection: Any, packed: Any) -> None:
     """Write packed commands."""
-    connection.send_packed_command(packed)
+    try:
+        connection.send_packed_command(packed)
+    except (AttributeError, ValueError) as error:
+        if (closed := closed_meanwhile(error)) is None:
+            raise
+        raise closed from error
 
 
 def read(connection: Any, seconds: float | None = None) -> Any:
@@ -187,8 +192,8 @@ def read(connection: Any, seconds: float | None = None) -> Any:
         return connection.read_response(disable_decoding=True)
     except redis_errors.ResponseError as error:
         return error
-    except ValueError as error:
-        if (closed := read_closed_connection(error)) is None:
+    except (AttributeError, ValueError) as error:
+        if (closed := closed_meanwhile(error)) is None:
             raise
         raise closed from error
 
