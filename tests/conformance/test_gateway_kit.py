@@ -18,6 +18,7 @@ from sluicegate.gateway import RedisGateway
 from sluicegate.testing import gateways
 from sluicegate.testing.gateways import check_async_gateway, check_gateway
 from tests.support.servers import RedisServer
+from tests.support.settings import UNIX_SPEAKS_RESP3
 
 SILENCE_SECONDS = 1  # of a client, so that the check of a silent server is short
 
@@ -40,7 +41,7 @@ def of_little_patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[A
     return use
 
 
-@pytest.mark.parametrize(("decodes", "protocol"), [(False, 2), (True, 3)])
+@pytest.mark.parametrize(("decodes", "protocol"), [(False, 2), (True, 3 if UNIX_SPEAKS_RESP3 else 2)])
 def test_the_synchronous_gateway_keeps_its_contract(
     server: RedisServer, bare_client: redis.Redis, decodes: bool, protocol: int, of_little_patience: Any
 ) -> None:

@@ -11,12 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from sluicegate import RedisMessageQueue
 from tests.support.flavours import FLAVOURS, Blocking, Flavour, Loop
 from tests.support.servers import programs
-from tests.support.settings import PRODUCT
+from tests.support.settings import PRODUCT, UNIX_SPEAKS_RESP3
 from tests.support.topologies import (
     AclCluster,
     AclServer,
@@ -102,9 +100,9 @@ def ways() -> Iterator[Way]:
 
 
 def _impossible(way: Way) -> bool:
-    """Return whether redis-py fails: version 7, sync, raises for a unix socket with RESP3."""
-    broken = redis.__version__.startswith("7.") and way.topology is UnixServer
-    return broken and way.protocol == 3 and not way.flavour.asyncio
+    """Return whether redis-py cannot do this."""
+    resp3 = way.topology is UnixServer and way.protocol == 3 and not way.flavour.asyncio
+    return resp3 and not UNIX_SPEAKS_RESP3
 
 
 def _ways() -> Iterator[Way]:
