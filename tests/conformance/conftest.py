@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.flavours import FLAVOURS, Flavour
 from tests.support.servers import PROGRAMS
+from tests.support.settings import UNIX_SPEAKS_RESP3
 
 # `make test-matrix` names one; otherwise redis-py decides.
 PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")
@@ -17,7 +18,8 @@ PROTOCOL = os.environ.get("SLUICEGATE_TEST_PROTOCOLS", "")
 @pytest.fixture(params=FLAVOURS, ids=str)
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     made: Flavour = request.param
-    return replace(made, protocol=int(PROTOCOL)) if PROTOCOL.isdigit() else made
+    possible = made.asyncio or PROTOCOL != "3" or UNIX_SPEAKS_RESP3
+    return replace(made, protocol=int(PROTOCOL)) if PROTOCOL.isdigit() and possible else made
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -16,6 +16,7 @@ from sluicegate.errors import AlreadySettledError, LeaseLostError
 from tests.support import state
 from tests.support.flavours import Flavour
 from tests.support.servers import RedisServer
+from tests.support.settings import UNIX_SPEAKS_RESP3
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -161,6 +162,8 @@ def test_none_when_nothing_came_in_time(make_queue: MakeQueue) -> None:
 def test_the_clients_decoding_decides_what_a_handler_gets(
     server: RedisServer, make_queue: MakeQueue, flavour: Flavour, protocol: int
 ) -> None:
+    if not (flavour.asyncio or UNIX_SPEAKS_RESP3):
+        protocol = 2
     with server.client(protocol=protocol) as client:
         queue = make_queue(client=client, get_deduplication_key=str)
         queue.publish_many(["Zoë", b"\xff\xfe"])

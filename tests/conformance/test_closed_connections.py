@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from sluicegate._redis import error_mapping, pools
 from sluicegate._redis.asyncio import pools as async_pools
+from tests.support.settings import UNIX_SPEAKS_RESP3
 
 PING = b"*1\r\n$4\r\nPING\r\n"
 
@@ -32,7 +33,7 @@ def closing(connection: Any) -> Callable[..., None]:
 def connection(client: redis.Redis, request: pytest.FixtureRequest) -> Any:
     """Return a connection of a pool of its own, with one of redis-py's parsers."""
     options = {**client.connection_pool.connection_kwargs, "parser_class": request.param}
-    if request.param is _RESP3Parser:
+    if request.param is _RESP3Parser and UNIX_SPEAKS_RESP3:
         options["protocol"] = 3
     pool = redis.ConnectionPool(connection_class=client.connection_pool.connection_class, **options)
     return pools.borrow(pool)
