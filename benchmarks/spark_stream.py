@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import redis
 
@@ -76,24 +77,26 @@ def _start(bench: Bench, rows: DataFrame, name: str) -> StreamingQuery:
 
 
 def _batches(query: StreamingQuery, count: int, feed: Callable[[], object]) -> dict[str, float]:
-    """Medians of Spark's own account of micro-batches with one row."""
+    """Return medians of Spark's own account of micro-batches with one row."""
     seen: dict[int, dict[str, int]] = {}
 
-    def told(number: int) -> bool:
-        for progress in query.recentProgress:
-            if progress.numInputRows == 1:
-                seen[progress.batchId] = dict(progress.durationMs)
+    def reported(number: int) -> bool:
+        # PySpark's own reading of a progress fails where Spark leaves out a rate that it cannot compute.
+        for each in cast(Any, query)._jsq.recentProgress():
+            progress = json.loads(each.json())
+            if progress["numInputRows"] == 1:
+                seen[progress["batchId"]] = progress["durationMs"]
         return len(seen) >= number
 
     for number in range(1, count + 2):
         feed()
-        wait_until(partial(told, number), f"micro-batch {number}", _DEADLINE_SECONDS)
+        wait_until(partial(reported, number), f"micro-batch {number}", _DEADLINE_SECONDS)
     later = list(seen.values())[1:]
     return {phase: median(durations.get(phase, 0) for durations in later) for phase in _PHASES}
 
 
 def _idle(bench: Bench, seconds: float) -> dict[str, float]:
-    """Time between two triggers, told by the claims that reach Redis: Spark gives no account of idle ones."""
+    """Return the time between two triggers, from the claims that reach Redis: Spark gives no account of idle ones."""
     each = _calls_each(bench.client)
     bench.client.config_resetstat()
     start = time.perf_counter()
