@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -20,6 +21,7 @@ from dagster_sluicegate.runs import (
 )
 from sluicegate import Depth
 from sluicegate.errors import ConfigurationError
+from sluicegate.gates import why_not_ready
 
 __all__ = ["DEFAULT_SENSOR_INTERVAL_SECONDS", "build_queue_depth_sensor"]
 
@@ -231,6 +233,8 @@ class _Gate:
 
 
 def _describe(depth: Depth, queue: str) -> str:
+    if not depth.ready:
+        return f"0 messages ready in {queue!r} ({why_not_ready(depth, datetime.now(UTC))})"
     age = depth.oldest_ready_age_seconds
     oldest = "" if age is None else f", the oldest for {age:.1f} s"
     return f"{depth.ready} messages ready in {queue!r}{oldest} ({depth.in_flight} in flight, {depth.delayed} delayed)"

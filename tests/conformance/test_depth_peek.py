@@ -15,12 +15,14 @@ MakeQueue = Callable[..., RedisMessageQueue]
 EMPTY = {
     "ready": 0, "pending": 0, "returned": 0, "delayed": 0, "due": 0, "in_flight": 0, "leases": 0, "expired": 0,
     "dead": 0, "oldest_ready_age_seconds": None, "paused": False, "published_total": 0, "claimed_total": 0,
+    "set_aside": 0, "next_due_seconds": None, "next_expiry_seconds": None,
 }  # fmt: skip
 
 
 def counts(depth: Depth) -> dict[str, object]:
     """Return what differs from an empty queue, without the age."""
-    values = {name: getattr(depth, name) for name in EMPTY if name != "oldest_ready_age_seconds"}
+    times = {"oldest_ready_age_seconds", "next_due_seconds", "next_expiry_seconds"}
+    values = {name: getattr(depth, name) for name in EMPTY if name not in times}
     return {name: value for name, value in values.items() if value != EMPTY[name]}
 
 
@@ -47,6 +49,22 @@ def test_every_state_is_counted(queue: RedisMessageQueue, client: redis.Redis) -
     assert counts(queue.depth()) == {"ready": 6, "due": 1, "expired": 2, **after}
     client.hset(queue.session.keys.counters, "paused", "1")
     assert queue.depth().paused
+
+
+def test_a_depth_says_when_the_next_message_becomes_claimable(queue: RedisMessageQueue, client: redis.Redis) -> None:
+    queue.publish_many("ab", delay_seconds=1000)
+    queue.publish("c", delay_seconds=100)
+    queue.publish("d")
+    lease = queue.claim(1)
+    lease.extend(50)
+    depth = queue.depth()
+    assert 90 < (depth.next_due_seconds or 0) <= 100
+    assert 40 < (depth.next_expiry_seconds or 0) <= 50
+    state.expire(client, "orders")
+    state.fall_due(client, "orders")
+    depth = queue.depth()
+    assert (depth.next_due_seconds, depth.next_expiry_seconds, depth.expired, depth.due) == (0, 0, 1, 3)
+    assert len(lease) == 1
 
 
 def test_what_a_dead_drain_left_is_ready(queue: RedisMessageQueue, client: redis.Redis) -> None:

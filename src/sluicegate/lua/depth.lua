@@ -17,7 +17,8 @@
 --   5... name              the members in `leases` of those hashes
 -- Returns: {pending, returned, delayed, due, leases, dead, paused, in flight, published, claimed, age of the oldest
 --   ready message in ms or -1, expired messages of the given leases, mark and deadline of the last lease of the next
---   page, {names on that page}, messages set aside}
+--   page, {names on that page}, messages set aside, ms until the first delayed message falls due or -1, ms until the
+--   first lease expires or -1}; both are 0 once that has happened
 -- Repeat: reads again.
 
 --- @include clock, entry, lease, lease_page, numbers
@@ -34,8 +35,14 @@ end
 
 consider(redis.call('LINDEX', pending, -1))
 consider(redis.call('ZRANGE', returned, 0, 0)[1])
-local first_due = redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-oldest = math.min(oldest, tonumber(first_due) or oldest)
+local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
+local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])
+oldest = math.min(oldest, first_due or oldest)
+
+local function ms_until(score)
+  return score and score < LATEST and math.max(0, math.ceil(score - ms)) or -1
+end
+
 local count = 0
 for i = name_at, #ARGV do
   local deadline, key = tonumber(redis.call('ZSCORE', leases, ARGV[i])), KEYS[expired_at + i - name_at]
@@ -53,7 +60,7 @@ for i = name_at, #ARGV do
 end
 
 local names, last_score = {}, ''
-if not first_page or redis.call('ZCOUNT', leases, '-inf', mark) > 0 then
+if not first_page or first_expiry and first_expiry <= ms then
   names, last_score = lease_page(leases, mark, tonumber(max_leases), score, after)
 end
 local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
@@ -62,5 +69,5 @@ return {
   redis.call('ZCOUNT', delayed, '-inf', ms), redis.call('ZCARD', leases), redis.call('ZCARD', dead),
   totals[4] and 1 or 0, to_integer(totals[1]), to_integer(totals[2]), to_integer(totals[3]),
   oldest > ms and -1 or ms - math.max(0, oldest), count, #names > 0 and mark or '', last_score, names,
-  to_integer(totals[5]),
+  to_integer(totals[5]), ms_until(first_due), ms_until(first_expiry),
 }

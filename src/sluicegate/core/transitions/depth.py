@@ -30,6 +30,9 @@ class Depth:
         expired: messages in expired leases.
         dead: dead letters.
         set_aside: messages of a kind that only a newer version knows, kept until a `repair` can read them.
+        next_due_seconds: time until the earliest delayed message falls due, 0 once it is due; None without one.
+        next_expiry_seconds: time until the earliest lease expires unless it is extended, 0 once it has; None without
+            a lease.
         oldest_ready_age_seconds: age of the oldest ready message, since it was enqueued or became due; None if no
             message is ready.
         paused: whether claims are paused.
@@ -51,6 +54,8 @@ class Depth:
     published_total: int
     claimed_total: int
     set_aside: int = 0
+    next_due_seconds: float | None = None
+    next_expiry_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +142,20 @@ def _decode(reply: list[Any]) -> Counted:
         leases=leases,
         expired=expired,
         dead=dead,
-        oldest_ready_age_seconds=None if oldest_ms < 0 else oldest_ms / 1000,
+        oldest_ready_age_seconds=_seconds(oldest_ms),
         paused=bool(paused),
         published_total=published,
         claimed_total=claimed,
         set_aside=reply[15],
+        next_due_seconds=_seconds(reply[16]),
+        next_expiry_seconds=_seconds(reply[17]),
     )
     names = reply[14]
     return Counted(depth, ExpiredPage(reply[12], reply[13], names[-1], names) if names else FIRST_PAGE)
+
+
+def _seconds(ms: int) -> float | None:
+    return None if ms < 0 else ms / 1000
 
 
 def _add_expired(whole: Depth, more: Depth) -> Depth:
