@@ -101,6 +101,19 @@ def test_a_second_call_under_the_same_run_id_repeats_nothing_and_says_what_it_le
 
 
 @every_kind
+def test_a_second_call_drains_what_has_arrived_since_if_the_first_remembers_no_empty_queue(
+    queue: RedisMessageQueue, numbers: Numbers, folder: Path, options: Options
+) -> None:
+    numbers(20)
+    drain(queue, Traces(folder), run_id="nightly", remember_empty=False, **options)
+    numbers(3)
+
+    second = drain(queue, Traces(folder), run_id="nightly", remember_empty=False, **options)
+
+    assert (second.acked, second.skipped_ready, queue.stats().acked) == (23, 0, 23)
+
+
+@every_kind
 def test_a_number_of_messages_is_claimed_and_not_one_more(
     queue: RedisMessageQueue, numbers: Numbers, folder: Path, options: Options
 ) -> None:

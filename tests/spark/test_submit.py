@@ -92,7 +92,7 @@ def test_a_url_and_a_name_do_as_well_and_what_is_not_given_keeps_its_default(dra
     [
         (["--url", "redis://:hunter2@localhost", "--queue", "q", "--process", HANDLER], "password"),
         (["--url", URL, "--process", HANDLER], "--queue"),
-        (["--url", URL, "--queue", "q", "--process", "json"], "MODULE:FUNCTION"),
+        (["--url", URL, "--queue", "q", "--process", "json"], "'module:function'"),
         (["--url", URL, "--queue", "q", "--process", "json:nothing"], "nothing"),
         (["--url", URL, "--queue", "q", "--process", "no_such_module:f"], "no_such_module"),
         (["--spec", "{}", "--process", HANDLER], "a queue spec has exactly"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from sluicegate.message import Message
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Columns, Schema
 
-__all__ = ["BatchFormat", "Handler"]
+__all__ = ["BatchFormat", "Handler", "import_handler"]
 
 BatchFormat = Literal["messages", "arrow", "pandas"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -25,6 +26,31 @@ _BY_NAME: dict[str, BatchFormat] = {
 _OTHER_FRAMES = ("numpy", "pandas", "polars", "pyarrow", "pyspark")  # no batch is an instance of their other classes
 _CONTEXT_NAMES = ("ctx", "context")
 _HOW = "write process(batch) or process(batch, ctx)"
+
+
+def import_handler(name: str) -> Callable[..., object]:
+    """Import a handler by its name.
+
+    Args:
+        name: `"module:function"`.
+
+    Raises:
+        ConfigurationError: the name has another form, or the module cannot be imported or has no such function.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise ConfigurationError(f"process must be a function or its name, 'module:function', not {name!r}")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except Exception as error:
+        raise ConfigurationError(
+            f"process {name!r} cannot be imported ({type(error).__name__}: {error}); the module must be installed, or "
+            "on PYTHONPATH, where the drain runs"
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(f"process {name!r}: module {module!r} has no function {attribute!r}")
+    process: Callable[..., object] = found
+    return process
 
 
 @dataclass(frozen=True, slots=True)

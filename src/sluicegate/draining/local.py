@@ -35,6 +35,7 @@ def drain(
     batch_size: int = 1000,
     lease_seconds: float = 60,
     run_id: str | None = None,
+    remember_empty: bool = True,
     batch_format: BatchFormat | None = None,
     schema: Schema | None = None,
     until: Until = "empty",
@@ -69,9 +70,11 @@ def drain(
             `heartbeat_interval_seconds` says otherwise.
         run_id: names the work; default a fresh one. A call that repeats an earlier one under the same `run_id`, with
             the same number of workers, takes over what that one left open, repeats nothing that it finished (remembered
-            for a day), counts it, and continues with the messages that failed. A worker that found the queue empty
-            does not look again for ten minutes; if messages are ready by then, the call logs a warning and counts them
-            in `summary.skipped_ready`. So give each scheduled run a `run_id` of its own.
+            for a day), counts it, and continues with the messages that failed. So give each scheduled run a `run_id` of
+            its own.
+        remember_empty: whether a repeated call takes the earlier answer that the queue is empty as its own, for ten
+            minutes; if messages are ready by then, it logs a warning and counts them in `summary.skipped_ready`. False:
+            it drains them.
         batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns id,
             payload, headers, deduplication_key, delivery_count, sequence and enqueued_at) or `"pandas"` (the same as a
             frame); also by the annotation of the function's first parameter.
@@ -97,6 +100,7 @@ def drain(
     checks.count("workers", workers, _MAX_WORKERS)
     if worker_kind not in ("process", "thread"):
         raise ConfigurationError(f"worker_kind must be 'process' or 'thread', not {worker_kind!r}")
+    checks.flag("remember_empty", remember_empty)
     arguments.check(
         batch_size=batch_size,
         lease_seconds=lease_seconds,
@@ -116,6 +120,7 @@ def drain(
         waits=until == "deadline",
         deadline_seconds=deadline_seconds,
         deadline_at=time.time() + (deadline_seconds or 0),
+        remembers_empty=remember_empty,
     )
     reports = _run(plan, queue, worker_kind, progress)
     return conclude(

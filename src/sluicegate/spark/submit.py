@@ -15,7 +15,6 @@ failed.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,14 +66,15 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Drain as the arguments say, and return the exit code."""
     from sluicegate.core import json
+    from sluicegate.draining.handler import import_handler
     from sluicegate.errors import ConfigurationError, DrainFailedError
 
     parser = _parser()
     given = vars(parser.parse_args(argv))
     try:
         queue = _queue(given)
-        process = _load(given["process"])
-    except (ConfigurationError, ImportError) as error:
+        process = import_handler(given["process"])
+    except ConfigurationError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)  # noqa: T201  # a program's own words
         return 2
     wanted = (*_NUMBERS, *_TEXTS, "until")
@@ -135,19 +135,6 @@ def _queue(given: dict[str, Any]) -> Any:
     queue = RedisMessageQueue(given["queue"], url=given["url"])
     queue.spec()  # refuses a queue that cannot be serialized, before a session starts
     return queue
-
-
-def _load(name: str) -> Callable[..., object]:
-    from sluicegate.errors import ConfigurationError
-
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise ConfigurationError(f"--process must be MODULE:FUNCTION, not {name!r}")
-    found = getattr(importlib.import_module(module), attribute, None)
-    if not callable(found):
-        raise ConfigurationError(f"--process: module {module!r} has no function {attribute!r}")
-    process: Callable[..., object] = found
-    return process
 
 
 def _drain(queue: Any, process: Callable[..., object], options: dict[str, Any]) -> Any:
