@@ -15,6 +15,7 @@ from sluicegate.core.publishing import Publishing
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.json_default import json_function
 
 __all__ = ["Activity", "Hold", "QueueSession", "new_id", "publishing_for"]
 
@@ -146,6 +147,7 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
         overload=config.pending_overload_policy,
         limits=config.limits,
         sort_keys=config.sort_keys,
+        json_default=json_function(config.json_default),
     )
 
 

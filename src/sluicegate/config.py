@@ -40,6 +40,11 @@ class QueueConfig(DeclaredOptions):
         self._check_failures()
         self._check_backpressure()
         self._check_history()
+        if self.json_default is not None and self.strict_payload_types:
+            raise ConfigurationError(
+                "json_default has no effect with strict_payload_types=True, which refuses what it would write; leave "
+                "one of them out"
+            )
 
     @property
     def at_most_once(self) -> bool:
@@ -85,7 +90,8 @@ class QueueConfig(DeclaredOptions):
 
         Callbacks and the interrupt handler belong to this process and are left out. So is a callable key function: the
         queue made from the spec consumes, and refuses to publish. A backoff other than tenacity's exponential, fixed
-        and incrementing ones is left out as well: that queue uses the default, and a warning is logged here.
+        and incrementing ones is left out as well: that queue uses the default, and a warning is logged here. Without a
+        function for `json_default`, that queue refuses the values that it would write.
         """
         options = {
             name: getattr(self, name)
@@ -98,6 +104,8 @@ class QueueConfig(DeclaredOptions):
         elif self.get_deduplication_key is not None:
             options["publishes"] = False
             options.pop("deduplication_policy", None)  # a publisher's: consumers read it from the message
+        if isinstance(self.json_default, str):
+            options["json_default"] = self.json_default
         if self.retry_backoff is not None:
             described = describe_backoff(self.retry_backoff)
             if described is not None:

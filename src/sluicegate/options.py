@@ -17,6 +17,7 @@ from sluicegate.core.deduplication import DeduplicationPolicy, KeySource, compil
 from sluicegate.errors import OptionTypeError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.json_default import JsonDefault, check_json_default
 
 __all__ = ["OPTIONS", "DeclaredOptions", "OnError", "Option", "OverloadPolicy", "QueueOptions", "RetryBackoff"]
 
@@ -317,6 +318,15 @@ class DeclaredOptions:
         _FLAG,
         "store dicts in the order of their keys, so that equal payloads are the same bytes",
     )
+    json_default: JsonDefault | None = _option(
+        None,
+        _PAYLOADS,
+        _optional(_Rule('`"iso"`, or a function from a value to what JSON can carry', check_json_default)),
+        'how to write values that JSON cannot carry: `"iso"` writes dates and times as ISO 8601 text and `Decimal` as '
+        "text; `None` refuses them with their path",
+        also="excludes `strict_payload_types`",
+        in_spec="partly",
+    )
     strict_envelope_decoding: bool = _option(
         False,
         _PAYLOADS,
@@ -419,6 +429,7 @@ class QueueOptions(TypedDict, total=False):
     max_payload_bytes: int | None
     max_payload_depth: int | None
     sort_keys: bool
+    json_default: JsonDefault | None
     strict_envelope_decoding: bool
     require_noeviction: bool
     message_wait_interval_seconds: float

@@ -23,6 +23,7 @@ from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.json_default import JsonDefault
 from sluicegate.lease import Lease, one_message, shown
 from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
 from sluicegate.publisher import Publisher
@@ -77,6 +78,8 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_bytes: largest payload as stored; a larger one is a `PayloadTooLargeError`.
         max_payload_depth: deepest nesting of dicts and lists; a deeper one is a `PayloadTooDeepError`.
         sort_keys: store dicts in the order of their keys, so that equal payloads are the same bytes.
+        json_default: how to write values that JSON cannot carry: `"iso"` writes dates and times as ISO 8601 text and
+            `Decimal` as text; `None` refuses them with their path.
         strict_envelope_decoding: raise for values that something else put into the queue and leave them there, instead
             of burying them as `foreign`.
         require_noeviction: publish only to a server that evicts no keys when it is full; `False`: the first publish of
@@ -123,6 +126,7 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_bytes: int | None = None,
         max_payload_depth: int | None = None,
         sort_keys: bool = False,
+        json_default: JsonDefault | None = None,
         strict_envelope_decoding: bool = False,
         require_noeviction: bool = False,
         message_wait_interval_seconds: float = 5,
@@ -156,6 +160,7 @@ class RedisMessageQueue(QueueAdministration):
             max_payload_bytes=max_payload_bytes,
             max_payload_depth=max_payload_depth,
             sort_keys=sort_keys,
+            json_default=json_default,
             strict_envelope_decoding=strict_envelope_decoding,
             require_noeviction=require_noeviction,
             message_wait_interval_seconds=message_wait_interval_seconds,

@@ -28,6 +28,10 @@ from sluicegate.options import QueueOptions
 URL = "redis://127.0.0.1:1/0"
 
 
+async def awaited(value: object) -> str:
+    return str(value)
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -206,6 +210,10 @@ DROPPING: dict[str, Any] = {
         ({"max_dead_length": 0}, "max_dead_length must be None (no bound)"),
         ({"strict_payload_types": "yes"}, "strict_payload_types must be True or False"),
         ({"sort_keys": 1}, "sort_keys must be True or False"),
+        ({"json_default": "ISO"}, 'json_default must be None, "iso"'),
+        ({"json_default": 1}, 'json_default must be None, "iso"'),
+        ({"json_default": awaited}, "json_default must be a plain function"),
+        ({"json_default": "iso", "strict_payload_types": True}, "json_default has no effect with strict_payload_types"),
         ({"strict_envelope_decoding": 0}, "strict_envelope_decoding must be True or False"),
         ({"max_payload_bytes": 0}, "max_payload_bytes must be None (no bound)"),
         ({"max_payload_depth": 1.5}, "max_payload_depth must be None (no bound)"),
@@ -394,11 +402,11 @@ STAYING: dict[str, Any] = {
 
 def test_every_option_either_travels_or_stays() -> None:
     every = {field.name for field in dataclasses.fields(QueueConfig)}
-    assert every == {*TRAVELLING, *STAYING, "retry_backoff"}
+    assert every == {*TRAVELLING, *STAYING, "retry_backoff", "json_default"}
     carried = {name for name, option in DECLARED.items() if option.in_spec == "yes"}
     assert set(TRAVELLING) - {"get_deduplication_key"} == carried
     partly = {name for name, option in DECLARED.items() if option.in_spec == "partly"}
-    assert partly == {"get_deduplication_key", "retry_backoff"}
+    assert partly == {"get_deduplication_key", "retry_backoff", "json_default"}
 
 
 def travel(**options: Any) -> QueueConfig:
@@ -409,6 +417,11 @@ def travel(**options: Any) -> QueueConfig:
 
 def test_every_option_that_travels_arrives() -> None:
     assert travel(**TRAVELLING, **STAYING) == QueueConfig(**TRAVELLING)
+
+
+def test_iso_travels_and_a_function_stays() -> None:
+    assert travel(json_default="iso") == QueueConfig(json_default="iso")
+    assert travel(json_default=str) == QueueConfig()
 
 
 def test_a_policy_stays_behind_with_its_callable_key() -> None:

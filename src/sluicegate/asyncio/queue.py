@@ -26,6 +26,7 @@ from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.json_default import JsonDefault
 from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
 from sluicegate.report import PublishReport
 from sluicegate.signatures import explains_unknown_options
@@ -76,6 +77,8 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_bytes: largest payload as stored; a larger one is a `PayloadTooLargeError`.
         max_payload_depth: deepest nesting of dicts and lists; a deeper one is a `PayloadTooDeepError`.
         sort_keys: store dicts in the order of their keys, so that equal payloads are the same bytes.
+        json_default: how to write values that JSON cannot carry: `"iso"` writes dates and times as ISO 8601 text and
+            `Decimal` as text; `None` refuses them with their path.
         strict_envelope_decoding: raise for values that something else put into the queue and leave them there, instead
             of burying them as `foreign`.
         require_noeviction: publish only to a server that evicts no keys when it is full; `False`: the first publish of
@@ -122,6 +125,7 @@ class RedisMessageQueue(QueueAdministration):
         max_payload_bytes: int | None = None,
         max_payload_depth: int | None = None,
         sort_keys: bool = False,
+        json_default: JsonDefault | None = None,
         strict_envelope_decoding: bool = False,
         require_noeviction: bool = False,
         message_wait_interval_seconds: float = 5,
@@ -155,6 +159,7 @@ class RedisMessageQueue(QueueAdministration):
             max_payload_bytes=max_payload_bytes,
             max_payload_depth=max_payload_depth,
             sort_keys=sort_keys,
+            json_default=json_default,
             strict_envelope_decoding=strict_envelope_decoding,
             require_noeviction=require_noeviction,
             message_wait_interval_seconds=message_wait_interval_seconds,

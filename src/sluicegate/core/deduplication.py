@@ -261,7 +261,10 @@ def _lookup(payload: Any, path: tuple[str, ...]) -> str:
         return value  # type: ignore[no-any-return]
     if kind is int:
         return str(value)
-    raise TypeError(f"deduplication field {'.'.join(path)!r} must be a str or an int, not {kind.__name__}")
+    raise TypeError(
+        f"deduplication field {'.'.join(path)!r} must be a str or an int, not {kind.__name__}; publish it as a str, or "
+        "give get_deduplication_key a function that makes its text"
+    )
 
 
 def _checked(key: Any, what: str) -> str:

@@ -2,15 +2,15 @@
 
 Stored JSON is compact UTF-8. Numbers and strings look as the standard library writes them; orjson serves only
 what it would write identically, and everything else takes the slower road. Nothing is encoded silently: a date, a UUID,
-an enum or a dataclass is a `TypeError`, NaN, an infinity or an integer beyond 64 bits a `ValueError`, each naming
-the path.
+an enum or a dataclass is a `TypeError` unless a function of the caller replaces it, NaN, an infinity or an integer
+beyond 64 bits a `ValueError`, each naming the path.
 """
 
 from __future__ import annotations
 
 import enum
 import json as _stdlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Protocol, TypeAlias
 
 from sluicegate.core.paths import ROOT, Path, words
@@ -40,15 +40,21 @@ ALIKE = (1e-4, 1e16)
 _SMALLEST, _LARGEST = ALIKE
 _PLAIN = frozenset({str, int, bool, type(None)})
 _STR = frozenset({str})
+_JSON_TYPES = (dict, list, tuple, str, int, float, bool, type(None))
 
 
-def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False) -> bytes:
+Default: TypeAlias = Callable[[Any], Any]
+"""Returns what is written in place of a value that JSON cannot carry."""
+
+
+def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False, default: Default | None = None) -> bytes:
     """Encode a JSON value as compact UTF-8.
 
     Args:
         value: dict, list, tuple, str, int, float, bool or None, nested at most 200 deep.
         strict: refuse tuples instead of writing them as lists.
         sort_keys: write dicts in the order of their keys (by code point) instead of their own.
+        default: replaces each value of any other type, but no keys. What it returns may hold further ones.
 
     Raises:
         TypeError: something that JSON cannot carry, or a key that is not a str; the message names the path.
@@ -63,7 +69,7 @@ def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False) -> bytes
                 return data
         except (TypeError, ValueError):
             pass  # the walk below finds the path and says what is wrong
-    plain = _checked(value, ROOT, strict, MAX_DEPTH)
+    plain = _checked(value, ROOT, strict, MAX_DEPTH, default)
     try:
         return _encoders[sort_keys].encode(plain).encode()
     except UnicodeEncodeError:
@@ -159,10 +165,10 @@ def _same_in_both(value: Any, depth: int) -> bool:
     return True
 
 
-def _checked(value: Any, path: Path, strict: bool, depth: int) -> Any:
+def _checked(value: Any, path: Path, strict: bool, depth: int, default: Default | None) -> Any:
     """Return the value as plain dicts, lists and atoms, or raise an error that names the path."""
     if isinstance(value, enum.Enum):
-        raise TypeError(_unsupported(value, path))
+        return _replaced(value, path, strict, depth, default)
     if value is None or isinstance(value, (bool, str)):
         return value if type(value) in _PLAIN else str.__str__(value)
     if isinstance(value, int):
@@ -172,10 +178,38 @@ def _checked(value: Any, path: Path, strict: bool, depth: int) -> Any:
     if depth == 0 and isinstance(value, (dict, list, tuple)):
         raise ValueError(f"payload is nested deeper than {MAX_DEPTH} levels at {words(path)}")
     if isinstance(value, dict):
-        return {_checked_key(key, path): _checked(item, (path, key), strict, depth - 1) for key, item in value.items()}
+        return {
+            _checked_key(key, path): _checked(item, (path, key), strict, depth - 1, default)
+            for key, item in value.items()
+        }
     if isinstance(value, list) or (isinstance(value, tuple) and not strict):
-        return [_checked(item, (path, index), strict, depth - 1) for index, item in enumerate(value)]
-    raise TypeError(_unsupported(value, path))
+        return [_checked(item, (path, index), strict, depth - 1, default) for index, item in enumerate(value)]
+    return _replaced(value, path, strict, depth, default)
+
+
+def _replaced(value: Any, path: Path, strict: bool, depth: int, default: Default | None) -> Any:
+    """Return what `default` writes in place of a value, checked; what it returns has a JSON type."""
+    if default is None:
+        raise TypeError(_unsupported(value, path))
+    kind = type(value).__name__
+    try:
+        found = default(value)
+    except Exception as error:
+        refused = ValueError if isinstance(error, ValueError) else TypeError
+        # The text of the caller's error may hold the value; it stays visible as the cause.
+        raise refused(
+            f"payload has a {kind} at {words(path)}, for which json_default raised {type(error).__name__}"
+        ) from error
+    if found is value:
+        raise TypeError(
+            f"payload has a {kind} at {words(path)}, which json_default does not write; give it a function that does"
+        )
+    if isinstance(found, enum.Enum) or not isinstance(found, _JSON_TYPES):
+        raise TypeError(
+            f"payload has a {kind} at {words(path)}, for which json_default returned a {type(found).__name__}; "
+            "let it return a dict, list, str, int, float, bool or None"
+        )
+    return _checked(found, path, strict, depth, default)
 
 
 def _checked_key(key: Any, path: Path) -> str:
@@ -198,7 +232,10 @@ def _checked_float(value: float, path: Path) -> float:
 
 def _unsupported(value: Any, path: Path) -> str:
     kind = type(value).__name__
-    return f"payload has a {kind} at {words(path)}; JSON carries dict, list, str, int, float, bool and None"
+    return (
+        f"payload has a {kind} at {words(path)}; JSON carries dict, list, str, int, float, bool and None; "
+        "json_default= says how to write others"
+    )
 
 
 def _raise_surrogate(value: Any, path: Path) -> NoReturn:

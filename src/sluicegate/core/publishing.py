@@ -96,12 +96,13 @@ def parse_schedule(delay_seconds: Any = 0, due_at: Any = None) -> Schedule:
     return Schedule(due_ms=max(1, -(-microseconds // 1000)))
 
 
-def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
+def encode_payload(payload: Any, *, sort_keys: bool = False, default: json.Default | None = None) -> bytes:
     """Encode a payload as it is stored.
 
     Args:
         payload: dict or list (JSON), str (UTF-8) or bytes (as they are).
         sort_keys: write dicts in the order of their keys.
+        default: replaces values in a dict or list that JSON cannot carry.
 
     Raises:
         TypeError: anything else, or something in it that JSON cannot carry; names the path.
@@ -109,7 +110,7 @@ def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
     """
     kind = type(payload)
     if kind is dict or kind is list:
-        return json.dumps(payload, sort_keys=sort_keys)
+        return json.dumps(payload, sort_keys=sort_keys, default=default)
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
     if isinstance(payload, str):
@@ -118,7 +119,7 @@ def encode_payload(payload: Any, *, sort_keys: bool = False) -> bytes:
         except UnicodeEncodeError:
             raise ValueError("payload has a lone surrogate at $; UTF-8 cannot carry it") from None
     if isinstance(payload, (dict, list)):
-        return json.dumps(payload, sort_keys=sort_keys)
+        return json.dumps(payload, sort_keys=sort_keys, default=default)
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
@@ -148,6 +149,7 @@ class Publishing:
         overload: what a publish beyond that does; `block` is refused like `raise`, and tries again.
         limits: what a payload may be.
         sort_keys: write dicts in the order of their keys.
+        json_default: replaces values that JSON cannot carry; the key function sees the original ones.
     """
 
     keys: QueueKeys
@@ -159,6 +161,7 @@ class Publishing:
     overload: Literal["raise", "block", "drop_oldest"] = "raise"
     limits: PayloadLimits = NO_PAYLOAD_LIMITS
     sort_keys: bool = False
+    json_default: json.Default | None = None
 
     @property
     def max_per_call(self) -> int:
@@ -200,7 +203,8 @@ class Publishing:
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.max_per_call)
-        encode = self._checked if self.limits is not NO_PAYLOAD_LIMITS or self.sort_keys else encode_payload
+        plain = self.limits is NO_PAYLOAD_LIMITS and not self.sort_keys and self.json_default is None
+        encode = encode_payload if plain else self._checked
         key_function, dedup = self.key_function, self.keys.dedup
         max_bytes, bare = MAX_BYTES_PER_CALL, SEPARATOR + middle
         parts, markers, held, first, marker = list[bytes](), list[bytes](), 0, 0, b""
@@ -293,8 +297,9 @@ class Publishing:
 
     def _checked(self, payload: Any) -> bytes:
         self.limits.check_payload(payload)
-        data = encode_payload(payload, sort_keys=self.sort_keys)
-        self.limits.check_stored(payload, data)
+        data = encode_payload(payload, sort_keys=self.sort_keys, default=self.json_default)
+        # What replaced a value may be nested itself, so that only the stored text has the true depth.
+        self.limits.check_stored(payload if self.json_default is None else data, data)
         return data
 
 
