@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [__version__],
         "integrations": [{"integration-name": _NAME, "external-doc-url": "https://redis.io/", "tags": ["software"]}],
         "hooks": [_modules("hooks.redis_queue")],
-        "operators": [_modules("operators.publish")],
+        "operators": [_modules("operators.drain", "operators.publish")],
         "sensors": [_modules("sensors.redis_queue")],
         "connection-types": [
             {
@@ -45,8 +45,8 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _modules(module: str) -> dict[str, Any]:
-    return {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.{module}"]}
+def _modules(*modules: str) -> dict[str, Any]:
+    return {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.{module}" for module in modules]}
 
 
 def _field(label: str, kind: str, description: str, **schema: Any) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import airflow_provider_sluicegate
 from airflow_provider_sluicegate.connection import connection_url
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
 from sluicegate import RedisMessageQueue
@@ -55,6 +56,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
 
     assert [import_string(f"{module}.__all__") for module in modules] == [
         ["RedisQueueHook"],
+        ["RedisQueueDrainOperator"],
         ["RedisQueuePublishOperator"],
         ["RedisQueueSensor"],
     ]
@@ -110,6 +112,7 @@ def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.Captu
 @pytest.fixture
 def operators() -> list[Any]:
     return [
+        RedisQueueDrainOperator(task_id="drain", queue_name="orders", process=print),
         RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[]),
         RedisQueueSensor(task_id="gate", queue_name="orders"),
     ]
@@ -187,7 +190,7 @@ def key_of(order: dict[str, str]) -> str:
 
 
 def test_docstrings_state_what_is_delivered() -> None:
-    for thing in (RedisQueueHook, RedisQueuePublishOperator, RedisQueueSensor):
+    for thing in (RedisQueueDrainOperator, RedisQueueHook, RedisQueuePublishOperator, RedisQueueSensor):
         assert "**Delivery semantics.**" in (thing.__doc__ or "")
 
 

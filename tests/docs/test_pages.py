@@ -14,7 +14,7 @@ from tests.support.project import ROOT
 from tests.support.snippets import PAGES, blocks
 
 # Run elsewhere, where their servers and sessions are: tests/airflow, tests/spark, tests/dagster.
-RUN_BY_OTHERS = {"airflow", "spark", "spark-drain", "spark-stream", "spark-dead", "spark-write"}
+RUN_BY_OTHERS = {"airflow", "airflow-drain", "spark", "spark-drain", "spark-stream", "spark-dead", "spark-write"}
 SNIPPETS = [(page, *block) for page in PAGES for block in blocks(page) if block[1] == "python"]
 
 

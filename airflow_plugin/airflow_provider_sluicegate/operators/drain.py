@@ -1,0 +1,208 @@
+"""Drain a queue inside a task."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowSkipException
+
+from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.identity import run_id_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate.draining.arguments import Until
+    from sluicegate.draining.handler import BatchFormat
+    from sluicegate.draining.local import WorkerKind
+    from sluicegate.tables.columns import Schema
+
+__all__ = ["RedisQueueDrainOperator"]
+
+_GRACE_SECONDS = 2.0  # for the current chunks of threads; Airflow kills the process after 5 s
+_MODULES_OF_DAG_FILES = "unusual_prefix_"
+
+
+class RedisQueueDrainOperator(BaseOperator):
+    """
+    Claim messages, call a function with them, and settle them, until the queue is empty or another end is reached.
+
+    The function gets a batch and optionally a :class:`sluicegate.DrainContext`: ``process(batch)`` or
+    ``process(batch, ctx)``. Messages are acked when it returns. When it raises, the batch is bisected until the failing
+    messages are alone; they are nacked, or buried at their last delivery, and the others are acked. The summary in XCom
+    holds counts and the ids of failed messages, and never a payload; it is there also when the task fails.
+
+    **Delivery semantics.** Delivery is at least once. A heartbeat keeps each lease while the function works. The leases
+    are named after the DAG, task, run and map index, without the try number: a retry takes over what a killed try held,
+    repeats nothing that it finished, and works on what failed. When Airflow stops the task, the current batches are
+    released at once, uncounted, and delivered again. If some messages failed, the task fails after all others are done,
+    with their number and the first places; its retry gets the failed messages that are due by then. A task that is
+    cleared counts what its run has finished and drains what has arrived since.
+
+    .. code-block:: python
+
+        RedisQueueDrainOperator(task_id="work", queue_name="orders", process="orders.jobs:store", workers=4)
+
+    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
+    :param process: a function, or its name as ``"package.module:function"``, which is imported when the task runs.
+        Worker processes import the function too, so it cannot be in the DAG file then.
+    :param workers: how many work at the same time, each with its own leases; one works in the task's own thread.
+    :param worker_kind: ``"process"`` or ``"thread"``, for several workers. Processes need a connection whose password
+        is in an environment variable.
+    :param batch_size: the most messages of a batch, from 1 to 10,000.
+    :param lease_seconds: how long a lease outlives its worker.
+    :param batch_format: ``"messages"``, ``"arrow"`` or ``"pandas"``.
+    :param schema: the fields of the JSON payloads, for ``"arrow"`` and ``"pandas"``.
+    :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
+        of messages at most.
+    :param deadline_seconds: how long batches are claimed; the current one is finished.
+    :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
+    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as ``max_delivery_count``.
+    :param progress_interval_seconds: the time between two lines of progress in the log.
+    :param redis_conn_id: the connection. (templated)
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
+    shallow_copy_attrs: Sequence[str] = ("process",)
+    ui_color = "#cfe8d8"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        process: Callable[..., object] | str,
+        workers: int = 1,
+        worker_kind: WorkerKind = "process",
+        batch_size: int = 1000,
+        lease_seconds: float = 60,
+        batch_format: BatchFormat | None = None,
+        schema: Schema | None = None,
+        until: Until = "empty",
+        deadline_seconds: float | None = None,
+        skip_if_empty: bool = False,
+        queue_options: Mapping[str, Any] | None = None,
+        progress_interval_seconds: float = 10,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.process = process
+        self.workers = workers
+        self.worker_kind = worker_kind
+        self.batch_size = batch_size
+        self.lease_seconds = lease_seconds
+        self.batch_format = batch_format
+        self.schema = schema
+        self.until = until
+        self.deadline_seconds = deadline_seconds
+        self.skip_if_empty = skip_if_empty
+        self.queue_options = queue_options
+        self.progress_interval_seconds = progress_interval_seconds
+        self.redis_conn_id = redis_conn_id
+        self._draining: RedisMessageQueue | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Drain the queue.
+
+        :return: the summary.
+        :raises AirflowFailException: an argument or the connection cannot work as given.
+        :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
+        :raises DrainFailedError: the function failed on a message at least.
+        """
+        from airflow_provider_sluicegate import draining
+        from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from sluicegate.errors import DrainFailedError
+
+        with fail_at_once():
+            hook = RedisQueueHook(self.redis_conn_id)
+            queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+            try:
+                # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
+                summary = self._drain(hook, queue, run_id_of(context))
+            except DrainFailedError as failed:
+                partial = cast("DrainSummary", failed.summary)
+                draining.log_failures(self.log, partial)
+                draining.push_report(context, self, partial)
+                hook.close()
+                raise
+            draining.log_end(self.log, queue, summary)
+            hook.close()
+        if self.skip_if_empty and summary.claimed == 0:
+            draining.push_report(context, self, summary)
+            raise AirflowSkipException(f"queue {queue.name!r} had no message")
+        return draining.report_of(summary)
+
+    def on_kill(self) -> None:
+        """Release the current batches and end the drain: Airflow stops this task."""
+        queue = self._draining
+        if queue is None:
+            return
+        self._draining = None
+        self.log.warning("queue %r: the task is stopped; its current batches are released", queue.name)
+        queue.shutdown(_GRACE_SECONDS)
+        raise _Stopped
+
+    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, run_id: str) -> DrainSummary:
+        from airflow_provider_sluicegate.draining import ProgressLines
+        from sluicegate import drain
+
+        process = self._process()
+        try:
+            self._draining = queue
+            return drain(
+                queue,
+                process,
+                workers=self.workers,
+                worker_kind=self.worker_kind,
+                batch_size=self.batch_size,
+                lease_seconds=self.lease_seconds,
+                run_id=run_id,
+                remember_empty=False,  # a task that is cleared drains what has arrived since
+                batch_format=self.batch_format,
+                schema=self.schema,
+                until=self.until,
+                deadline_seconds=self.deadline_seconds,
+                progress=ProgressLines(self.log, self.progress_interval_seconds),
+            )
+        except _Stopped:
+            hook.close()
+            raise AirflowException(
+                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest was released, and trying "
+                "again is safe"
+            ) from None
+        finally:
+            self._draining = None
+
+    def _process(self) -> Callable[..., object]:
+        """Return the function, for worker processes only one that they can import."""
+        from sluicegate.draining.handler import import_handler
+        from sluicegate.errors import ConfigurationError
+
+        if isinstance(self.process, str):
+            return import_handler(self.process)
+        if not callable(self.process):
+            raise ConfigurationError(
+                "process must be a function of a batch, or its name as 'package.module:function', not "
+                f"{type(self.process).__name__}"
+            )
+        function: Any = self.process
+        while isinstance(function, functools.partial):
+            function = function.func
+        module = getattr(function, "__module__", "")
+        if self.workers != 1 and self.worker_kind == "process" and module.startswith(_MODULES_OF_DAG_FILES):
+            raise ConfigurationError(
+                "process is defined in the DAG file, which worker processes cannot import; move it to a module that "
+                "they can import and give 'package.module:function', or use worker_kind='thread'"
+            )
+        return self.process
+
+
+class _Stopped(BaseException):
+    """Ends a drain from a signal handler; no handler of messages catches it."""

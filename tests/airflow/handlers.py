@@ -1,0 +1,34 @@
+"""Handlers that worker processes import by their name."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from sluicegate import DrainContext, Message
+
+
+def accept(batch: list[Message]) -> None:
+    """Work on nothing."""
+
+
+def hold(batch: list[Message], ctx: DrainContext) -> None:
+    """Say that a batch is held, and work on it until the test lets it go or the process ends."""
+    folder = Path(os.environ["SLUICEGATE_TEST_FOLDER"])
+    (folder / f"held-{ctx.partition}").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+
+
+def store_and_hold_third(batch: list[Message], ctx: DrainContext) -> None:
+    """Write the numbers of a batch into a file per lease; hold the third batch of each worker."""
+    ctx.output_file(os.environ["SLUICEGATE_TEST_FOLDER"], ".json").write_text(
+        json.dumps([message.json()["n"] for message in batch])
+    )
+    if ctx.chunk == 2:
+        hold(batch, ctx)
+
+
+NOT_CALLABLE = 1
