@@ -24,6 +24,7 @@ from sluicegate.errors import (
     EmbeddedServerNotFoundError,
     EvictionPolicyError,
     GatewayContractError,
+    LeaseEndedError,
     LeaseLostError,
     LuaScriptError,
     MalformedStoredMessageError,
@@ -51,6 +52,7 @@ from sluicegate.interrupts import (
     GracefulInterruptHandler,
 )
 from sluicegate.lease import Lease
+from sluicegate.lease_handle import LeaseHandle
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
@@ -83,6 +85,8 @@ __all__ = [
     "Json",
     "Lease",
     "LeaseCounts",
+    "LeaseEndedError",
+    "LeaseHandle",
     "LeaseLostError",
     "LeaseState",
     "LuaScriptError",

@@ -46,8 +46,9 @@ def claim_of(
     heartbeat: bool,
     on_batch_error: OnBatchError,
     exclude_run: str | None,
+    nonce: bytes | None = None,
 ) -> Claim:
-    """Check the arguments of a claim.
+    """Check the arguments of a claim; with the `nonce` of an earlier one it is that claim's repeat.
 
     Raises:
         ConfigurationError: an argument that cannot work.
@@ -69,7 +70,7 @@ def claim_of(
         raise ConfigurationError(f"on_batch_error must be 'release' or 'ack', not {on_batch_error!r}")
     if exclude_run is not None and not isinstance(exclude_run, str):
         raise OptionTypeError(f"exclude_run must be the name of a run or None, not {exclude_run!r}")
-    nonce = new_id()
+    nonce = nonce or new_id()
     named = lease_id is not None
     lease_id = lease_id if lease_id is not None else nonce.decode()
     request = ClaimRequest(

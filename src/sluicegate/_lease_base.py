@@ -240,6 +240,7 @@ class ClaimedBatch:
         confirmed_at: when Redis last confirmed that the caller holds the lease.
         is_gone: whether Redis said that the caller no longer holds the lease.
         is_finished: whether all of it is settled.
+        is_detached: whether the lease continues without this object, under its handle.
         yielded: the position of the last message that an iteration yielded; -1 before the first.
         is_recorded: whether the end of the lease leaves a record in Redis.
         is_acked_ahead: whether it was acked before its messages are handled: at most once.
@@ -255,6 +256,7 @@ class ClaimedBatch:
         "confirmed_at",
         "is_acked_ahead",
         "is_concluded",
+        "is_detached",
         "is_finished",
         "is_gone",
         "is_recorded",
@@ -281,7 +283,7 @@ class ClaimedBatch:
         self.messages: list[Message] = []
         self.lease_seconds = claim.request.lease_seconds
         self.confirmed_at = self._renewed_at = self._opened_at = asked_at
-        self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = False
+        self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = self.is_detached = False
         self.yielded = -1
         self._max_lease_seconds = session.rules.max_lease_seconds
         self._ended: LeaseCounts | None = None
@@ -322,12 +324,12 @@ class ClaimedBatch:
     @property
     def is_held(self) -> bool:
         """Return whether messages are left to settle, as far as the consumer knows."""
-        return bool(self.messages) and not self.is_finished and not self.is_gone
+        return bool(self.messages) and not (self.is_finished or self.is_gone or self.is_detached)
 
     @property
     def is_lost(self) -> bool:
         """Return whether Redis reported the lease as lost, or it has expired by our clock."""
-        if self.is_gone or self.is_finished or not self.messages:
+        if not self.is_held:
             return self.is_gone
         now, most = elapsed_clock(), self._max_lease_seconds
         return now - self._renewed_at > self.lease_seconds or 0 < most < now - self._opened_at
@@ -336,6 +338,17 @@ class ClaimedBatch:
     def silent_for_seconds(self) -> float:
         """Return the time since Redis last confirmed that the caller holds the lease."""
         return elapsed_clock() - self.confirmed_at
+
+    def refuse_detached(self) -> None:
+        """Raise when the lease continues without this object.
+
+        Raises:
+            AlreadySettledError: it does.
+        """
+        if self.is_detached:
+            raise AlreadySettledError(
+                f"lease {self.claim.lease_id!r} was detached from this object; continue with queue.attach(handle)"
+            )
 
     def renew(self, asked_at: float, lease_seconds: float) -> None:
         """Start the lease's life anew: Redis has extended it."""

@@ -28,6 +28,7 @@ __all__ = [
     "EmbeddedServerNotFoundError",
     "EvictionPolicyError",
     "GatewayContractError",
+    "LeaseEndedError",
     "LeaseLostError",
     "LuaScriptError",
     "MalformedStoredMessageError",
@@ -277,6 +278,22 @@ class LeaseLostError(RedisMessageQueueError):
         self.lease_id = lease_id
         self.lost = tuple(lost)
         self.settled = tuple(settled)
+
+
+class LeaseEndedError(LeaseLostError):
+    """A lease cannot be attached or extended, because every message of it has a verdict; its work is done.
+
+    Attributes:
+        acked: messages that were acked or discarded.
+        returned: messages that were nacked or released, which are claimable again.
+        buried: messages that became dead letters.
+    """
+
+    def __init__(self, message: str, *, lease_id: str, acked: int, returned: int, buried: int) -> None:
+        super().__init__(message, lease_id=lease_id, lost=())
+        self.acked = acked
+        self.returned = returned
+        self.buried = buried
 
 
 class CleanupFailedError(RedisMessageQueueError):

@@ -15,6 +15,7 @@ class EventOperation(StrEnum):
     PROMOTE = "promote"
     CLAIM = "claim"
     TAKE_OVER = "take_over"
+    ATTACH = "attach"
     EXTEND = "extend"
     SETTLE = "settle"
     ACK = "ack"

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from sluicegate._arguments import ABSENT, Absent, Handler, claim_of, one_payload, refuse_unfit_gateway
+from sluicegate._handle_operations import attach, attached_claim, extend_detached
 from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate.administration import QueueAdministration
@@ -25,6 +26,7 @@ from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.json_default import JsonDefault
 from sluicegate.lease import Lease, one_message, shown
+from sluicegate.lease_handle import LeaseHandle
 from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
 from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
@@ -385,6 +387,63 @@ class RedisMessageQueue(QueueAdministration):
         lease = Lease(session, batch)
         session.activity.hold(lease, batch, current_owner())
         return lease
+
+    def attach(
+        self,
+        handle: LeaseHandle,
+        *,
+        lease_seconds: float | None = None,
+        retention_seconds: float | None = None,
+        heartbeat: bool = True,
+    ) -> Lease:
+        """Continue with a lease that `lease.detach()` handed over: the messages that have no verdict yet.
+
+        It is the same lease: the same opening and token, no new delivery, and no other messages. It is extended in the
+        background from here on, and leaving its block settles it as after a claim; `detach` hands it on again. Several
+        attachments hold the same token. The first verdict of a message takes effect; the same one again counts as done,
+        and another one raises `LeaseLostError`.
+
+        Args:
+            handle: from `lease.detach()`.
+            lease_seconds: the lease's life without a heartbeat; default: as when it was detached.
+            retention_seconds: how long the end of this lease is remembered, as for `claim`.
+            heartbeat: extend in the background, as `heartbeat_interval_seconds` says.
+
+        Raises:
+            ConfigurationError: the handle is of another queue, or an argument cannot work.
+            LeaseEndedError: every message of the lease has a verdict; the error has their counts.
+            LeaseLostError: the lease expired, or another consumer took it over.
+            QueueDrainedError: this queue object was closed.
+        """
+        session = self.session
+        claim = attached_claim(
+            session,
+            handle,
+            lease_seconds=lease_seconds,
+            retention_seconds=retention_seconds,
+            heartbeat=heartbeat,
+        )
+        batch = session.runner.run(attach(session, handle, claim))
+        lease = Lease(session, batch)
+        session.activity.hold(lease, batch, current_owner())
+        if heartbeat:
+            lease.start_heartbeat()
+        return lease
+
+    def extend(self, handle: LeaseHandle, lease_seconds: float | None = None) -> None:
+        """Move the deadline of a detached lease to now plus `lease_seconds`, without reading its messages.
+
+        It is one small call, for a task that keeps a lease alive between others.
+
+        Args:
+            handle: from `lease.detach()`.
+            lease_seconds: default: as when it was detached.
+
+        Raises:
+            LeaseEndedError: every message of the lease has a verdict.
+            LeaseLostError: the lease expired, another consumer took it over, or it has reached `max_lease_seconds`.
+        """
+        self.session.runner.run(extend_detached(self.session, handle, lease_seconds))
 
     @contextmanager
     def process_message(self) -> Iterator[str | bytes | None]:

@@ -16,17 +16,18 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    multiple,
     precondition,
     rule,
     run_state_machine_as_test,
 )
 from tenacity import wait_fixed
 
-from sluicegate import Lease, LeaseState, Verdict
+from sluicegate import Lease, LeaseHandle, LeaseState, Verdict
 from sluicegate.core.call import Call
 from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.keys import QueueKeys
-from sluicegate.errors import LeaseLostError, QueueBackpressureError
+from sluicegate.errors import AlreadySettledError, LeaseLostError, QueueBackpressureError
 from tests.conformance.model import Model, Opening, Rules
 from tests.support import state
 from tests.support.flavours import Flavour, Loop, Maker
@@ -54,6 +55,11 @@ RULES = st.one_of(
 
 class Boom(Exception):
     pass
+
+
+def _open(lease: Lease) -> list[int]:
+    """The slots that this object may still settle."""
+    return [] if lease._batch.is_detached else lease._batch.verdicts.open
 
 
 def make_queue(make: Maker, rules: Rules) -> Any:
@@ -178,7 +184,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lease=holders, data=st.data())
     def settle_some(self, lease: Lease, data: st.DataObject) -> None:
-        unsettled = [message for message in lease.messages if message.slot in lease._batch.verdicts.open]
+        unsettled = [message for message in lease.messages if message.slot in _open(lease)]
         if not unsettled:
             return
         some = data.draw(st.lists(st.sampled_from(unsettled), unique=True, min_size=1))
@@ -192,7 +198,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lease=holders, verb=VERBS)
     def settle_the_rest(self, lease: Lease, verb: str) -> None:
-        verbs = dict.fromkeys(lease._batch.verdicts.open, (verb, False))
+        verbs = dict.fromkeys(_open(lease), (verb, False))
         if verbs:
             self._settle(lease, verbs, [_verdict(verb, None)])
 
@@ -210,7 +216,7 @@ class Machine(RuleBasedStateMachine):
     @rule(lease=holders, whole=st.booleans())
     def a_handler_raises(self, lease: Lease, whole: bool) -> None:
         """Over the batch as a whole, or over the first of its messages."""
-        unsettled, on_error = list(lease._batch.verdicts.open), self.model.rules.on_error
+        unsettled, on_error = list(_open(lease)), self.model.rules.on_error
         if not unsettled:
             return
         failed = {"retry": "delay"}.get(on_error, on_error)
@@ -227,12 +233,34 @@ class Machine(RuleBasedStateMachine):
     @rule(lease=holders)
     def extend(self, lease: Lease) -> None:
         known = self.model.leases.get(lease.id)
+        if lease._batch.is_detached:
+            return
         if known and known.token == lease.token:
             lease.extend()
             known.expired = False
         elif lease:
             with pytest.raises(LeaseLostError):
                 lease.extend()
+
+    @rule(target=holders, lease=holders, seldom=st.integers(0, 1))
+    def hand_on(self, lease: Lease, seldom: int) -> Any:
+        """The attachment has what the lease still held, at no further delivery, and the old object is of no use."""
+        known, unsettled = self.model.leases.get(lease.id), lease._batch.verdicts.open
+        if seldom or not unsettled or lease._batch.is_detached:
+            return multiple()
+        if not known or known.token != lease.token:
+            with pytest.raises(LeaseLostError):
+                lease.detach()
+            return multiple()
+        handle = lease.detach()
+        known.expired, known.recorded = False, True
+        attached = self.queue.attach(LeaseHandle.from_json(handle.to_json()), heartbeat=False)
+        assert {message.slot: message.id for message in attached.messages} == known.slots
+        assert (attached.token, attached.takeovers) == (lease.token, known.takeovers)
+        with pytest.raises(AlreadySettledError):
+            lease.ack()
+        self.leases.append(attached)
+        return attached
 
     # ------------------------------------------------------------------ administration
 

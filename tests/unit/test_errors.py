@@ -17,6 +17,7 @@ from sluicegate.core.transitions.publish import Batch, publish_call
 
 EXTRA: dict[str, dict[str, Any]] = {
     "DrainFailedError": {"summary": "s"},
+    "LeaseEndedError": {"lease_id": "l", "acked": 1, "returned": 0, "buried": 0},
     "LeaseLostError": {"lease_id": "l", "lost": [1], "settled": [2]},
     "NotDurableError": {"report": "r"},
     "DurabilityAccessError": {"report": "r"},

@@ -24,6 +24,7 @@ from sluicegate.errors import (
     EmbeddedServerNotFoundError,
     EvictionPolicyError,
     GatewayContractError,
+    LeaseEndedError,
     LeaseLostError,
     LuaScriptError,
     MalformedStoredMessageError,
@@ -49,6 +50,7 @@ from sluicegate.interrupts import (
     EventDrivenInterruptHandler,
     GracefulInterruptHandler,
 )
+from sluicegate.lease_handle import LeaseHandle
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 
@@ -76,6 +78,8 @@ __all__ = [
     "Json",
     "Lease",
     "LeaseCounts",
+    "LeaseEndedError",
+    "LeaseHandle",
     "LeaseLostError",
     "LeaseState",
     "LuaScriptError",

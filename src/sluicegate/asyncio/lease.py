@@ -15,8 +15,16 @@ from sluicegate.asyncio.operation_runner import OperationRunner
 from sluicegate.asyncio.runtime import notify
 from sluicegate.asyncio.session import Session
 from sluicegate.config import QueueConfig
+from sluicegate.core.keys import text_of
 from sluicegate.core.transitions.extend import Extended
-from sluicegate.errors import CleanupFailedError, ConfigurationError, LeaseLostError, RedisMessageQueueError
+from sluicegate.errors import (
+    AlreadySettledError,
+    CleanupFailedError,
+    ConfigurationError,
+    LeaseLostError,
+    RedisMessageQueueError,
+)
+from sluicegate.lease_handle import LeaseHandle
 from sluicegate.message import Message
 
 __all__ = ["Lease", "LeaseHeartbeat", "one_message", "shown"]
@@ -119,7 +127,8 @@ class Lease(LeaseBase[OperationRunner]):
     released or acked, depending on `on_batch_error`, and those not yet yielded are released. If a block never iterated,
     its whole batch is nacked. Any other `BaseException` releases everything.
 
-    A message has one verdict per lease. A verdict that comes too late raises `LeaseLostError`.
+    A message has one verdict per lease. A verdict that comes too late raises `LeaseLostError`. `detach` hands the lease
+    to another object, process or task.
     """
 
     _heartbeat: LeaseHeartbeat | None = None
@@ -165,6 +174,7 @@ class Lease(LeaseBase[OperationRunner]):
             LeaseLostError: some verdicts came too late.
             AlreadySettledError: a message has another verdict, or belongs to another lease.
         """
+        self._batch.refuse_detached()
         groups = self._batch.verdicts.record(verdicts)
         await self._session.runner.run(_lease_operations.settle(self._session, self._batch, groups))
 
@@ -175,6 +185,7 @@ class Lease(LeaseBase[OperationRunner]):
             LeaseLostError: the lease is gone, another consumer holds it, or it has reached `max_lease_seconds`.
         """
         session, batch = self._session, self._batch
+        batch.refuse_detached()
         extended = await session.runner.run(_lease_operations.extend(session, batch, lease_seconds))
         if extended is not Extended.OK:
             what = "over its longest life" if extended is Extended.OVER else "lost"
@@ -182,6 +193,32 @@ class Lease(LeaseBase[OperationRunner]):
             raise LeaseLostError(
                 f"lease {self.id!r} cannot be extended: it is {what}", lease_id=self.id, lost=lost
             ).locate(queue=session.keys.name, operation="extend", message_id=batch.verdicts.only_id(lost))
+
+    async def detach(self, lease_seconds: float | None = None) -> LeaseHandle:
+        """Let the lease continue without this object, and return the handle that `queue.attach` takes.
+
+        The lease is extended once, and nothing extends it after that until somebody attaches it: what is not attached
+        or extended by its handle in time is delivered again. `close`, `shutdown` and leaving the block of this object
+        leave the lease alone, and its other methods raise.
+
+        Args:
+            lease_seconds: how long the lease lives from now; default: as claimed or last extended.
+
+        Raises:
+            AlreadySettledError: no message is without a verdict, or the lease was detached before.
+            LeaseLostError: the lease is lost; it stays with this object.
+        """
+        session, batch = self._session, self._batch
+        batch.refuse_detached()
+        if not batch.messages or batch.is_finished:
+            raise AlreadySettledError(
+                f"lease {self.id!r} holds no message without a verdict ({self.state.value}), so there is nothing to "
+                "detach"
+            ).locate(queue=session.keys.name)
+        await self.extend(lease_seconds)
+        batch.is_detached = True
+        await self.stop_heartbeat()
+        return LeaseHandle(session.keys.name, self.id, text_of(batch.token), batch.lease_seconds)
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:
         """Extend in the background until `stop_heartbeat`.
@@ -194,6 +231,7 @@ class Lease(LeaseBase[OperationRunner]):
             ConfigurationError: an interval that is not less than half of the lease.
         """
         heartbeat, batch = self._heartbeat, self._batch
+        batch.refuse_detached()
         last = None if heartbeat is None else heartbeat.interval_seconds
         interval = interval_for(self._session.config, batch.lease_seconds, interval_seconds, last)
         if not self.messages or interval is None:
@@ -222,7 +260,7 @@ class Lease(LeaseBase[OperationRunner]):
 
     async def _settle_at_exit(self, error: BaseException | None) -> None:
         session, batch = self._session, self._batch
-        if not self.messages:
+        if not self.messages or batch.is_detached:
             return
         retry = error is None or isinstance(error, Exception)  # an interruption propagates after one attempt
         if batch.is_acked_ahead:
