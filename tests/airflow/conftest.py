@@ -11,6 +11,7 @@ import pytest
 from sluicegate import RedisMessageQueue
 from sluicegate.embedded import stop_server
 from tests.airflow.deployment import Deployment, choose_home
+from tests.airflow.instance import Instance
 from tests.airflow.servers import PasswordServer
 
 # This comes before the test modules are collected, because they import Airflow.
@@ -60,7 +61,8 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
 
 @pytest.fixture
 def queue_name(request: pytest.FixtureRequest) -> str:
-    return re.sub(r"\W+", "-", request.node.name)
+    """A name that no other test has: they share a server."""
+    return re.sub(r"\W+", "-", f"{request.node.path.stem}-{request.node.name}")
 
 
 @pytest.fixture
@@ -85,3 +87,9 @@ def orders(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def instance() -> Instance:
+    """A task instance for `execute`."""
+    return Instance()

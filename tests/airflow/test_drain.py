@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from sluicegate.errors import RedisUnavailableError, WrongKeyTypeError
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.handlers import accept
+from tests.airflow.instance import Instance
 from tests.airflow.servers import PasswordServer
 from tests.support.servers import free_port
 from tests.support.snippets import snippet
@@ -35,21 +35,6 @@ from tests.support.waiting import AT_ONCE_SECONDS, wait_until
 pytestmark = pytest.mark.airflow
 
 DAG_FILE = Path(__file__).parent / "dags" / "drains.py"
-
-
-class Instance(SimpleNamespace):
-    """A task instance that keeps what is pushed."""
-
-    def __init__(self) -> None:
-        super().__init__(dag_id="dag", task_id="work", run_id="run", map_index=-1, pushed={})
-
-    def xcom_push(self, key: str, value: Any) -> None:
-        self.pushed[key] = json.loads(json.dumps(value))
-
-
-@pytest.fixture
-def instance() -> Instance:
-    return Instance()
 
 
 @pytest.fixture
@@ -174,7 +159,7 @@ def test_the_report_counts_and_holds_no_payload(
     assert report["partitions"][0]["chunks"] == 3
     assert {name: report[name] for name in ("queue", "run_id", "claimed", "acked", "returned", "buried", "failed")} == {
         "queue": queue.name,
-        "run_id": "dag/work/run/-1",
+        "run_id": "dag/task/run/-1",
         "claimed": 25,
         "acked": 25,
         "returned": 0,
@@ -340,6 +325,7 @@ KILLED = """
 import sys
 from pathlib import Path
 
+from tests.airflow.instance import Instance
 from tests.airflow.deployment import Deployment
 
 deployment = Deployment(Path(sys.argv[1]))

@@ -17,6 +17,7 @@ import airflow_provider_sluicegate
 from airflow_provider_sluicegate.connection import connection_url
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.operators.consume import RedisQueueConsumeOperator
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
@@ -56,6 +57,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
 
     assert [import_string(f"{module}.__all__") for module in modules] == [
         ["RedisQueueHook"],
+        ["RedisQueueConsumeOperator"],
         ["RedisQueueDrainOperator"],
         ["RedisQueuePublishOperator"],
         ["RedisQueueSensor"],
@@ -112,6 +114,7 @@ def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.Captu
 @pytest.fixture
 def operators() -> list[Any]:
     return [
+        RedisQueueConsumeOperator(task_id="consume", queue_name="orders"),
         RedisQueueDrainOperator(task_id="drain", queue_name="orders", process=print),
         RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[]),
         RedisQueueSensor(task_id="gate", queue_name="orders"),
@@ -190,8 +193,10 @@ def key_of(order: dict[str, str]) -> str:
 
 
 def test_docstrings_state_what_is_delivered() -> None:
-    for thing in (RedisQueueDrainOperator, RedisQueueHook, RedisQueuePublishOperator, RedisQueueSensor):
-        assert "**Delivery semantics.**" in (thing.__doc__ or "")
+    for kind in ("hooks", "operators", "sensors"):
+        for module in (name for entry in INFO[kind] for name in entry["python-modules"]):
+            for name in import_string(f"{module}.__all__"):
+                assert "**Delivery semantics.**" in import_string(f"{module}.{name}").__doc__, name
 
 
 def test_dags_are_read_with_redis_down_and_no_connection(airflow_deployment: Deployment) -> None:

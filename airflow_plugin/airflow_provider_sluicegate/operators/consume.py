@@ -1,0 +1,220 @@
+"""Hand one batch of messages to the tasks behind this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.identity import run_id_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+    from sluicegate import Lease, Message, RedisMessageQueue
+
+__all__ = ["RedisQueueConsumeOperator"]
+
+AckPolicy = Literal["on_success", "immediate"]
+_POLICIES = ("on_success", "immediate")
+_TOO_LARGE = "too_large_for_xcom"
+
+
+class RedisQueueConsumeOperator(BaseOperator):
+    """
+    Claim one batch of messages and hand it to the tasks behind this one, as an XCom.
+
+    The XCom is a list, oldest message first, so that a task can be mapped over it. Each message is a dict with the keys
+    ``id``, ``payload``, ``encoding``, ``headers``, ``delivery_count`` and ``enqueued_at``. ``encoding`` is ``json``
+    (the payload is the decoded object or array), ``text``, or ``base64`` for bytes that are not UTF-8.
+
+    The list never exceeds ``max_xcom_bytes``. Messages that do not fit behind the others are released for the next run.
+    A message that does not fit by itself becomes a dead letter with the reason ``too_large_for_xcom``; only its id is
+    handed on, under the key ``too_large``.
+
+    **Delivery semantics.** With ``ack_policy="on_success"`` delivery to the DAG is at least once: the messages are
+    acked after Airflow has stored the list and this task's success. If the worker dies before that, the retry takes the
+    same batch over; if it dies between the two, or Redis cannot be reached for the ack, the lease expires and another
+    run gets the messages again. With ``"immediate"`` it is at most once: the messages are acked before the list is
+    stored, so a worker that dies in between loses them. In both cases nobody delivers the messages again when a task
+    behind this one fails: to ack after the work is done, drain, or lease the batch across the tasks. A task that
+    succeeded and is cleared says that its batch is acked, and is skipped.
+
+    .. code-block:: python
+
+        batch = RedisQueueConsumeOperator(task_id="batch", queue_name="orders", max_messages=20)
+        ship.expand(message=batch.output)
+
+    :param queue_name: the name of the queue. (templated)
+    :param max_messages: the most messages of the batch, from 1 to 10,000.
+    :param max_xcom_bytes: the most bytes of the list as JSON.
+    :param ack_policy: ``"on_success"`` or ``"immediate"``.
+    :param skip_if_empty: skip the task, and so what depends on it, when there is no message; otherwise it hands on an
+        empty list.
+    :param lease_seconds: how long another run has to wait for the messages when the worker dies.
+    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`.
+    :param redis_conn_id: the connection. (templated)
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
+    ui_color = "#cfe8d8"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        max_messages: int = 100,
+        max_xcom_bytes: int = 48_000,
+        ack_policy: AckPolicy = "on_success",
+        skip_if_empty: bool = False,
+        lease_seconds: float = 300,
+        queue_options: Mapping[str, Any] | None = None,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.max_messages = max_messages
+        self.max_xcom_bytes = max_xcom_bytes
+        self.ack_policy = ack_policy
+        self.skip_if_empty = skip_if_empty
+        self.lease_seconds = lease_seconds
+        self.queue_options = queue_options
+        self.redis_conn_id = redis_conn_id
+        self._held: tuple[RedisQueueHook, Lease] | None = None
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """
+        Claim a batch.
+
+        :return: its messages.
+        :raises AirflowFailException: an argument or the connection cannot work as given.
+        :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set; or an earlier try of this task
+            acked its batch.
+        """
+        from airflow_provider_sluicegate.draining import why_nothing
+        from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+
+        with fail_at_once():
+            self._check()
+            hook = RedisQueueHook(self.redis_conn_id)
+            queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+            lease = self._claim(queue, context)
+            if lease:
+                batch = self._hand_on(lease, context)
+            else:
+                self.log.info("queue %r: there was nothing to claim: %s", queue.name, why_nothing(queue))
+                batch = []
+        if batch and self.ack_policy == "on_success":
+            self._held = (hook, lease)
+            self.on_success_callback = [self._ack, *self.on_success_callback]
+        else:
+            hook.close()
+        if self.skip_if_empty and not batch:
+            raise AirflowSkipException(f"queue {queue.name!r} had no message that fits")
+        return batch
+
+    def _check(self) -> None:
+        from sluicegate import checks
+        from sluicegate.core.bounds import MAX_CLAIM_LIMIT
+        from sluicegate.errors import ConfigurationError
+
+        checks.count("max_messages", self.max_messages, MAX_CLAIM_LIMIT)
+        checks.count("max_xcom_bytes", self.max_xcom_bytes)
+        checks.one_of("ack_policy", self.ack_policy, _POLICIES)
+        if not self.do_xcom_push:
+            raise ConfigurationError("do_xcom_push=False leaves nowhere to put the messages; leave it out, or drain")
+
+    def _claim(self, queue: RedisMessageQueue, context: Context) -> Lease:
+        from sluicegate import LeaseState
+        from sluicegate.draining.returned import RETENTION_SECONDS
+
+        if self.ack_policy == "immediate":  # a retry must not look for a batch that is gone
+            return queue.claim(self.max_messages, lease_seconds=self.lease_seconds)
+        lease = queue.claim(
+            self.max_messages,
+            lease_seconds=self.lease_seconds,
+            lease_id=run_id_of(context),
+            take_over_after_seconds=0,
+            retention_seconds=RETENTION_SECONDS,
+        )
+        if lease.state is LeaseState.ACKED:
+            raise AirflowSkipException(
+                f"queue {queue.name!r}: an earlier try of this task handed its batch on and acked {lease.counts.acked} "
+                "messages, which cannot be read again; start a new DAG run for new messages"
+            )
+        return lease
+
+    def _hand_on(self, lease: Lease, context: Context) -> list[dict[str, Any]]:
+        """Return what fits, and settle what does not."""
+        from sluicegate import Verdict
+
+        parts = _parts(lease.messages, self.max_xcom_bytes)
+        lease.settle(
+            Verdict("bury", parts.too_large, reason=_TOO_LARGE, error=self._too_large()),
+            Verdict("ack", parts.fitting if self.ack_policy == "immediate" else ()),
+            Verdict("release", parts.left),
+        )
+        if parts.too_large:
+            ids = [message.id for message in parts.too_large]
+            self.log.error("queue %r: %s; now dead letters: %s", self.queue_name, self._too_large(), ", ".join(ids))
+            context["ti"].xcom_push(key="too_large", value=ids)
+        self.log.info(
+            "queue %r: %d messages are handed on, %d did not fit behind them and were released, %d became dead letters",
+            *(self.queue_name, len(parts.fitting), len(parts.left), len(parts.too_large)),
+        )
+        return parts.values
+
+    def _too_large(self) -> str:
+        return f"a message exceeds max_xcom_bytes={self.max_xcom_bytes}; raise it and redrive, or drain the queue"
+
+    def _ack(self, context: Context) -> None:
+        """Ack the batch: Airflow has stored the list, and that this task succeeded."""
+        from sluicegate.errors import RedisMessageQueueError
+
+        if self._held is None:
+            return
+        (hook, lease), self._held = self._held, None
+        try:
+            lease.ack()
+            self.log.info("queue %r: %d messages are acked", self.queue_name, len(lease.messages))
+        except RedisMessageQueueError as error:
+            self.log.error(
+                "queue %r: the batch was handed on but could not be acked, so it will be delivered again: %s",
+                *(self.queue_name, error),
+            )
+        finally:
+            hook.close()
+
+
+class _Parts(NamedTuple):
+    """A batch by what becomes of its messages."""
+
+    values: list[dict[str, Any]]
+    fitting: list[Message]
+    left: list[Message]
+    too_large: list[Message]
+
+
+def _parts(messages: Sequence[Message], most: int) -> _Parts:
+    """Take messages in their order until the list is full; set those aside that would not even fit alone."""
+    from airflow_provider_sluicegate.payloads import message_value, size_of
+
+    parts = _Parts([], [], [], [])
+    size = 0
+    for message in messages:
+        value = message_value(message)
+        added = size_of(value) + 2  # a comma and a space, or the brackets
+        if added > most:
+            parts.too_large.append(message)
+        elif parts.left or size + added > most:
+            parts.left.append(message)
+        else:
+            size += added
+            parts.values.append(value)
+            parts.fitting.append(message)
+    return parts
