@@ -189,7 +189,7 @@ class _Workers:
 def _unloadable(error: str) -> ConfigurationError:
     return ConfigurationError(
         f"a worker process cannot import process ({error}); define it at the top level of a module that can be "
-        "imported, not in a notebook or on a command line, or use worker_kind='thread'"
+        "imported, not in a notebook, a DAG file or on a command line, or use worker_kind='thread'"
     )
 
 

@@ -83,8 +83,10 @@ def drain(
         spark: a session, classic or Connect. Executors need this package, `pyarrow`, a way to Redis, and the variable
             that holds its password.
         queue: the queue; it must be serializable, so made from a `url` without a literal password.
-        process: a plain function of a batch and optionally a `DrainContext`. Spark pickles it, so the executors must be
-            able to import what it needs from your own modules.
+        process: a plain function of a batch and optionally a `DrainContext`. It is pickled, so the executors must be
+            able to import what it needs from your own modules. Only what no other process can import is sent whole: the
+            functions and classes of the main module, a notebook, or a file that was loaded under a name of its own,
+            such as an Airflow DAG file or a Dagster code location.
         partitions: number of partitions, each with its own leases; default as many as Spark makes for a range, one per
             core. If there are more of them than chunks of messages and cores, some share a task.
         batch_size: maximum number of messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller
@@ -135,7 +137,7 @@ def drain(
     )
     spec = queue.spec()
     handler = Handler.of(process, batch_format, parsed(schema))
-    _check_pickles(process)
+    _pickled(process)
     depth = read_depth(spec)
     _workers.prepare(spark)
     started, at = time.monotonic(), time.time()
@@ -153,10 +155,10 @@ def drain(
     )
     if (spark.conf.get("spark.speculation", "false") or "").lower() == "true":
         plan = with_speculation(plan, spec.options.get("heartbeat_interval_seconds"))
-    text = spec.to_json()
+    text, pickled = spec.to_json(), _pickled(plan)
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run(text, plan, batches)
+        return run(text, pickled, batches)
 
     tasks = _tasks(plan, depth, lambda: count if partitions is None else _cores(spark))
     with watching(spec, plan.run_id, progress), _workers.explaining():
@@ -171,12 +173,12 @@ def drain(
     )
 
 
-def _check_pickles(process: Callable[..., object]) -> None:
-    """Refuse a handler that Spark cannot pickle. Its own error names a lock somewhere and not what to do."""
-    from pyspark import cloudpickle
+def _pickled(value: object) -> bytes:
+    """Pickle a handler, or the plan that has it; the error of a pickle alone names a lock and not what to do."""
+    from sluicegate.spark.draining import pickling
 
     try:
-        cloudpickle.dumps(process)  # type: ignore[no-untyped-call]
+        return pickling.dumps(value)
     except Exception as error:
         raise ConfigurationError(
             f"process cannot be serialized for the executors ({type(error).__name__}: {error}); it must not "

@@ -7,6 +7,7 @@ driver.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -27,7 +28,7 @@ REPORT_SCHEMA = "report string"
 _KEEP_ALIVE_SECONDS = 1.0
 
 
-def run(spec: str, plan: DrainPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run(spec: str, pickled_plan: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Drain one partition per row, and answer one report for each.
 
     Between chunks, at most once a second, it sends a keep-alive for a Spark that ends workers which send nothing. A
@@ -35,11 +36,12 @@ def run(spec: str, plan: DrainPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
 
     Args:
         spec: the queue, as JSON.
-        plan: of the drain.
+        pickled_plan: of the drain, as `pickling.dumps` makes it.
         batches: the rows of a range: numbers of partitions.
     """
     from pyspark import TaskContext
 
+    plan: DrainPlan = pickle.loads(pickled_plan)  # noqa: S301  (the driver's own bytes)
     task = TaskContext.get()
     attempt = task.attemptNumber() if task is not None else 0
     shown = time.monotonic()
