@@ -24,6 +24,9 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks.redis_queue")],
         "operators": [_modules("operators.consume", "operators.drain", "operators.publish")],
         "sensors": [_modules("sensors.redis_queue")],
+        "task-decorators": [
+            {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}
+        ],
         "connection-types": [
             {
                 "connection-type": "sluicegate",

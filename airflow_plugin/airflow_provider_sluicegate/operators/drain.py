@@ -125,7 +125,7 @@ class RedisQueueDrainOperator(BaseOperator):
             queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
             try:
                 # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
-                summary = self._drain(hook, queue, run_id_of(context))
+                summary = self._drain(hook, queue, context)
             except DrainFailedError as failed:
                 partial = cast("DrainSummary", failed.summary)
                 draining.log_failures(self.log, partial)
@@ -149,38 +149,7 @@ class RedisQueueDrainOperator(BaseOperator):
         queue.shutdown(_GRACE_SECONDS)
         raise _Stopped
 
-    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, run_id: str) -> DrainSummary:
-        from airflow_provider_sluicegate.draining import ProgressLines
-        from sluicegate import drain
-
-        process = self._process()
-        try:
-            self._draining = queue
-            return drain(
-                queue,
-                process,
-                workers=self.workers,
-                worker_kind=self.worker_kind,
-                batch_size=self.batch_size,
-                lease_seconds=self.lease_seconds,
-                run_id=run_id,
-                remember_empty=False,  # a task that is cleared drains what has arrived since
-                batch_format=self.batch_format,
-                schema=self.schema,
-                until=self.until,
-                deadline_seconds=self.deadline_seconds,
-                progress=ProgressLines(self.log, self.progress_interval_seconds),
-            )
-        except _Stopped:
-            hook.close()
-            raise AirflowException(
-                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest was released, and trying "
-                "again is safe"
-            ) from None
-        finally:
-            self._draining = None
-
-    def _process(self) -> Callable[..., object]:
+    def handler(self, context: Context) -> Callable[..., object]:
         """Return the function, for worker processes only one that they can import."""
         from sluicegate.draining.handler import import_handler
         from sluicegate.errors import ConfigurationError
@@ -202,6 +171,37 @@ class RedisQueueDrainOperator(BaseOperator):
                 "they can import and give 'package.module:function', or use worker_kind='thread'"
             )
         return self.process
+
+    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
+        from airflow_provider_sluicegate.draining import ProgressLines
+        from sluicegate import drain
+
+        process = self.handler(context)
+        try:
+            self._draining = queue
+            return drain(
+                queue,
+                process,
+                workers=self.workers,
+                worker_kind=self.worker_kind,
+                batch_size=self.batch_size,
+                lease_seconds=self.lease_seconds,
+                run_id=run_id_of(context),
+                remember_empty=False,  # a task that is cleared drains what has arrived since
+                batch_format=self.batch_format,
+                schema=self.schema,
+                until=self.until,
+                deadline_seconds=self.deadline_seconds,
+                progress=ProgressLines(self.log, self.progress_interval_seconds),
+            )
+        except _Stopped:
+            hook.close()
+            raise AirflowException(
+                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest was released, and trying "
+                "again is safe"
+            ) from None
+        finally:
+            self._draining = None
 
 
 class _Stopped(BaseException):
