@@ -93,11 +93,13 @@ def why_not_ready(depth: Depth, now: datetime) -> str:
     if depth.ready:
         reasons.append(f"{depth.ready} ready")
     in_leases, not_due = depth.in_flight - depth.expired, depth.delayed - depth.due
+    # Beside expired leases or due messages, the earliest time is in the past and says nothing about the others.
+    expiry = None if depth.expired else depth.next_expiry_seconds
+    due = None if depth.due else depth.next_due_seconds
     if in_leases > 0:
-        until = _until(now, depth.next_expiry_seconds, several=depth.leases > 1)
-        reasons.append(f"{in_leases} in flight{until}")
+        reasons.append(f"{in_leases} in flight{_until(now, expiry, several=depth.leases > 1)}")
     if not_due > 0:
-        reasons.append(f"{not_due} delayed{_until(now, depth.next_due_seconds, several=not_due > 1)}")
+        reasons.append(f"{not_due} delayed{_until(now, due, several=not_due > 1)}")
     if depth.dead:
         reasons.append(_counted(depth.dead, "dead letter", "dead letters"))
     if depth.set_aside:

@@ -76,6 +76,14 @@ def test_conditions_that_cannot_work_are_refused(options: dict[str, object], com
         ({"delayed": 2, "next_due_seconds": 1e14}, "2 delayed"),
         ({"dead": 12}, "12 dead letters"),
         (
+            {"paused": True, "ready": 3, "in_flight": 5, "leases": 3, "expired": 2, "next_expiry_seconds": 0.0},
+            "paused, 3 ready, 3 in flight",
+        ),
+        (
+            {"paused": True, "ready": 1, "delayed": 3, "due": 1, "next_due_seconds": 0.0},
+            "paused, 1 ready, 2 delayed",
+        ),
+        (
             {
                 "in_flight": 1,
                 "leases": 1,
