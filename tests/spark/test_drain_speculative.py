@@ -15,7 +15,7 @@ from sluicegate import Message, RedisMessageQueue
 from sluicegate.draining import engine
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.spark import DrainContext, PartitionSummary
-from sluicegate.spark.draining import task
+from sluicegate.spark.draining import pickling, task
 from sluicegate.spark.draining.speculation import with_speculation
 from tests.draining.helpers import (
     Killed,
@@ -199,7 +199,7 @@ def test_a_worker_shows_that_it_lives_between_chunks_and_spark_can_tell_that_fro
 
     answers = [
         batch.column("report")[0].as_py()
-        for batch in task.run(queue.spec().to_json(), plan_for(slow, batch_size=1), partition_rows(0))
+        for batch in task.run(queue.spec().to_json(), pickling.dumps(plan_for(slow, batch_size=1)), partition_rows(0))
     ]
 
     *signs, report = answers

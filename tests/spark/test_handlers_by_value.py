@@ -125,6 +125,26 @@ def test_a_file_whose_name_belongs_to_an_installed_package_goes_by_value(load_fi
             sys.modules["statistics"] = before
 
 
+def test_a_copy_that_was_sent_with_the_job_keeps_a_package_a_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`addPyFile` puts its copy in front of the package that this process has imported already."""
+    package = tmp_path / "sluicegate"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert pickling.is_importable(sys.modules["sluicegate"])
+    assert pickling.is_importable(sys.modules["sluicegate.queue"])
+
+
+def test_a_folder_of_the_same_name_does_not_make_a_file_importable(
+    load_file: LoadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unusual_orders").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not pickling.is_importable(load_file("unusual_orders", ""))
+
+
 def test_a_handler_of_a_script_runs_in_another_process(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

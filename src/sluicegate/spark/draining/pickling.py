@@ -7,6 +7,8 @@ import os
 import sys
 import sysconfig
 import threading
+from collections.abc import Iterable, Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -49,13 +51,25 @@ def is_importable(module: ModuleType) -> bool:
         path = getattr(package, "__path__", None)
         if package is None or path is None or not is_importable(package):
             return False
+    file, is_known = os.path.realpath(file), False
+    for spec in _specs(name, path):
+        if spec.origin in ("built-in", "frozen") or (spec.has_location and os.path.realpath(spec.origin or "") == file):
+            return True
+        is_known = is_known or spec.loader is not None
+    # A package may put one of its modules under the name of another, as `collections.abc` is.
+    return is_known and _is_installed(file)
+
+
+def _specs(name: str, path: Iterable[str] | None) -> Iterator[ModuleSpec]:
+    """Yield what each place of the search knows under a name, also behind the first: `addPyFile` puts copies there."""
     for finder in sys.meta_path:
-        spec = finder.find_spec(name, path)
-        if spec is not None:
-            file = os.path.realpath(file)
-            # A package may put one of its modules under the name of another, as `collections.abc` is.
-            return not spec.has_location or os.path.realpath(spec.origin or "") == file or _is_installed(file)
-    return False
+        places = [path]
+        if finder is PathFinder:
+            places = [[place] for place in (sys.path if path is None else path)]
+        for place in places:
+            spec = finder.find_spec(name, place)  # type: ignore[arg-type]
+            if spec is not None:
+                yield spec
 
 
 def _is_installed(file: str) -> bool:
