@@ -22,7 +22,9 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [__version__],
         "integrations": [{"integration-name": _NAME, "external-doc-url": "https://redis.io/", "tags": ["software"]}],
         "hooks": [_modules("hooks.redis_queue")],
-        "operators": [_modules("operators.consume", "operators.drain", "operators.publish")],
+        "operators": [
+            _modules("operators.administration", "operators.consume", "operators.drain", "operators.publish")
+        ],
         "sensors": [_modules("sensors.redis_queue")],
         "task-decorators": [
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}

@@ -125,6 +125,7 @@ class QueueAdministration:
         limit: int | None = None,
         after: str | None = None,
         page_size: int = 500,
+        dry_run: bool = False,
     ) -> RedriveReport:
         """Move dead letters back to the tail of the queue, with their deliveries reset.
 
@@ -141,6 +142,7 @@ class QueueAdministration:
             limit: maximum number of dead letters; None for all.
             after: `report.after` of an earlier redrive with the same filters, to continue where it stopped.
             page_size: number of dead letters read and moved per call, up to 1,000.
+            dry_run: move nothing, and count in `redriven` what the call would try to move.
 
         Raises:
             ConfigurationError: an argument is invalid.
@@ -154,6 +156,7 @@ class QueueAdministration:
             limit=limit,
             after=after,
             page_size=page_size,
+            dry_run=dry_run,
         )
         cap = self.session.config.max_pending_length or 0
         return self.session.runner.run(

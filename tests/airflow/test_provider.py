@@ -17,6 +17,7 @@ import airflow_provider_sluicegate
 from airflow_provider_sluicegate.connection import connection_url
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.operators.administration import RedisQueuePurgeOperator, RedisQueueRedriveOperator
 from airflow_provider_sluicegate.operators.consume import RedisQueueConsumeOperator
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
@@ -57,6 +58,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
 
     assert [import_string(f"{module}.__all__") for module in modules] == [
         ["RedisQueueHook"],
+        ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"],
         ["RedisQueueConsumeOperator"],
         ["RedisQueueDrainOperator"],
         ["RedisQueuePublishOperator"],
@@ -114,6 +116,8 @@ def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.Captu
 @pytest.fixture
 def operators() -> list[Any]:
     return [
+        RedisQueuePurgeOperator(task_id="purge", queue_name="orders"),
+        RedisQueueRedriveOperator(task_id="redrive", queue_name="orders"),
         RedisQueueConsumeOperator(task_id="consume", queue_name="orders"),
         RedisQueueDrainOperator(task_id="drain", queue_name="orders", process=print),
         RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[]),

@@ -142,7 +142,7 @@ def test_an_async_predicate_is_refused(admin: Admin) -> None:
     [
         ({"limit": 0}, ConfigurationError), ({"page_size": 0}, ConfigurationError),
         ({"page_size": 1001}, ConfigurationError), ({"older_than_seconds": -1}, ConfigurationError),
-        ({"ids": "abc"}, TypeError), ({"after": "tomorrow"}, ConfigurationError),
+        ({"ids": "abc"}, TypeError), ({"after": "tomorrow"}, ConfigurationError), ({"dry_run": 1}, ConfigurationError),
         ({"after": "1:@:2"}, ConfigurationError), ({"after": "1:2:x", "ids": ("a",)}, ConfigurationError),
     ],
 )  # fmt: skip
@@ -172,6 +172,22 @@ def test_a_limit_stops_and_the_next_call_goes_on(admin: Admin, by_id: bool) -> N
     assert max(redriven) == 4
     assert sorted(admin.names("pending"), key=int) == wanted
     assert scanned == 25, "each letter is looked at once"
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["by filter", "by id"])
+def test_a_dry_run_counts_in_the_same_steps_and_moves_nothing(admin: Admin, by_id: bool) -> None:
+    names = [str(number) for number in range(25)]
+    ids = admin.die(*names)
+    options: dict[str, Any] = {"ids": tuple(ids)} if by_id else {"where": lambda record: record[-1] in b"02468"}
+    before = state.contents(admin.client, "orders")
+    admin.events.clear()
+    redriven = [admin.redrive(limit=4, page_size=6, dry_run=True, **options)]
+    while redriven[-1].after is not None:
+        redriven.append(admin.redrive(limit=4, after=redriven[-1].after, page_size=6, dry_run=True, **options))
+
+    assert [report.redriven for report in redriven] == ([4] * 6 + [1] if by_id else [4, 4, 4, 1])
+    assert state.contents(admin.client, "orders") == before
+    assert admin.events == []
 
 
 def test_what_dies_again_stays(admin: Admin) -> None:

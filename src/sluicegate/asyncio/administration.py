@@ -126,6 +126,7 @@ class QueueAdministration:
         limit: int | None = None,
         after: str | None = None,
         page_size: int = 500,
+        dry_run: bool = False,
     ) -> RedriveReport:
         """Move dead letters back to the tail of the queue, with their deliveries reset.
 
@@ -142,6 +143,7 @@ class QueueAdministration:
             limit: maximum number of dead letters; None for all.
             after: `report.after` of an earlier redrive with the same filters, to continue where it stopped.
             page_size: number of dead letters read and moved per call, up to 1,000.
+            dry_run: move nothing, and count in `redriven` what the call would try to move.
 
         Raises:
             ConfigurationError: an argument is invalid.
@@ -155,6 +157,7 @@ class QueueAdministration:
             limit=limit,
             after=after,
             page_size=page_size,
+            dry_run=dry_run,
         )
         cap = self.session.config.max_pending_length or 0
         return await self.session.runner.run(

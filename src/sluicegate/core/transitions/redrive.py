@@ -39,6 +39,7 @@ class RedriveRequest:
         limit: the largest number of dead letters redriven, None for all.
         after: where an earlier redrive stopped; the filters must be the same.
         page_size: dead letters read and moved per step.
+        dry_run: move nothing, and count as redriven what the filters choose.
     """
 
     reason: str | None = None
@@ -49,8 +50,10 @@ class RedriveRequest:
     limit: int | None = None
     after: str | None = None
     page_size: int = 500
+    dry_run: bool = False
 
     def __post_init__(self) -> None:
+        checks.flag("dry_run", self.dry_run)
         checks.cap("limit", self.limit)
         checks.count("page_size", self.page_size, _MAX_PAGE_SIZE)
         if self.older_than_seconds is not None:
@@ -196,8 +199,8 @@ def redrive_operation(
         place.mark = page.mark
         left = None if request.limit is None else request.limit - report.redriven
         chosen, stop = _choose(page, matches, left)
-        done = Redriven(0, [], None)
-        if chosen:
+        done = Redriven(len(chosen) if request.dry_run else 0, [], None)
+        if chosen and not request.dry_run:
             targets = [_target(keys, page, at) for at in chosen]
             done = yield from _redrive_step(keys, steps.next(), targets, page.mark, max_pending_length)
             if done.full_at is not None:
@@ -210,9 +213,10 @@ def redrive_operation(
             blocked=report.blocked + len(blocked),
             scanned=report.scanned + seen,
         )
-        if emits_events:
+        if emits_events and not request.dry_run:
             yield from _events(keys, done)
-        _advance(place, page, range(seen), set(chosen) - blocked, wanted)
+        went = set() if request.dry_run else set(chosen) - blocked
+        _advance(place, page, range(seen), went, wanted)
         ended = place.at >= len(wanted) if wanted is not None else page.ended
         if stop is None and ended:
             return report
