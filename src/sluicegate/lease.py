@@ -217,8 +217,8 @@ class Lease(LeaseBase[OperationRunner]):
                 "detach"
             ).locate(queue=session.keys.name)
         self.extend(lease_seconds)
-        batch.is_detached = True
         self.stop_heartbeat()
+        batch.is_detached = True  # last: after an interruption the lease is still this object's to release
         return LeaseHandle(session.keys.name, self.id, text_of(batch.token), batch.lease_seconds)
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:

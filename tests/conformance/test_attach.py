@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 
@@ -20,7 +21,10 @@ from sluicegate import (
     QueueEvent,
     RedisMessageQueue,
 )
+from sluicegate.asyncio import Lease as AsyncLease
+from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from tests.support import state
+from tests.support.servers import RedisServer
 from tests.support.waiting import wait_until
 
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -287,3 +291,29 @@ def test_an_event_reports_each_attachment(make_queue: MakeQueue) -> None:
         queue.attach(handle)
     told = [(str(event.outcome), event.count) for event in events if event.operation is EventOperation.ATTACH]
     assert told == [("success", 3), ("lost", 0)]
+
+
+def test_a_detach_cancelled_half_way_leaves_the_lease_to_its_block(
+    server: RedisServer, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody got the handle, so the messages are released at once instead of waiting for the lease to expire."""
+
+    async def detached_in_a_block(lease: AsyncLease) -> None:
+        async with lease:
+            await lease.detach()
+
+    async def cancelled() -> None:
+        monkeypatch.undo()
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with AsyncQueue("orders", url=server.url) as queue:
+            await queue.publish("a")
+            lease = await queue.claim(1)
+            monkeypatch.setattr(lease, "stop_heartbeat", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await detached_in_a_block(lease)
+            depth = await queue.depth()
+            assert (depth.ready, depth.in_flight) == (1, 0)
+
+    asyncio.run(main())
