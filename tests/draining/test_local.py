@@ -474,3 +474,26 @@ def test_a_program_without_a_guard_is_told_to_have_one(tmp_path: Path, server: R
 
     assert done.returncode == 1
     assert "if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+
+
+def test_workers_do_not_import_a_main_module_that_holds_no_handler(tmp_path: Path, queue: RedisMessageQueue) -> None:
+    """Such as Airflow's, which fails in a task, where there is no database."""
+    (tmp_path / "handlers.py").write_text("def process(batch):\n    pass\n")
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys\nfrom handlers import process\nfrom sluicegate import RedisMessageQueue, drain\n\n"
+        "assert __name__ == '__main__'\n"
+        "print(drain(RedisMessageQueue(sys.argv[2], url=sys.argv[1]), process, workers=2).acked)\n"
+        "assert sys.modules['__main__'].process is process\n"
+    )
+    queue.publish_many({"n": n} for n in range(5))
+
+    done = subprocess.run(
+        [sys.executable, str(script), queue.spec().url or "", queue.name],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")

@@ -63,8 +63,8 @@ def drain(
         process: a plain function of a batch and optionally a `DrainContext`. For worker processes it stands at the top
             level of a module.
         workers: how many work at the same time, each with its own leases. A single one works in the calling thread.
-        worker_kind: `"process"` or `"thread"`, for several workers. A program that starts processes calls `drain` under
-            `if __name__ == "__main__":`.
+        worker_kind: `"process"` or `"thread"`, for several workers. A program that starts processes with a
+            handler of its main module calls `drain` under `if __name__ == "__main__":`.
         batch_size: most messages of a chunk, from 1 to 10,000. Messages that failed before come in smaller ones.
         lease_seconds: how long a lease outlives its worker; renewed every third of it unless the queue's
             `heartbeat_interval_seconds` says otherwise.

@@ -6,11 +6,13 @@ import logging
 import multiprocessing
 import pickle
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from types import ModuleType
 
 from sluicegate.core import json
 from sluicegate.draining.engine import DrainEngine
@@ -90,6 +92,7 @@ class _Workers:
         self._reports: list[PartitionSummary] = []
         self._error: BaseException | None = None
         self._told_to_stop = False
+        self._needs_main = b"__main__" in pickle.dumps(plan)
 
     def run(self) -> list[PartitionSummary]:
         try:
@@ -157,7 +160,7 @@ class _Workers:
         ours, theirs = self._context.Pipe()
         arguments = packed(self._spec, self._plan, partition, attempt)
         process = self._context.Process(target=main, args=(theirs, arguments), name=f"sluicegate-drain-{partition}")
-        with _sigint_blocked():
+        with _sigint_blocked(), _main_module_hidden(unless=self._needs_main):
             process.start()
         theirs.close()
         self._running.append(_Worker(partition, attempt, process, ours))
@@ -201,3 +204,18 @@ def _sigint_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _main_module_hidden(*, unless: bool) -> Iterator[None]:
+    """Let processes that start here not import this program's main module, which costs time and may fail.
+
+    Only a handler that is defined there needs it.
+    """
+    main = sys.modules["__main__"]
+    if not unless:
+        sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
