@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import KeywordParameters
 from airflow.sdk import BaseOperator, XComArg
 
+from airflow_provider_sluicegate.compat import keyword_arguments
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.publishing import Publisher, Reader
 from airflow_provider_sluicegate.sources import MessageFile
@@ -172,7 +172,7 @@ class RedisQueuePublishOperator(BaseOperator):
     def _iterable(self, context: Context) -> Iterable[Any]:
         messages = self.messages.value
         if callable(messages):
-            messages = messages(**KeywordParameters.determine(messages, (), context).unpacking())
+            messages = messages(**keyword_arguments(messages, context))
         if inspect.isawaitable(messages) or hasattr(messages, "__aiter__"):
             if inspect.iscoroutine(messages):
                 messages.close()

@@ -1,0 +1,65 @@
+"""What differs between Airflow 3.1, 3.2 and 3.3; each difference is found by asking for the feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseHook, Connection
+
+__all__ = ["amask_secret", "get_async_connection", "has_shared_streams", "keyword_arguments", "renders_start_trigger"]
+
+
+def keyword_arguments(function: Callable[..., Any], context: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a function takes of a task's context, by the names of its parameters."""
+    try:
+        from airflow.sdk.bases.decorator import KeywordParameters
+    except ImportError:  # Airflow 3.1
+        from airflow.utils.operator_helpers import KeywordParameters  # type: ignore[attr-defined]
+    return dict(KeywordParameters.determine(function, (), context).unpacking())
+
+
+async def get_async_connection(hook: type[BaseHook], conn_id: str) -> Connection:
+    """
+    Look a connection up without blocking the event loop.
+
+    Before Airflow 3.3.2 the asynchronous lookup masks the connection's secrets by a synchronous message, which
+    deadlocks a triggerer or is refused there. On those versions the synchronous lookup runs in a thread that asgiref
+    knows, so that its messages go through the event loop's own connection.
+    """
+    from airflow.sdk import Connection
+
+    if hasattr(Connection, "aextra_dejson"):  # came together with asynchronous masking
+        return await hook.aget_connection(conn_id)
+    connection: Connection = await _in_thread(hook.get_connection, conn_id)
+    return connection
+
+
+async def amask_secret(secret: str) -> None:
+    """Mask a text in the logs of this process and of its supervisor, without blocking the event loop."""
+    from airflow.sdk import log
+
+    if hasattr(log, "amask_secret"):  # Airflow 3.3.2
+        await log.amask_secret(secret)
+    else:
+        await _in_thread(log.mask_secret, secret)
+
+
+def has_shared_streams() -> bool:
+    """Return whether event triggers can share a stream and learn when their event is stored: from Airflow 3.3 on."""
+    return find_spec("airflow.triggers.shared_stream") is not None
+
+
+def renders_start_trigger() -> bool:
+    """Return whether the triggerer renders the templates of a task that starts there: from Airflow 3.3 on."""
+    from airflow.triggers.base import BaseTrigger
+
+    return hasattr(BaseTrigger, "render_template_fields")
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(function)(*arguments)
