@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
@@ -320,6 +322,7 @@ def test_a_task_that_is_cleared_repeats_nothing_and_drains_what_has_arrived_sinc
     assert queue.stats().acked == 7
 
 
+KILLED_AFTER_SECONDS = 5.0  # by Airflow, a task that does not end
 DAY = timezone.parse("2013-01-01")
 KILLED = """
 import sys
@@ -465,6 +468,39 @@ def test_stopped_worker_processes_release_their_batches(
 
     depth = queue.depth()
     assert (depth.ready, depth.in_flight) == (4, 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workers", [1, 2])
+def test_airflow_stops_a_task_whose_retry_finishes_the_work(
+    airflow_deployment: Deployment,
+    queue: RedisMessageQueue,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
+    monkeypatch.setenv("SLUICEGATE_TEST_WORKERS", str(workers))
+    monkeypatch.setenv("SLUICEGATE_TEST_FOLDER", str(tmp_path))
+    publish(queue, 1000)
+    program = [sys.executable, "-m", "tests.airflow.supervised"]
+    arguments = [str(airflow_deployment.home), str(DAG_FILE.with_name("held.py")), "held", queue.name]
+    with subprocess.Popen([*program, *arguments], start_new_session=True) as running:
+        try:
+            wait_until(lambda: len(list(tmp_path.glob("held-*"))) == workers, "the batches are held")
+            (task,) = psutil.Process(running.pid).children()
+            acked = queue.stats().acked
+            task.terminate()
+            wait_until(lambda: queue.depth().in_flight == 0, "the batches are released", KILLED_AFTER_SECONDS)
+            assert queue.stats().acked == acked
+            (tmp_path / "go").touch()
+            assert running.wait(60) == 0
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+    assert numbers_in(tmp_path) == list(range(1000))
+    depth = queue.depth()
+    assert (depth.ready, depth.in_flight, queue.stats().acked) == (0, 0, 1000)
 
 
 def test_nothing_is_interrupted_when_nothing_drains() -> None:

@@ -8,7 +8,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 
-with DAG("held", schedule=None) as dag:
+with DAG("held", schedule=None, default_args={"retries": 1, "retry_delay": 0}) as dag:
     RedisQueueDrainOperator(
         task_id="work",
         queue_name="{{ dag_run.conf['queue'] }}",
