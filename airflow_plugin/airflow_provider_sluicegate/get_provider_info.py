@@ -38,7 +38,7 @@ def get_provider_info() -> dict[str, Any]:
                     "hidden-fields": ["schema"],
                     "relabeling": {"login": "Username"},
                     "placeholders": {
-                        "host": "localhost",
+                        "host": "localhost, a list of Sentinels or nodes, or the path of a socket",
                         "port": "6379",
                         "login": "empty for the default user",
                         "password": "empty when the password is in an environment variable",
@@ -61,15 +61,23 @@ def _field(label: str, kind: str, description: str, **schema: Any) -> dict[str, 
 # The fields have no defaults: a form would store them, and beside a url they would contradict it.
 _CONNECTION_FIELDS = {
     "url": _field(
-        "URL", "string", "Instead of host, port, database and TLS: embedded:///absolute/folder, unix:///path, redis://…"
+        "URL",
+        "string",
+        "Instead of host, port and the fields below: embedded:///absolute/folder, unix:///path, redis+sentinel://…",
     ),
     "db": _field("Database", "integer", "Number of the database; 0 when empty", minimum=0),
-    "ssl": _field("TLS", "boolean", "Connect with TLS"),
-    "password_env": _field(
+    "auth_env": _field(
         "Password variable",
         "string",
         "Name of the environment variable that holds the password, on the workers and on Spark executors",
     ),
+    "sentinel_service": _field("Sentinel service", "string", "Name of the service; the host lists the Sentinels: a,b"),
+    "sentinel_login": _field("Sentinel username", "string", "User of the Sentinels; empty for the default user"),
+    "sentinel_auth_env": _field(
+        "Sentinel password variable", "string", "Name of the environment variable that holds the Sentinels' password"
+    ),
+    "cluster": _field("Cluster", "boolean", "Whether the host lists nodes of a cluster: a:6379,b:6379"),
+    "ssl": _field("TLS", "boolean", "Connect with TLS"),
     "ssl_ca_certs": _field("CA certificates", "string", "Path of the file with the authorities to trust"),
     "ssl_certfile": _field("Client certificate", "string", "Path of the client's certificate"),
     "ssl_keyfile": _field("Client key", "string", "Path of the client's private key"),

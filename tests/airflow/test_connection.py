@@ -48,11 +48,26 @@ def connection(conn_type: str = "sluicegate", *, extra: Any = None, **fields: An
         ({"extra": {"url": "unix:///run/redis.sock?db=2", "password_env": "P"}}, "unix:///run/redis.sock?db=2&password_env=P"),
         ({"extra": {"url": "rediss://user@cache/1?password_env=P"}}, "rediss://user@cache/1?password_env=P"),
         ({"host": "/run/redis.sock", "extra": {"scheme": "unix", "db": 2}}, "unix:///run/redis.sock?db=2"),
+        ({"host": "/run/redis.sock"}, "unix:///run/redis.sock"),
+        ({"host": "cache", "extra": {"auth_env": "QUEUE_PASSWORD"}}, "redis://cache:6379/0?password_env=QUEUE_PASSWORD"),
+        ({"host": "a, b:1", "extra": {"sentinel_service": "orders db"}}, "redis+sentinel://a:26379,b:1/orders%20db/0"),
+        ({"host": "a", "port": 7, "extra": {"sentinel_service": "s", "db": 2, "ssl": True}}, "rediss+sentinel://a:7/s/2"),
+        (
+            {"host": "a", "extra": {"sentinel_service": "s", "sentinel_login": "u", "sentinel_auth_env": "S"}},
+            "redis+sentinel://a:26379/s/0?sentinel_password_env=S&sentinel_username=u",
+        ),
+        ({"host": "a,[::1]:7,::2", "login": "u", "extra": {"cluster": True}}, "redis+cluster://u@a:6379,[::1]:7,[::2]:6379"),
+        ({"host": "a", "extra": {"cluster": True, "ssl": True, "ssl_ca_certs": "/ca.pem"}}, "rediss+cluster://a:6379?ssl_ca_certs=%2Fca.pem"),
+        ({"host": "a", "extra": {"scheme": "redis+cluster"}}, "redis+cluster://a:6379"),
+        ({"extra": {"url": "redis+sentinel://a,b/orders/0?sentinel_password_env=S", "auth_env": "P"}}, "redis+sentinel://a,b/orders/0?sentinel_password_env=S&password_env=P"),
         ({"host": "/var/tmp/my orders", "extra": {"scheme": "embedded"}}, "embedded:///var/tmp/my%20orders"),
     ],
 )  # fmt: skip
 def test_says_where_redis_is(conn_type: str, fields: dict[str, Any], url: str) -> None:
-    assert connection_url(connection(conn_type, **fields)) == url
+    found = connection_url(connection(conn_type, **fields))
+
+    assert found == url
+    Address.parse(found)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +108,35 @@ def test_reads_a_connection_that_is_given_as_a_uri() -> None:
     ("conn_type", "fields", "reason"),
     [
         ("postgres", {}, "of type 'postgres'; make one of type 'sluicegate'"),
-        (SLUICEGATE, {"extra": {"databse": 3}}, "the key 'databse', which Sluicegate does not support"),
-        ("redis", {"extra": {"cluster": True}}, "the key 'cluster', which Sluicegate does not support"),
-        ("redis", {"extra": "[1]"}, "must be a JSON object"),
+        ("generic", {}, "of type 'generic', which Airflow stores for a type that it does not know"),
+        (SLUICEGATE, {"extra": {"databse": 3}}, "the key 'databse' in its extra, which Sluicegate"),
+        ("redis", {"extra": {"cluster_mode": True}}, "which Sluicegate does not support; use cluster"),
+        ("redis", {"extra": {"sentinels": "a,b"}}, "use sentinel_service"),
+        (SLUICEGATE, {"extra": {"password": PASSWORD}}, "use the password field, or auth_env"),
+        ("redis", {"extra": "[1]"}, "must have a JSON object as its extra"),
+        ("redis", {"extra": '{"db": 1'}, "must have a JSON object as its extra"),
+        (SLUICEGATE, {"extra": {"password_env": "***"}}, "the masked text was stored"),
+        (SLUICEGATE, {"extra": {"auth_env": PASSWORD}}, "must have the name of an environment variable as auth_env"),
+        (SLUICEGATE, {"extra": {"auth_env": "A", "password_env": "B"}}, "in auth_env in the extra and in password_env"),
+        (SLUICEGATE, {"host": "a,b"}, "has several hosts; add sentinel_service or cluster"),
+        (SLUICEGATE, {"extra": {"cluster": True, "sentinel_service": "s"}}, "a server is behind one of the two"),
+        (SLUICEGATE, {"extra": {"cluster": True, "db": 1}}, "a cluster has database 0 only"),
+        (SLUICEGATE, {"extra": {"cluster": True, "scheme": "redis"}}, "has cluster and the scheme 'redis'"),
+        (SLUICEGATE, {"extra": {"scheme": "redis+sentinel"}}, "names no Sentinel service"),
+        (SLUICEGATE, {"extra": {"sentinel_login": "u"}}, "has sentinel_login in its extra without sentinel_service"),
+        (SLUICEGATE, {"extra": {"scheme": "valkey"}}, "has an unknown scheme in its extra; use one of redis, rediss"),
+        (SLUICEGATE, {"extra": {"ssl_ca_certs": "/ca.pem"}}, "has ssl_ca_certs in its extra without TLS"),
+        (SLUICEGATE, {"extra": {"url": "redis://a", "cluster": True}}, "a url in its extra and cluster as well"),
+        (SLUICEGATE, {"host": "/run/redis.sock", "extra": {"ssl": True}}, "has a path as its host"),
+        (SLUICEGATE, {"host": "/var/orders", "extra": {"scheme": "embedded", "db": 1}}, "has database 0 only"),
         (SLUICEGATE, {"host": "cache", "extra": {"url": "redis://other"}}, "a url in its extra and host as well"),
         (SLUICEGATE, {"port": 1, "extra": {"url": "redis://other", "db": 3}}, "url in its extra and port, db as well"),
-        (SLUICEGATE, {"extra": {"db": "first"}}, "must be a number of 0 or more, not 'first'"),
+        (SLUICEGATE, {"extra": {"db": "first"}}, "must have a number of 0 or more as its database, not 'first'"),
         (SLUICEGATE, {"extra": {"db": 1}, "schema": "2"}, "names the database twice and differently"),
-        (SLUICEGATE, {"extra": {"ssl": "perhaps"}}, "ssl in the extra of connection 'orders' must be true or false"),
+        (SLUICEGATE, {"extra": {"ssl": "perhaps"}}, "must have true or false as ssl in its extra"),
         (SLUICEGATE, {"extra": {"ssl": True, "scheme": "unix"}}, "has ssl and the scheme 'unix'"),
-        (SLUICEGATE, {"host": "redis://cache"}, "is a URL; put it into the extra as url"),
-        (SLUICEGATE, {"host": "cache", "extra": {"scheme": "unix"}}, "must be an absolute path"),
+        (SLUICEGATE, {"host": "redis://cache"}, "has a URL as its host; put it into the extra as url"),
+        (SLUICEGATE, {"host": "cache", "extra": {"scheme": "unix"}}, "must have an absolute path as its host"),
         (SLUICEGATE, {"password": PASSWORD, "extra": {"password_env": "P"}}, "the password field and in password_env"),
         (SLUICEGATE, {"password": PASSWORD, "extra": {"url": "redis://:x@cache"}}, "the password field and in the url"),
         (SLUICEGATE, {"login": "a", "extra": {"url": "redis://b@cache"}}, "its user in the login field and in the url"),
@@ -125,5 +158,35 @@ def test_keys_that_another_user_of_a_redis_connection_needs_are_named_and_passed
         url = connection_url(connection("redis", host="cache", extra={"region": "CANARY", "cluster": False}))
 
     assert url == "redis://cache:6379/0"
-    assert "the key 'region'" in caplog.text
+    assert "has the key 'region'" in caplog.text
     assert "CANARY" not in caplog.text
+
+
+def test_airflow_shows_the_name_of_the_new_fields_and_masks_the_old_one() -> None:
+    from airflow.sdk._shared.secrets_masker import redact
+
+    shown = redact({"auth_env": "NAME", "sentinel_auth_env": "NAME", "sentinel_login": "NAME", "password_env": "NAME"})
+
+    assert shown == {
+        "auth_env": "NAME",
+        "sentinel_auth_env": "NAME",
+        "sentinel_login": "NAME",
+        "password_env": "***",
+    }
+
+
+@pytest.mark.parametrize(
+    ("uri", "url"),
+    [
+        ("sluicegate://cache:6380/2", "redis://cache:6380/2"),
+        ("sluicegate://%2Frun%2Fredis.sock", "unix:///run/redis.sock"),
+        ("sluicegate://a%2Cb:26379/?sentinel_service=orders&auth_env=P", "redis+sentinel://a:26379,b:26379/orders/0?password_env=P"),
+        ("sluicegate://a%3A1%2Cb%3A2/?cluster=true&ssl=true", "rediss+cluster://a:1,b:2"),
+        ("sluicegate:///?url=embedded%3A%2F%2F%2Fvar%2Forders", "embedded:///var/orders"),
+    ],
+)  # fmt: skip
+def test_uris_name_every_topology(uri: str, url: str) -> None:
+    given = Connection.from_uri(uri, conn_id="orders")
+
+    assert connection_url(given) == url
+    assert connection_url(Connection.from_uri(given.get_uri(), conn_id="orders")) == url

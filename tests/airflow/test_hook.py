@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -35,9 +36,11 @@ def test_nothing_is_looked_up_before_it_is_used(monkeypatch: pytest.MonkeyPatch)
         hook.get_conn()
 
 
-def test_a_missing_connection_is_named() -> None:
-    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+def test_a_missing_connection_is_named_with_the_command_that_adds_it() -> None:
+    with pytest.raises(AirflowNotFoundException, match="airflow connections add nowhere --conn-type sluicegate"):
         RedisQueueHook("nowhere").get_queue("orders")
+    with pytest.raises(AirflowNotFoundException, match="airflow connections add nowhere --conn-type sluicegate"):
+        asyncio.run(RedisQueueHook("nowhere").aconnection_url())
 
 
 @pytest.mark.parametrize("conn_type", ["sluicegate", "redis"])
@@ -121,39 +124,6 @@ def test_a_queue_with_a_referenced_password_travels_without_it(
     arrived.close()
 
 
-def test_the_connection_test_says_where_it_got_through(password_server: PasswordServer, connect: Connect) -> None:
-    connect(host="localhost", port=password_server.port, password=PASSWORD)
-    with password_server.client() as client:
-        before = sorted(client.scan_iter())
-
-        works, text = RedisQueueHook().test_connection()
-
-        assert sorted(client.scan_iter()) == before
-    assert works is True
-    assert text == f"Redis at localhost:{password_server.port} answers and runs the queue's scripts"
-
-
-def test_the_connection_test_says_why_it_failed(
-    password_server: PasswordServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("QUEUE_PASSWORD", raising=False)
-    closed, port = free_port(), password_server.port
-    for fields, reason in [
-        ({"port": port, "password": "wr0ng-s3cret"}, f"Redis at localhost:{port} refused access "),
-        ({"port": port}, f"Redis at localhost:{port} refused access "),
-        ({"port": port, "extra": {"password_env": "QUEUE_PASSWORD"}}, "environment variable QUEUE_PASSWORD"),
-        ({"port": closed, "password": "wr0ng-s3cret"}, f"Redis at localhost:{closed} cannot be reached"),
-        ({"extra": {"colour": "red"}}, "the key 'colour'"),
-    ]:
-        connect(host="localhost", **fields)  # type: ignore[arg-type]
-
-        works, text = RedisQueueHook().test_connection()
-
-        assert works is False
-        assert reason in text
-        assert "wr0ng-s3cret" not in text
-
-
 def test_the_password_shows_nowhere(
     password_server: PasswordServer, connect: Connect, queue_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,3 +149,36 @@ def test_a_password_within_a_url_is_masked_as_one_in_its_field_is(connect: Conne
     RedisQueueHook().get_queue("orders")
 
     assert redact("it is s3cr/t-in-url") == "it is ***"
+
+
+def test_queues_for_asyncio_are_closed_with_their_leases(queue: RedisMessageQueue) -> None:
+    queue.publish({"id": 1})
+
+    async def claim() -> str:
+        async with RedisQueueHook() as hook:
+            borrowed = await hook.aget_queue(queue.name, max_delivery_count=3)
+            lease = await borrowed.claim(10)
+            assert (len(lease), (await borrowed.depth()).in_flight) == (1, 1)
+            assert await hook.aget_queue("other") is not borrowed
+            return await hook.aconnection_url()
+
+    assert asyncio.run(claim()).startswith("embedded:///")
+    assert (queue.depth().ready, queue.depth().in_flight) == (1, 0)
+
+
+def test_a_lookup_on_an_event_loop_is_done_once_and_masks_the_password(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk._shared.secrets_masker import redact
+
+    connect("orders", extra={"url": "redis://user:asyncio-s3cr%2Ft@localhost"})
+    hook = RedisQueueHook("orders")
+
+    async def twice() -> str:
+        first = await hook.aconnection_url()
+        monkeypatch.delenv("AIRFLOW_CONN_ORDERS")
+        assert await hook.aconnection_url() == first
+        return first
+
+    assert asyncio.run(twice()) == "redis://user:asyncio-s3cr%2Ft@localhost"
+    assert redact("it is asyncio-s3cr/t") == "it is ***"

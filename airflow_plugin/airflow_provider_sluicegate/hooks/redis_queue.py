@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Unpack
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Unpack
 
-import redis
 from airflow.sdk import BaseHook
-from airflow.sdk.log import mask_secret
 
-from airflow_provider_sluicegate.connection import connection_url
-from sluicegate import RedisGateway, RedisMessageQueue
-from sluicegate.errors import ConfigurationError, RedisMessageQueueError
-from sluicegate.options import QueueOptions
+from airflow_provider_sluicegate import compat
+from airflow_provider_sluicegate.connection import connection_url, secrets_in
+
+if TYPE_CHECKING:
+    import redis
+    from airflow.sdk import Connection
+
+    from sluicegate import RedisGateway, RedisMessageQueue
+    from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
+    from sluicegate.options import QueueOptions
 
 __all__ = ["RedisQueueHook"]
 
@@ -26,22 +29,24 @@ class RedisQueueHook(BaseHook):
     Makes Sluicegate queues on the Redis of an Airflow connection.
 
     Making a hook, or a queue with it, contacts nothing: the hook looks the connection up at its first use and contacts
-    Redis at the first command. The hook keeps what it made; :meth:`close`, or leaving a ``with`` block, closes it.
+    Redis at the first command. The hook keeps what it made; :meth:`close`, or leaving a ``with`` block, closes it. On
+    an event loop, as in a trigger, use :meth:`aget_queue` and ``async with``, or :meth:`aclose`.
 
     **Delivery semantics.** Delivery is at least once, as for every queue. A publish refuses duplicates of a
     deduplication key within its window; a claim leases messages, and unacked messages are delivered again.
 
-    **Passwords.** The password is either in the connection's password field, or outside Airflow: ``password_env`` in
-    the extra names an environment variable that holds it. A queue with a password from the field works only where
+    **Passwords.** The password is either in the connection's password field, or outside Airflow: ``auth_env`` in the
+    extra names an environment variable that holds it. A queue with a password from the field works only where
     Airflow resolves connections: its ``spec()``, which is serialized for Spark executors and triggers, is refused,
     because it would contain the password. A queue with a password from the environment can be serialized: set the
     variable for the Airflow workers and for the executors, for instance with ``spark.executorEnv.NAME``. Neither kind
     shows the password in a log, a repr, an XCom or a rendered template.
 
     :param redis_conn_id: a connection of type ``sluicegate`` or ``redis``. The fields are host, port, login and
-        password; the extra takes ``db``, ``ssl``, ``ssl_cert_reqs``, ``ssl_ca_certs``, ``ssl_certfile``,
-        ``ssl_keyfile``, ``ssl_check_hostname``, ``scheme``, ``password_env``, and ``url`` instead of host, port, db and
-        ssl, for instance ``embedded:///absolute/folder`` or ``unix:///path/of/socket``.
+        password; the extra takes ``db``, ``ssl`` with ``ssl_cert_reqs``, ``ssl_ca_certs``, ``ssl_certfile``,
+        ``ssl_keyfile`` and ``ssl_check_hostname``, ``auth_env`` (``password_env`` is its old name),
+        ``sentinel_service`` with ``sentinel_login`` and ``sentinel_auth_env``, ``cluster``, ``scheme``, and ``url``
+        instead of all those that say where Redis is, for instance ``embedded:///absolute/folder``.
     """
 
     conn_name_attr = "redis_conn_id"
@@ -52,8 +57,9 @@ class RedisQueueHook(BaseHook):
     def __init__(self, redis_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.redis_conn_id = redis_conn_id
-        # A strong reference: closing the queue releases its leases, also after the caller has dropped the queue.
+        # Strong references: closing a queue releases its leases, also after the caller has dropped the queue.
         self._queues: list[RedisMessageQueue] = []
+        self._async_queues: list[AsyncRedisMessageQueue] = []
 
     def get_conn(self) -> redis.Redis | redis.RedisCluster:
         """Return a client, the same one each time; it connects at its first command."""
@@ -69,36 +75,58 @@ class RedisQueueHook(BaseHook):
         :raises ConfigurationError: the connection or an option cannot work as given.
         :raises AirflowNotFoundException: there is no such connection.
         """
-        for option in _PLACE:
-            if option in queue_options:
-                raise ConfigurationError(
-                    f"{option} is not an option here: connection {self.redis_conn_id!r} says where Redis is"
-                )
+        from sluicegate import RedisMessageQueue
+
+        self._refuse_place(queue_options)
         queue = RedisMessageQueue(name, url=self._url, **queue_options)
         self._queues.append(queue)
         return queue
 
+    async def aget_queue(self, name: str, **queue_options: Unpack[QueueOptions]) -> AsyncRedisMessageQueue:
+        """
+        Return a queue for asyncio on this connection; it connects at its first command.
+
+        The parameters and errors are those of :meth:`get_queue`.
+        """
+        from sluicegate.asyncio import RedisMessageQueue
+
+        self._refuse_place(queue_options)
+        queue = RedisMessageQueue(name, url=await self.aconnection_url(), **queue_options)
+        self._async_queues.append(queue)
+        return queue
+
+    async def aconnection_url(self) -> str:
+        """
+        Return the URL of the connection, looked up without blocking the event loop.
+
+        A literal password is part of it, and masked in logs from now on; do not store or render the URL.
+        """
+        if "_url" not in self.__dict__:
+            from airflow.sdk.exceptions import AirflowNotFoundException
+
+            try:
+                connection = await compat.get_async_connection(type(self), self.redis_conn_id)
+            except AirflowNotFoundException as error:
+                raise self._missing() from error
+            url = connection_url(connection)
+            for secret in secrets_in(url):
+                await compat.amask_secret(secret)
+            self.__dict__["_url"] = url
+        return self._url
+
     def test_connection(self) -> tuple[bool, str]:
         """
-        Check the connection by reading the depth of a queue that does not exist.
+        Check the connection by reading the depth of a queue that does not exist, and describe the server.
 
         That needs what every queue needs: the server, the credentials, and the right to run scripts. Nothing is
-        written.
+        written. The sentence holds the server's version, its role, the topology, persistence and, if it is not
+        ``noeviction``, a warning about the eviction policy.
 
         :return: whether it works, and a sentence about it without secrets.
         """
-        queue = None
-        try:
-            queue = self.get_queue("connection-test", retry_budget_seconds=0)
-            queue.depth()
-        except RedisMessageQueueError as error:
-            return False, str(error)
-        except redis.RedisError as error:
-            return False, f"Redis at {self._gateway.server} refused: {error}"
-        finally:
-            if queue is not None:
-                queue.close()
-        return True, f"Redis at {self._gateway.server} answers and runs the queue's scripts"
+        from airflow_provider_sluicegate.connection_report import try_connection
+
+        return try_connection(self)
 
     def close(self) -> None:
         """Close the queues and the client that this hook made; the queues release the leases that they still hold."""
@@ -109,6 +137,12 @@ class RedisQueueHook(BaseHook):
             self._gateway.close()
             del self._gateway
 
+    async def aclose(self) -> None:
+        """Close the queues for asyncio that this hook made, on their event loop; see :meth:`close`."""
+        for queue in self._async_queues:
+            await queue.aclose()
+        self._async_queues.clear()
+
     def __enter__(self) -> RedisQueueHook:
         return self
 
@@ -117,16 +151,49 @@ class RedisQueueHook(BaseHook):
     ) -> None:
         self.close()
 
+    async def __aenter__(self) -> RedisQueueHook:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _refuse_place(self, queue_options: QueueOptions) -> None:
+        from sluicegate.errors import ConfigurationError
+
+        for option in _PLACE:
+            if option in queue_options:
+                raise ConfigurationError(
+                    f"{option} is not an option here: connection {self.redis_conn_id!r} says where Redis is"
+                )
+
+    def _missing(self) -> Exception:
+        from airflow.sdk.exceptions import AirflowNotFoundException
+
+        name = self.redis_conn_id
+        return AirflowNotFoundException(
+            f"there is no connection {name!r}; add it, for instance with: airflow connections add {name} "
+            "--conn-type sluicegate --conn-host localhost"
+        )
+
     @cached_property
     def _gateway(self) -> RedisGateway:
+        from sluicegate import RedisGateway
+
         return RedisGateway(url=self._url)
 
     @cached_property
     def _url(self) -> str:
-        url = connection_url(self.get_connection(self.redis_conn_id))
+        from airflow.sdk.exceptions import AirflowNotFoundException
+        from airflow.sdk.log import mask_secret
+
+        try:
+            connection: Connection = self.get_connection(self.redis_conn_id)
+        except AirflowNotFoundException as error:
+            raise self._missing() from error
+        url = connection_url(connection)
         # Airflow masks the password field by itself, but not a password in a url of the extra.
-        parts = urlsplit(url)
-        for secret in (unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
-            if secret:
-                mask_secret(secret)
+        for secret in secrets_in(url):
+            mask_secret(secret)
         return url
