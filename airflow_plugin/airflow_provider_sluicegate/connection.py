@@ -237,8 +237,8 @@ class _Reader:
         value = str(self.extra[name])
         if not _VARIABLE.fullmatch(value):
             raise self._error(
-                f"must have the name of an environment variable as {name} in its extra: letters, digits and "
-                "underscores; a password itself belongs in the password field"
+                f"must have the name of an environment variable as {name} in its extra, such as "
+                "QUEUE_PASSWORD; a password itself belongs in the password field"
             )
         return value
 

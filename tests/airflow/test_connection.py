@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from airflow_provider_sluicegate.connection import connection_url
 from sluicegate._redis.connection import Address
 from sluicegate.errors import ConfigurationError
 from tests.airflow.conftest import PASSWORD
+from tests.support.project import ROOT
 
 pytestmark = pytest.mark.airflow
 
@@ -190,3 +193,43 @@ def test_uris_name_every_topology(uri: str, url: str) -> None:
 
     assert connection_url(given) == url
     assert connection_url(Connection.from_uri(given.get_uri(), conn_id="orders")) == url
+
+
+@pytest.mark.usefixtures("airflow_deployment")
+def test_the_documented_commands_add_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.cli.cli_parser import get_parser
+    from airflow.models import Connection as StoredConnection
+    from airflow.utils.session import create_session
+
+    page = (ROOT / "docs" / "airflow.md").read_text()
+    (block,) = re.findall(r"```bash\n(.*?airflow connections add.*?)```", page, re.DOTALL)
+    words = shlex.split(block.replace("\\\n", " "))
+    first, second, third = words.index("airflow"), words.index("airflow", 1), words.index("export")
+    (variable, _, text) = words[third + 1].partition("=")
+    monkeypatch.setenv(variable, text)
+    found = [connection_url(Connection.get("sluicegate_default"))]
+    for number, command in enumerate((words[first:second], words[second:third])):
+        command[3] = f"documented_{number}"
+        arguments = get_parser().parse_args(command[1:])
+        arguments.func(arguments)
+        with create_session() as session:
+            row = session.query(StoredConnection).filter_by(conn_id=command[3]).one()
+            session.delete(row)
+            kept = {name: getattr(row, name) for name in ("conn_type", "host", "port", "login", "schema", "extra")}
+        found.append(connection_url(Connection(conn_id="orders", **kept)))
+
+    assert found == ["redis+sentinel://a:26379,b:26379/orders/0?password_env=QUEUE_PASSWORD"] * 3
+
+
+@pytest.mark.usefixtures("airflow_deployment")
+def test_a_connection_of_the_rest_api_is_read() -> None:
+    """The API stores its body as this model does."""
+    from airflow.api_fastapi.core_api.datamodels.connections import ConnectionBody
+    from airflow.models import Connection as StoredConnection
+
+    extra = json.dumps({"sentinel_service": "orders", "auth_env": "QUEUE_PASSWORD"})
+    body = ConnectionBody(connection_id="orders", conn_type="sluicegate", host="a,b", extra=extra)
+    row = StoredConnection(**body.model_dump(by_alias=True))
+
+    given = Connection(conn_id="orders", conn_type=row.conn_type, host=row.host, extra=row.extra)
+    assert connection_url(given) == "redis+sentinel://a:26379,b:26379/orders/0?password_env=QUEUE_PASSWORD"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 import redis
@@ -18,6 +19,7 @@ from sluicegate.errors import ConfigurationError, QueueDrainedError, RedisUnavai
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.servers import PasswordServer
 from tests.support.servers import free_port
+from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.airflow
 
@@ -182,3 +184,11 @@ def test_a_lookup_on_an_event_loop_is_done_once_and_masks_the_password(
 
     assert asyncio.run(twice()) == "redis://user:asyncio-s3cr%2Ft@localhost"
     assert redact("it is asyncio-s3cr/t") == "it is ***"
+
+
+def test_the_hook_of_the_documentation_gives_a_task_its_queue(queue: RedisMessageQueue) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(snippet("airflow-hook").replace('"orders"', repr(queue.name)), "airflow-hook", "exec"), names)  # noqa: S102
+    queue.publish({"id": 1})
+
+    assert names["count_orders"].function() == 1
