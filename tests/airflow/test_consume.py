@@ -151,11 +151,12 @@ def test_what_does_not_fit_is_released_in_its_order_for_the_next_run(
     queue: RedisMessageQueue, consume: Callable[..., Try], instance: Instance
 ) -> None:
     queue.publish_many({"n": n, "note": "x" * 1000} for n in range(10))
+    queue.publish({"n": 10})
 
     first = consume(max_xcom_bytes=4000)
     assert [payload["n"] for payload in first.payloads] == [0, 1, 2]
     assert len(json.dumps(first.batch)) <= 4000
-    assert (queue.depth().ready, queue.depth().in_flight) == (7, 3)
+    assert (queue.depth().ready, queue.depth().in_flight) == (8, 3)
     first.succeed()
 
     instance.run_id = "the next run"
