@@ -23,7 +23,13 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": _NAME, "external-doc-url": "https://redis.io/", "tags": ["software"]}],
         "hooks": [_modules("hooks.redis_queue")],
         "operators": [
-            _modules("operators.administration", "operators.consume", "operators.drain", "operators.publish")
+            _modules(
+                "operators.administration",
+                "operators.consume",
+                "operators.drain",
+                "operators.lease",
+                "operators.publish",
+            )
         ],
         "sensors": [_modules("sensors.redis_queue")],
         "task-decorators": [

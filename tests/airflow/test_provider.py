@@ -19,6 +19,7 @@ from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.operators.administration import RedisQueuePurgeOperator, RedisQueueRedriveOperator
 from airflow_provider_sluicegate.operators.consume import RedisQueueConsumeOperator
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
+from airflow_provider_sluicegate.operators.lease import RedisQueueClaimOperator, RedisQueueSettleLeaseOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
 from sluicegate import RedisMessageQueue
@@ -60,6 +61,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"],
         ["RedisQueueConsumeOperator"],
         ["RedisQueueDrainOperator"],
+        ["RedisQueueClaimOperator", "RedisQueueSettleLeaseOperator"],
         ["RedisQueuePublishOperator"],
         ["RedisQueueSensor"],
     ]
@@ -115,6 +117,8 @@ def operators() -> list[Any]:
         RedisQueueRedriveOperator(task_id="redrive", queue_name="orders"),
         RedisQueueConsumeOperator(task_id="consume", queue_name="orders"),
         RedisQueueDrainOperator(task_id="drain", queue_name="orders", process=print),
+        RedisQueueClaimOperator(task_id="claim", queue_name="orders"),
+        RedisQueueSettleLeaseOperator(task_id="settle", lease={}),
         RedisQueuePublishOperator(task_id="publish", queue_name="orders", messages=[]),
         RedisQueueSensor(task_id="gate", queue_name="orders"),
     ]
@@ -124,7 +128,9 @@ def test_template_fields_are_attributes_and_leave_airflows_own_alone(operators: 
     for operator in operators:
         for field in operator.template_fields:
             assert hasattr(operator, field)
-        assert {"queue_name", "redis_conn_id"} <= set(operator.template_fields)
+        # A lease's handle names its queue.
+        place = "lease" if isinstance(operator, RedisQueueSettleLeaseOperator) else "queue_name"
+        assert {place, "redis_conn_id"} <= set(operator.template_fields)
         # Airflow's name for the queue of the executor: a task whose `queue` is ours would never be run by Celery.
         assert operator.queue == "default"
 
