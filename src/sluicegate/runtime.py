@@ -8,12 +8,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from sluicegate._dispatch_base import warn
 
 __all__ = [
     "AWAITS",
+    "apart",
     "await_answer",
     "current_owner",
     "ensure_result",
@@ -24,6 +25,7 @@ __all__ = [
     "sleep",
 ]
 
+T = TypeVar("T")
 _SLICE_SECONDS = 0.05
 AWAITS = False  # whether callbacks of the user may be async
 _log = logging.getLogger("sluicegate")
@@ -37,6 +39,11 @@ def current_owner() -> int:
     if number is None:
         number = _thread.number = next(_numbers)
     return number
+
+
+def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that blocks."""
+    return function(*arguments)
 
 
 def give_way() -> None:

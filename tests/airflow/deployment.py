@@ -55,7 +55,10 @@ class Deployment:
     @contextmanager
     def dags(self, files: Iterable[Path]) -> Iterator[dict[str, Any]]:
         """Put DAG files into the folder of DAGs, and yield the DAGs in it by their id."""
-        from airflow.dag_processing.dagbag import DagBag
+        try:
+            from airflow.dag_processing.dagbag import DagBag
+        except ImportError:  # Airflow 3.1
+            from airflow.models.dagbag import DagBag  # type: ignore[no-redef]
 
         targets = [Path(shutil.copy(file, self.home / "dags")) for file in files]
         try:

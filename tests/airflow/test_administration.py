@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowException, AirflowFailException
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_sluicegate.operators.administration import RedisQueuePurgeOperator, RedisQueueRedriveOperator
 from sluicegate import DeadMessage, RedisMessageQueue

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk import timezone
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_sluicegate.operators.consume import RedisQueueConsumeOperator
 from sluicegate import RedisMessageQueue

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.exceptions import AirflowFailException
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_sluicegate.decorators.redis_queue import redis_queue_task
 from sluicegate import DrainContext, Message, RedisMessageQueue

@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 import pytest
+from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk import timezone
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.identity import run_id_of

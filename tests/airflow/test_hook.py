@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import redis
+from airflow.exceptions import AirflowNotFoundException
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator

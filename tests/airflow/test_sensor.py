@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from airflow.sdk.exceptions import AirflowRescheduleException, AirflowSensorTimeout
+from airflow.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor

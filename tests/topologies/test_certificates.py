@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from sluicegate.asyncio.gateway import RedisGateway as AsyncRedisGateway
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from sluicegate.errors import RedisUnavailableError
+from sluicegate.errors import ConfigurationError, RedisUnavailableError
 from sluicegate.gateway import RedisGateway
 from tests.support.flavours import Blocking, Loop
 from tests.support.scripted_server import answering
-from tests.support.topologies import make_certificates
+from tests.support.servers import PROGRAMS, RedisServer, free_port
+from tests.support.topologies import TlsServer, make_certificates
 
 PLACES = {
     "one": "rediss://127.0.0.1:{}/0",
@@ -88,3 +91,36 @@ def test_a_certificate_that_names_the_host_is_taken(make_gateway: MakeGateway, f
 def test_a_url_may_say_otherwise(make_gateway: MakeGateway, foreign: Path, place: str, more: str) -> None:
     with answering(certificate=foreign) as server:
         assert make_gateway(place, server.port, foreign, more).execute(CALL) == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "asyncio"])
+def test_a_url_with_tls_and_a_server_without_are_told_apart(asynchronous: bool, loop: Loop) -> None:
+    server = RedisServer(PROGRAMS[0], port=free_port()).start()
+    try:
+        message = _refusal(
+            f"rediss://127.0.0.1:{server.port}?socket_connect_timeout=1&socket_timeout=1", asynchronous, loop
+        )
+    finally:
+        server.remove()
+
+    assert f"Redis at 127.0.0.1:{server.port} does not speak TLS, which the url asks for" in message
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "asyncio"])
+def test_a_url_without_tls_and_a_server_with_it_are_told_apart(asynchronous: bool, loop: Loop) -> None:
+    with TlsServer(PROGRAMS[0]) as server:
+        message = _refusal(f"redis://localhost:{urlsplit(server.url).port}", asynchronous, loop)
+
+    assert "speaks TLS, which the url does not ask for; write rediss instead of redis" in message
+
+
+def _refusal(url: str, asynchronous: bool, loop: Loop) -> str:
+    """Return the error of a first call, which comes long before the retry budget of 120 s ends."""
+    gateway: Any = RedisGateway(url=url)
+    if asynchronous:
+        gateway = Blocking(loop.run(lambda: AsyncRedisGateway(url=url)), loop)
+    started = time.monotonic()
+    with pytest.raises(ConfigurationError) as refused:
+        gateway.execute(CALL)
+    assert time.monotonic() - started < 10
+    return str(refused.value)

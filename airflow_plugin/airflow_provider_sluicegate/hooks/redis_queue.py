@@ -102,11 +102,9 @@ class RedisQueueHook(BaseHook):
         A literal password is part of it, and masked in logs from now on; do not store or render the URL.
         """
         if "_url" not in self.__dict__:
-            from airflow.sdk.exceptions import AirflowNotFoundException
-
             try:
                 connection = await compat.get_async_connection(type(self), self.redis_conn_id)
-            except AirflowNotFoundException as error:
+            except compat.AirflowNotFoundException as error:
                 raise self._missing() from error
             url = connection_url(connection)
             for secret in secrets_in(url):
@@ -169,10 +167,8 @@ class RedisQueueHook(BaseHook):
                 )
 
     def _missing(self) -> Exception:
-        from airflow.sdk.exceptions import AirflowNotFoundException
-
         name = self.redis_conn_id
-        return AirflowNotFoundException(
+        return compat.AirflowNotFoundException(
             f"there is no connection {name!r}; add it, for instance with: airflow connections add {name} "
             "--conn-type sluicegate --conn-host localhost"
         )
@@ -185,12 +181,11 @@ class RedisQueueHook(BaseHook):
 
     @cached_property
     def _url(self) -> str:
-        from airflow.sdk.exceptions import AirflowNotFoundException
         from airflow.sdk.log import mask_secret
 
         try:
             connection: Connection = self.get_connection(self.redis_conn_id)
-        except AirflowNotFoundException as error:
+        except compat.AirflowNotFoundException as error:
             raise self._missing() from error
         url = connection_url(connection)
         # Airflow masks the password field by itself, but not a password in a url of the extra.

@@ -21,7 +21,7 @@ from sluicegate._gateway_base import (
     commands,
     reply_seconds,
 )
-from sluicegate._redis import error_mapping
+from sluicegate._redis import encryption, error_mapping
 from sluicegate._redis.asyncio.connection_io import exchange, refuses_announced
 from sluicegate._redis.asyncio.pools import Client, ClientPools, borrow, give_back, read, send
 from sluicegate._redis.cluster_routes import Node
@@ -38,7 +38,7 @@ from sluicegate._redis.size_limits import (
     oversized,
     within_any_limit,
 )
-from sluicegate.asyncio.runtime import await_answer, sleep
+from sluicegate.asyncio.runtime import apart, await_answer, sleep
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Wait
 from sluicegate.signatures import explains_unknown_options
@@ -190,6 +190,7 @@ class RedisGateway(GatewayBase):
             try:
                 return await self._once(call, Stage.CALLS if retry else Stage.SINGLE)
             except Exception as error:
+                await self._refuse_other_encryption(error)
                 if not (self._may_pass(course, error) and retry):
                     raise
                 return await self._again(call, course, start, error, on_retry)
@@ -330,6 +331,17 @@ class RedisGateway(GatewayBase):
             said = said or (not limits and await refuses_announced(pool, size))
         if (refused := oversized(call, self.server, size, limits, said=said)) is not None:
             raise refused
+
+    async def _refuse_other_encryption(self, error: Exception) -> None:
+        """Refuse a server that speaks TLS where the URL does not, or the reverse, after a failed first contact.
+
+        Raises:
+            ConfigurationError: no repetition helps.
+        """
+        if self._reached or self.address is None or not encryption.may_differ(self.address, error):
+            return
+        if (refused := await apart(encryption.other_encryption, self.address)) is not None:
+            raise refused from presentable(error)
 
     async def _meet(self, pool: Any) -> None:
         """Make first contact; until that succeeds, nothing was sent that could have taken effect."""

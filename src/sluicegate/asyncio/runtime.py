@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 __all__ = [
     "AWAITS",
+    "apart",
     "await_answer",
     "current_owner",
     "ensure_result",
@@ -39,6 +40,11 @@ def current_owner() -> int:
     if number is None:
         number = _tasks[task] = next(_numbers)
     return number
+
+
+async def apart(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that blocks, in a thread of its own."""
+    return await asyncio.to_thread(function, *arguments)
 
 
 async def give_way() -> None:
