@@ -115,10 +115,11 @@ def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.Captu
     hook = ProvidersManagerTaskRuntime().hooks["sluicegate"]
     assert hook is not None
     assert (hook.hook_name, hook.connection_id_attribute_name) == ("Sluicegate", "redis_conn_id")
-    assert manager.field_behaviours["sluicegate"]["hidden_fields"] == ["schema"]
-    assert {name for name in manager.connection_form_widgets if name.startswith("extra__sluicegate__")} == {
-        f"extra__sluicegate__{name}" for name in INFO["connection-types"][0]["conn-fields"]
-    }
+    if ProvidersManagerTaskRuntime is not ProvidersManager:  # Airflow 3.1 reads no form from the metadata
+        assert manager.field_behaviours["sluicegate"]["hidden_fields"] == ["schema"]
+        assert {name for name in manager.connection_form_widgets if name.startswith("extra__sluicegate__")} == {
+            f"extra__sluicegate__{name}" for name in INFO["connection-types"][0]["conn-fields"]
+        }
 
 
 @pytest.fixture
