@@ -61,7 +61,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
 
 @pytest.fixture
 def queue_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has: they share a server."""
+    """Return a name that no other test has, because they share a server."""
     return re.sub(r"\W+", "-", f"{request.node.path.stem}-{request.node.name}")
 
 
@@ -91,5 +91,5 @@ def orders(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def instance() -> Instance:
-    """A task instance for `execute`."""
+    """Return a task instance for `execute`."""
     return Instance()

@@ -136,7 +136,7 @@ def test_the_log_says_why_nothing_was_redriven(queue: RedisMessageQueue, capsys:
 
 @pytest.fixture
 def full(queue: RedisMessageQueue) -> RedisMessageQueue:
-    """A queue with messages in every state."""
+    """Return a queue with messages in every state."""
     keeping = RedisMessageQueue(queue.name, url=queue.spec().url, enable_completed_queue=True, enable_failed_queue=True)
     keeping.publish_many({"n": n} for n in range(6))
     keeping.claim(1).ack()

@@ -54,7 +54,7 @@ def test_the_connection_test_says_why_it_failed(
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    """A server that may evict messages, and keeps those that it has."""
+    """Yield a server that may evict messages, and keeps those that it has."""
     options = ("--maxmemory-policy", "allkeys-lru", "--save", "60", "1", "--appendonly", "yes")
     started = RedisServer(PROGRAMS[0], *options, port=free_port()).start()
     yield started

@@ -67,7 +67,7 @@ class Lines:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Lines:
-    """The task's log."""
+    """Return the lines of the task's log."""
     kept = Lines()
     monkeypatch.setattr(RedisQueueDrainOperator, "log", kept)
     return kept

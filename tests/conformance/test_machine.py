@@ -58,7 +58,7 @@ class Boom(Exception):
 
 
 def _open(lease: Lease) -> list[int]:
-    """The slots that this object may still settle."""
+    """Return the slots that this object may still settle."""
     return [] if lease._batch.is_detached else lease._batch.verdicts.open
 
 
@@ -244,7 +244,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=holders, lease=holders, seldom=st.integers(0, 1))
     def hand_on(self, lease: Lease, seldom: int) -> Any:
-        """The attachment has what the lease still held, at no further delivery, and the old object is of no use."""
+        """Detach and attach: the attachment has the open messages, uncounted, and the old object refuses its use."""
         known, unsettled = self.model.leases.get(lease.id), lease._batch.verdicts.open
         if seldom or not unsettled or lease._batch.is_detached:
             return multiple()
