@@ -16,7 +16,7 @@ from tests.support.snippets import snippet
 pytestmark = pytest.mark.airflow
 
 
-def test_the_readmes_dag_publishes_waits_and_works(
+def test_the_readmes_dag_publishes_waits_and_works_without_a_logical_date(
     airflow_deployment: Deployment,
     embedded_url: str,
     connect: Connect,
@@ -30,7 +30,7 @@ def test_the_readmes_dag_publishes_waits_and_works(
     file.write_text(code)
     with airflow_deployment.dags([file]) as dags:
         (tmp_path / "orders-of-2013-01-01.jsonl.gz").write_bytes(gzip.compress(lines))
-        run = dags["orders"].test(logical_date=_midnight("2013-01-01"))
+        run = dags["orders"].test(run_after=_midnight("2013-01-01"), logical_date=None)
     assert states(run) == {"publish": "success", "gate": "success", "work": "success"}
     assert xcoms(run)["publish"]["published"] == 1000
     assert xcoms(run)["gate"]["fired_by"] == "depth"

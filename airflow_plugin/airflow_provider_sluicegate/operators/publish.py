@@ -49,7 +49,7 @@ class RedisQueuePublishOperator(BaseOperator):
         RedisQueuePublishOperator(
             task_id="publish",
             queue_name="orders",
-            path="/data/orders-{{ ds }}.csv.gz",
+            path="/data/orders-{{ dag_run.run_after | ds }}.csv.gz",
             deduplication_key="{tenant}:{order_id}",
         )
 
