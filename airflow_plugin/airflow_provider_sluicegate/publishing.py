@@ -11,10 +11,19 @@ from typing import Any, Protocol
 
 import redis
 
+from airflow_provider_sluicegate.sources import MalformedMessageFileError
 from sluicegate import PublishReport, RedisMessageQueue
-from sluicegate.errors import PublishUnknownError, RedisMessageQueueError
+from sluicegate.errors import (
+    ConfigurationError,
+    PayloadTooDeepError,
+    PayloadTooLargeError,
+    PublishUnknownError,
+    RedisMessageQueueError,
+)
 
 __all__ = ["Log", "PublishStoppedError", "Publisher", "Reader"]
+
+_PERMANENT = (ConfigurationError, MalformedMessageFileError, PayloadTooDeepError, PayloadTooLargeError)
 
 
 class Log(Protocol):
@@ -30,10 +39,12 @@ class PublishStoppedError(RedisMessageQueueError):
     :ivar published: messages published before it stopped.
     :ivar duplicates: messages refused as duplicates before it stopped.
     :ivar batches: calls that took effect.
+    :ivar is_permanent: whether another try of the same input would stop at the same place.
     """
 
-    def __init__(self, message: str, *, published: int, duplicates: int, batches: int) -> None:
+    def __init__(self, message: str, *, published: int, duplicates: int, batches: int, is_permanent: bool) -> None:
         super().__init__(message)
+        self.is_permanent = is_permanent
         self.published = published
         self.duplicates = duplicates
         self.batches = batches
@@ -86,6 +97,13 @@ class Reader:
         reason = type(error).__name__ if error is self._key_error else _reason(error)
         location = self._location(getattr(error, "position", None))
         return reason if location is None else f"{location}: {reason}"
+
+    def is_permanent(self, error: Exception) -> bool:
+        """Return whether an error is one of the input or of an argument, which another try would meet again."""
+        if isinstance(error, _PERMANENT):
+            return True
+        by_the_user = self.failure is not None or error is self._key_error  # whose code may depend on anything
+        return isinstance(error, (TypeError, ValueError)) and not by_the_user
 
     def __iter__(self) -> Iterator[Any]:
         number = 0
@@ -208,15 +226,21 @@ class Publisher:
             parts.append("no batch was published before it")
         if isinstance(error, PublishUnknownError):
             parts.append("it is not known whether the current batch was published")
-        if self.window_seconds is None:
-            parts.append("without a deduplication_key, a retry publishes those messages again")
-        else:
+        is_permanent = self.reader.is_permanent(error)
+        again = "running the task again once this is put right" if is_permanent else "a retry"
+        if self.window_seconds is not None:
             parts.append(
-                "a retry is safe: messages that were published are refused as duplicates for "
+                f"{again} is safe: messages that were published are refused as duplicates for "
                 f"{self.window_seconds:g} s after their publish"
             )
+        elif self.batches or isinstance(error, PublishUnknownError):
+            parts.append(f"without a deduplication_key, {again} publishes those messages again")
         return PublishStoppedError(
-            "; ".join(parts), published=self.published, duplicates=self.duplicates, batches=self.batches
+            "; ".join(parts),
+            published=self.published,
+            duplicates=self.duplicates,
+            batches=self.batches,
+            is_permanent=is_permanent,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 import logging
 import weakref
@@ -12,14 +13,18 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
 from sluicegate import RedisMessageQueue
 from sluicegate.embedded import connect as connect_embedded
-from sluicegate.errors import ConfigurationError, PublishUnknownError, RedisUnavailableError
+from sluicegate.errors import PublishUnknownError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
+from tests.airflow.deployment import Deployment, xcoms
+from tests.airflow.instance import Instance
 from tests.airflow.servers import PasswordServer
 from tests.support.servers import free_port
+from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.airflow
 
@@ -34,10 +39,15 @@ def publish(queue: RedisMessageQueue | str, context: dict[str, Any] | None = Non
 
 
 def stopped(queue: RedisMessageQueue | str, **arguments: Any) -> PublishStoppedError:
-    with pytest.raises(PublishStoppedError) as error:
+    """Publish, and return the error; one that another try would meet again has failed the task for good."""
+    with pytest.raises((PublishStoppedError, AirflowFailException)) as error:
         publish(queue, **arguments)
     assert "CANARY" not in str(error.value)
-    return error.value
+    failed_for_good = isinstance(error.value, AirflowFailException)
+    found = error.value.__cause__ if failed_for_good else error.value
+    assert isinstance(found, PublishStoppedError)
+    assert (str(found), found.is_permanent) == (str(error.value), failed_for_good)
+    return found
 
 
 def payloads(queue: RedisMessageQueue) -> list[Any]:
@@ -183,7 +193,7 @@ def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> 
 
 
 def test_a_payload_beyond_the_limit_is_named_by_its_place(queue: RedisMessageQueue) -> None:
-    with pytest.raises(PublishStoppedError, match=r"message 5: payload takes 99 bytes .*; the 3 batches before"):
+    with pytest.raises(AirflowFailException, match=r"message 5: payload takes 99 bytes .*; the 3 batches before"):
         publish(
             queue,
             messages=["a", "drop", "b", "c", "x" * 99, "d"],
@@ -202,7 +212,7 @@ def test_an_iterator_that_was_read_is_not_taken_for_all_of_it_by_a_retry(queue: 
     with pytest.raises(PublishStoppedError, match="reading stopped after message 2: the line dropped"):
         operator.execute({})
 
-    with pytest.raises(ConfigurationError, match="give the function that makes it"):
+    with pytest.raises(AirflowFailException, match="give the function that makes it"):
         operator.execute({})
 
 
@@ -216,7 +226,8 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
     text = str(error)
     assert text.startswith(f"{path}, line 1501: not JSON")
     assert "the 1 batches before it stay published: 1000 messages, and 0 refused as duplicates" in text
-    assert "a retry is safe: messages that were published are refused as duplicates for 3600 s" in text
+    assert "running the task again once this is put right is safe: messages that were published are refused" in text
+    assert error.is_permanent
     assert (error.published, error.duplicates, error.batches) == (1000, 0, 1)
     assert queue.depth().pending == 1000
 
@@ -228,7 +239,7 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
 def test_without_a_key_the_error_warns_of_a_retry(queue: RedisMessageQueue, orders: Orders) -> None:
     text = str(stopped(queue, path=orders(10, broken=6), batch_size=5))
 
-    assert "without a deduplication_key, a retry publishes those messages again" in text
+    assert "without a deduplication_key, running the task again once this is put right publishes those" in text
     assert queue.depth().pending == 5
 
 
@@ -236,7 +247,7 @@ def test_a_malformed_first_line_publishes_nothing(queue: RedisMessageQueue, orde
     error = stopped(queue, path=orders(10, broken=1))
 
     assert "line 1: not JSON" in str(error)
-    assert "no batch was published before it" in str(error)
+    assert str(error).endswith("no batch was published before it")
     assert queue.depth().published_total == 0
 
 
@@ -275,6 +286,7 @@ def test_a_message_that_cannot_be_published_is_named(
     assert str(error).startswith("message 17: ")
     assert reason in str(error)
     assert error.batches == 1
+    assert error.is_permanent == (reason not in ("KeyError", "ValueError")), "code of the user's may depend on anything"
 
 
 def test_a_row_without_its_key_is_named_by_its_line(queue: RedisMessageQueue, tmp_path: Path) -> None:
@@ -293,6 +305,7 @@ def test_a_transform_that_raises_is_named_by_its_line(queue: RedisMessageQueue, 
     error = stopped(queue, path=path, transform=lambda row: {"id": int(row["id"])})
 
     assert str(error).startswith(f"{path}, line 3: transform raised ValueError; ")
+    assert not error.is_permanent
 
 
 def test_a_generator_that_raises_tells_how_far_it_came(queue: RedisMessageQueue) -> None:
@@ -320,7 +333,8 @@ async def _asynchronous_generator() -> Any:
         ({}, "exactly one of messages and path"),
         ({"messages": [], "path": "a.csv"}, "exactly one of messages and path"),
         ({"messages": {"id": 1}}, "a dict (wrap a single message in a list)"),
-        ({"messages": "{{ params.messages }}"}, "not a str"),
+        ({"messages": "{{ params.messages }}"}, "not a str; a template of a task's output is a text, so give"),
+        ({"path": " "}, "path is empty; if it is a template, it rendered to nothing"),
         ({"messages": b"bytes"}, "not a bytes"),
         ({"messages": 7}, "not a int"),
         ({"messages": lambda: None}, "not None"),
@@ -339,7 +353,7 @@ def test_arguments_that_cannot_work_are_refused_at_execution(
 ) -> None:
     operator = RedisQueuePublishOperator(task_id="publish", queue_name=queue.name, **arguments)
 
-    with pytest.raises((ConfigurationError, FileNotFoundError)) as refused:
+    with pytest.raises((AirflowFailException, FileNotFoundError)) as refused:
         operator.execute({})
 
     assert reason in str(refused.value)
@@ -370,7 +384,7 @@ def test_an_async_key_function_is_refused_before_anything_is_read(queue: RedisMe
     operator = RedisQueuePublishOperator(
         task_id="publish", queue_name=queue.name, messages=numbers(3), deduplication_key=key
     )
-    with pytest.raises(ConfigurationError, match=r"async"):
+    with pytest.raises(AirflowFailException, match=r"async"):
         operator.execute({})
     assert queue.depth().published_total == 0
 
@@ -383,6 +397,41 @@ def test_a_batch_size_that_cannot_work_publishes_nothing(queue: RedisMessageQueu
     assert queue.depth().published_total == 0
 
 
+def test_rows_of_an_sql_hook_hold_dates_and_decimals(queue: RedisMessageQueue) -> None:
+    row = {"when": datetime.datetime(2013, 1, 1, 5, 17, tzinfo=datetime.UTC), "price": decimal.Decimal("10.50")}
+
+    publish(queue, messages=[row], json_default="iso")
+
+    assert payloads(queue) == [{"when": "2013-01-01T05:17:00+00:00", "price": "10.50"}]
+
+
+def test_the_documented_dag_publishes_its_rows(
+    airflow_deployment: Deployment, embedded_url: str, connect: Connect, tmp_path: Path
+) -> None:
+    connect(extra={"url": embedded_url})
+    file = tmp_path / "documented_publish.py"
+    file.write_text(snippet("airflow-publish"))
+
+    with airflow_deployment.dags([file]) as dags:
+        run = dags["publish_rows"].test()
+
+    assert xcoms(run)["publish"]["published"] == 1000
+    queue = RedisMessageQueue("rows", url=embedded_url)
+    assert queue.peek(1)[0].json()["price"] == "9.90"
+    queue.close()
+
+
+def test_a_source_without_messages_skips_the_task_if_asked(queue: RedisMessageQueue, instance: Instance) -> None:
+    operator = RedisQueuePublishOperator(task_id="p", queue_name=queue.name, messages=[], skip_if_empty=True)
+
+    with pytest.raises(AirflowSkipException, match="no message to publish"):
+        operator.execute({"ti": instance})  # type: ignore[typeddict-item]
+
+    assert instance.pushed["return_value"]["published"] == 0
+    dropping = {"messages": [{"id": 1}], "transform": lambda _: None, "skip_if_empty": True}
+    assert publish(queue, **dropping)["dropped"] == 1
+
+
 # ---------------------------------------------------------------------- Redis goes away
 
 
@@ -393,6 +442,7 @@ def test_redis_not_running_is_said_at_once_without_the_password(connect: Connect
     error = stopped("orders", messages=numbers(3))
 
     assert f"Redis at localhost:{port} cannot be reached" in str(error)
+    assert not error.is_permanent
     assert "no batch was published before it" in str(error)
     assert PASSWORD not in str(error)
     assert isinstance(error.__cause__, RedisUnavailableError)
@@ -417,6 +467,7 @@ def test_redis_going_away_midway_leaves_the_batch_in_hand_unknown(connect: Conne
     assert str(error).startswith(f"Redis at localhost:{server.port} cannot be reached")
     assert "it is not known whether the current batch was published" in str(error)
     assert "a retry is safe" in str(error)
+    assert not error.is_permanent
     assert PASSWORD not in str(error)
     assert isinstance(error.__cause__, PublishUnknownError)
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator, XComArg
 
-from airflow_provider_sluicegate.compat import keyword_arguments
+from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException, keyword_arguments
+from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-from airflow_provider_sluicegate.publishing import Publisher, Reader
+from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
 from airflow_provider_sluicegate.sources import MessageFile
 from sluicegate.checks import is_async
 from sluicegate.config import QueueConfig
 from sluicegate.core.deduplication import KeySource
 from sluicegate.errors import ConfigurationError
+from sluicegate.json_default import JsonDefault
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,6 +37,7 @@ class RedisQueuePublishOperator(BaseOperator):
 
     **Delivery semantics.** Each batch takes effect whole or not at all, and sending it again after a lost reply
     publishes nothing twice. When the task fails midway, the batches before stay published, and the error says how many.
+    An error that another try would meet again, in an argument, the file's format or a payload, fails the task at once.
     With a ``deduplication_key``, a retry or a cleared task publishes only the missing messages: the queue refuses the
     others and counts them in ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by
     default; make it longer than your retries take). Without a key, a retry publishes everything again. Consumers
@@ -66,6 +69,9 @@ class RedisQueuePublishOperator(BaseOperator):
     :param transform: a function from a message as it was read to the payload to publish; None drops the message. Use
         it to convert types: the cells of a CSV are text.
     :param empty_as_null: publish an empty CSV cell as null instead of as an empty text.
+    :param json_default: how values are written that JSON does not have, such as those of an SQL hook: ``"iso"`` for
+        dates as ISO 8601 and decimals as text, or a function of the value.
+    :param skip_if_empty: skip the task, and so what depends on it, when there is no message.
     :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
         ``deduplication_window_seconds``.
     :param progress_interval_seconds: the time between two lines of progress in the log.
@@ -88,6 +94,8 @@ class RedisQueuePublishOperator(BaseOperator):
         headers: Mapping[str, str] | None = None,
         transform: Callable[[Any], Any] | None = None,
         empty_as_null: bool = True,
+        json_default: JsonDefault | None = None,
+        skip_if_empty: bool = False,
         queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
         redis_conn_id: str = RedisQueueHook.default_conn_name,
@@ -102,6 +110,8 @@ class RedisQueuePublishOperator(BaseOperator):
         self.headers = headers
         self.transform = transform
         self.empty_as_null = empty_as_null
+        self.json_default = json_default
+        self.skip_if_empty = skip_if_empty
         self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
         self.redis_conn_id = redis_conn_id
@@ -121,21 +131,33 @@ class RedisQueuePublishOperator(BaseOperator):
         Publish all messages.
 
         :return: the report.
-        :raises ConfigurationError: an argument cannot work as given.
+        :raises AirflowFailException: an argument, the connection, the file's format or a payload cannot work.
+        :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
         :raises FileNotFoundError: the file is not there.
-        :raises PublishStoppedError: reading or publishing failed midway.
+        :raises PublishStoppedError: reading or publishing failed midway, and a retry may help.
         """
-        reader = self._reader(context)
-        options = self._queue_options(reader)
-        with RedisQueueHook(self.redis_conn_id) as hook:
-            publisher = Publisher(
-                hook.get_queue(self.queue_name, **options),
-                reader,
-                self._window_seconds(options),
-                self.log,
-                self.progress_interval_seconds,
-            )
-            return publisher.run(batch_size=self.batch_size, headers=self.headers)
+        with fail_at_once():
+            reader = self._reader(context)
+            options = self._queue_options(reader)
+            with RedisQueueHook(self.redis_conn_id) as hook:
+                publisher = Publisher(
+                    hook.get_queue(self.queue_name, **options),
+                    reader,
+                    self._window_seconds(options),
+                    self.log,
+                    self.progress_interval_seconds,
+                )
+                try:
+                    report = publisher.run(batch_size=self.batch_size, headers=self.headers)
+                except PublishStoppedError as stopped:
+                    if stopped.is_permanent:
+                        raise AirflowFailException(str(stopped)) from stopped
+                    raise
+        if self.skip_if_empty and not (report["batches"] or report["dropped"]):
+            if self.do_xcom_push:
+                context["ti"].xcom_push(key="return_value", value=report)
+            raise AirflowSkipException(f"there was no message to publish to queue {self.queue_name!r}")
+        return report
 
     @property
     def _key_source(self) -> KeySource | None:
@@ -146,6 +168,8 @@ class RedisQueuePublishOperator(BaseOperator):
         options = dict(self.queue_options or {})
         if "get_deduplication_key" in options:
             raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
+        if self.json_default is not None:
+            options["json_default"] = self.json_default
         key = self._key_source
         if key is not None:
             # An async function stays as it is, so that the queue refuses it at once.
@@ -163,6 +187,8 @@ class RedisQueuePublishOperator(BaseOperator):
         if (self.messages is None) == (self.path is None):
             raise ConfigurationError("give exactly one of messages and path")
         if self.path is not None:
+            if not str(self.path).strip():
+                raise ConfigurationError("path is empty; if it is a template, it rendered to nothing")
             file = MessageFile(Path(self.path), empty_as_null=self.empty_as_null)
             file.check()
             return Reader(file, lambda line: f"{file.path}, line {line}", self.transform, self.batch_size)
@@ -177,7 +203,12 @@ class RedisQueuePublishOperator(BaseOperator):
             if inspect.iscoroutine(messages):
                 messages.close()
             raise ConfigurationError("messages is asynchronous; give a plain function or generator")
-        if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        if isinstance(messages, str):
+            raise ConfigurationError(
+                "messages must be an iterable of messages, or a function that returns one, not a str; a template of a "
+                "task's output is a text, so give messages=task.output"
+            )
+        if isinstance(messages, (bytes, Mapping)) or not isinstance(messages, Iterable):
             raise ConfigurationError(
                 f"messages must be an iterable of messages, or a function that returns one, not {_kind(messages)}"
             )
@@ -195,7 +226,7 @@ class _Hidden:
         if callable(self.value):
             return getattr(self.value, "__qualname__", type(self.value).__qualname__)
         if isinstance(self.value, _ReadOnce):
-            return "iterator"
+            return "generator" if self.value.is_generator else "iterator"
         kind = type(self.value).__name__
         return f"{kind} of {len(self.value)}" if isinstance(self.value, Sized) else kind
 
@@ -206,6 +237,7 @@ class _ReadOnce:
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
         self._read = False
+        self.is_generator = inspect.isgenerator(iterator)
 
     def __iter__(self) -> Iterator[Any]:
         if self._read:
