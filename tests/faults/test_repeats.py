@@ -14,6 +14,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.transitions.claim import Acked, Changed, Empty, Held, Opened
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
+from sluicegate.core.transitions.depth import Depth
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
 from sluicegate.core.transitions.peek import peek_call
@@ -305,6 +306,9 @@ def test_executed_twice(core: Core, prepare: Prepare) -> None:
             assert isinstance(second, Empty)
         case LeaseView():
             assert replace(second, left_seconds=first.left_seconds) == first
+        case Depth():
+            times = {name: getattr(first, name) for name in ("next_due_seconds", "next_expiry_seconds")}
+            assert replace(second, **times) == first
         case _ if prepare not in ANSWERS_WHAT_IT_DID:
             assert second == first
 
