@@ -45,7 +45,7 @@ def test_the_daemon_starts_one_run_for_a_backlog_and_shows_an_outage(url: str, m
 
         iterate(gates)
         assert len(gates.instance.get_runs()) == 1
-        first, second = gates.ticks("orders_gate")
+        first, second, *_ = gates.ticks("orders_gate")  # it ticks again while the other sensor is not due yet
         assert (first.status.value, first.run_keys) == ("SUCCESS", ["gates:0:0"])
         assert second.status.value == "SKIPPED"
         assert second.skip_reason.startswith("0 messages ready in 'gates'")
