@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -57,7 +58,52 @@ def test_hands_on_counts_and_what_opened_it(queue: RedisMessageQueue) -> None:
     assert found is not None
     age = found.pop("oldest_ready_age_seconds")
     assert 0 <= age <= oldest_age(queue)
-    assert found == {"queue": queue.name, "ready": 2, "pending": 1, "fired_by": "depth"}
+    assert found == {
+        "queue": queue.name, "ready": 2, "pending": 1, "in_flight": 0, "delayed": 0, "dead": 0, "paused": False,
+        "fired_by": "depth",
+    }  # fmt: skip
+
+
+def test_opens_for_dead_letters_also_of_a_paused_queue(queue: RedisMessageQueue) -> None:
+    queue.publish_many([{"id": 1}, {"id": 2}])
+    queue.claim(2).bury(error="why")
+    queue.pause()
+
+    assert poke(queue, min_dead=3) is None
+    found = poke(queue, min_dead="2")
+    assert found is not None
+    assert (found["fired_by"], found["dead"], found["paused"]) == ("dead", 2, True)
+
+
+class Lines:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, event: str, *args: Any) -> None:
+        self.lines.append(event % args)
+
+
+def test_the_log_says_why_nothing_is_ready(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def logged() -> str:
+        log = Lines()
+        monkeypatch.setattr(RedisQueueSensor, "log", log)
+        assert poke(queue, min_ready=5) is None
+        (line,) = log.lines
+        return line
+
+    assert "closed: no such queue yet" in logged()
+    queue.publish_many([{"id": number} for number in range(3)])
+    assert "ready 3" in logged()
+    lease = queue.claim(2, lease_seconds=600)
+    queue.claim(1).bury(error="why")
+    text = logged()
+    assert "in flight 2, delayed 0, dead 1, paused False; the gate opens when 5 messages are ready" in text
+    assert re.search(r"closed: 2 in flight until \d\d:\d\d:\d\d, 1 dead letter", text)
+    lease.release()
+    queue.pause()
+    assert "closed: paused, 2 ready" in logged()
 
 
 def test_opens_at_its_age_though_depth_is_not_reached(queue: RedisMessageQueue) -> None:
@@ -234,14 +280,14 @@ def test_options_reach_the_queue(queue: RedisMessageQueue) -> None:
 
 
 WRONG = [
-    ({"min_ready": None}, "give min_ready, max_age_seconds, or both"),
-    ({"min_ready": 0}, "min_ready must be 1 or more, not 0"),
-    ({"min_ready": -5, "max_age_seconds": 5}, "min_ready must be 1 or more, not -5"),
+    ({"min_ready": None}, "give min_ready, max_age_seconds or min_dead"),
+    ({"min_ready": 0}, "min_ready must be None or an int of 1 or more, not 0"),
+    ({"min_ready": -5, "max_age_seconds": 5}, "min_ready must be None or an int of 1 or more, not -5"),
     ({"min_ready": 1.5}, "min_ready must be a whole number or None, not 1.5"),
     ({"min_ready": True}, "min_ready must be a whole number or None, not True"),
-    ({"max_age_seconds": 0}, "max_age_seconds must be above 0, not 0"),
-    ({"max_age_seconds": float("nan")}, "max_age_seconds must be above 0, not nan"),
-    ({"max_age_seconds": float("inf")}, "max_age_seconds must be above 0, not inf"),
+    ({"max_age_seconds": 0}, "max_age_seconds must be None or a finite number above 0, not 0"),
+    ({"max_age_seconds": float("nan")}, "max_age_seconds must be None or a finite number above 0, not nan"),
+    ({"max_age_seconds": float("inf")}, "max_age_seconds must be None or a finite number above 0, not inf"),
     ({"max_age_seconds": [5]}, r"max_age_seconds must be a number or None, not \[5\]"),
 ]
 
@@ -255,10 +301,10 @@ def test_conditions_that_cannot_work_are_refused_when_the_dag_is_read(arguments:
 @pytest.mark.parametrize(
     ("template", "rendered", "reason"),
     [
-        ("min_ready", "0", "min_ready must be 1 or more, not 0"),
+        ("min_ready", "0", "min_ready must be None or an int of 1 or more, not 0"),
         ("min_ready", "many", "min_ready must be a whole number or None, not 'many'"),
-        ("min_ready", "None", "give min_ready, max_age_seconds, or both"),
-        ("max_age_seconds", "-1", "max_age_seconds must be above 0, not -1"),
+        ("min_ready", "None", "give min_ready, max_age_seconds or min_dead"),
+        ("max_age_seconds", "-1", "max_age_seconds must be None or a finite number above 0, not -1"),
     ],
 )
 def test_conditions_from_templates_are_refused_before_the_first_look(
