@@ -76,14 +76,17 @@ class Worker:
         return self.read()
 
     def until_interrupted(self) -> None:
-        """Returns once the signal that was sent has been handled."""
+        """Return once the signal that was sent has been handled."""
         answers = (self.ask() for _ in range(1000))
         assert any(answer == "True" for answer in answers)
 
     def end(self) -> tuple[str, int]:
         """Wait for its end and return the rest of its output and its exit code."""
-        out, _ = self.process.communicate(timeout=100)
-        return out.strip(), self.process.returncode
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        # `communicate` would lose the lines that `readline` has read ahead.
+        return self.process.stdout.read().strip(), self.process.wait(timeout=100)
 
 
 @pytest.fixture
@@ -93,7 +96,10 @@ def workers() -> Iterator[list[Worker]]:
     yield started
     for worker in started:
         worker.process.kill()
-        worker.process.communicate()
+        worker.process.wait()
+        for pipe in (worker.process.stdin, worker.process.stdout, worker.process.stderr):
+            assert pipe is not None
+            pipe.close()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
