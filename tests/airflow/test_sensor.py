@@ -65,11 +65,11 @@ def test_hands_on_counts_and_what_opened_it(queue: RedisMessageQueue) -> None:
 
 
 def test_opens_for_dead_letters_also_of_a_paused_queue(queue: RedisMessageQueue) -> None:
-    queue.publish_many([{"id": 1}, {"id": 2}])
+    queue.publish_many([{"id": 1}, {"id": 2}, {"id": 3}])
     queue.claim(2).bury(error="why")
+    assert poke(queue, min_dead=3) is None
     queue.pause()
 
-    assert poke(queue, min_dead=3) is None
     found = poke(queue, min_dead="2")
     assert found is not None
     assert (found["fired_by"], found["dead"], found["paused"]) == ("dead", 2, True)
