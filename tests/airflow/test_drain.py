@@ -124,7 +124,7 @@ def test_a_dag_drains_and_its_retry_works_on_what_failed(
         "nothing_left": "skipped",
     }
     found = xcoms(run)
-    assert found["work"]["run_id"] == f"drains/work/{run.run_id}/-1"
+    assert found["work"]["run_id"] == "/".join(("drains", "work", run.run_id, "-1"))
     # The second try counts what the first one did, too: it returned one message and acked the others.
     assert {name: found["work"][name] for name in ("acked", "returned", "failed")} == {
         "acked": 25,
