@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.leases import attached_lease
 from airflow_provider_sluicegate.operators.lease import RedisQueueClaimOperator, RedisQueueSettleLeaseOperator
 from sluicegate import RedisMessageQueue
