@@ -4,58 +4,62 @@ DAGs publish deduplicated batches, sensors open the gate on depth or age, and a 
 acks them per partition.
 """
 
-from sluicegate._lease_base import LeaseState, Verdict
-from sluicegate.config import QueueSpec
-from sluicegate.core.durability import Durability, replicated
-from sluicegate.core.json import Json
-from sluicegate.core.ledger import LeaseCounts
-from sluicegate.core.publishing import Payload
-from sluicegate.draining.context import DrainContext
-from sluicegate.draining.local import drain
-from sluicegate.draining.progress import DrainProgress
-from sluicegate.draining.summary import DrainSummary, HandlerFailure, PartitionSummary
-from sluicegate.errors import (
-    AlreadySettledError,
-    CleanupFailedError,
-    ConfigurationError,
-    DrainFailedError,
-    DurabilityAccessError,
-    EmbeddedServerError,
-    EmbeddedServerNotFoundError,
-    EvictionPolicyError,
-    GatewayContractError,
-    LeaseEndedError,
-    LeaseLostError,
-    LuaScriptError,
-    MalformedStoredMessageError,
-    NotDurableError,
-    OptionTypeError,
-    PayloadTooDeepError,
-    PayloadTooLargeError,
-    PublishUnknownError,
-    QueueBackpressureError,
-    QueueDrainedError,
-    RedisAccessError,
-    RedisMemoryError,
-    RedisMessageQueueError,
-    RedisRefusedError,
-    RedisUnavailableError,
-    RetryBudgetExhaustedError,
-    UnsafeFolderError,
-    WrongKeyTypeError,
-)
-from sluicegate.events import EventOperation, EventOutcome, QueueEvent
-from sluicegate.gateway import RedisGateway
-from sluicegate.interrupts import (
-    BaseGracefulInterruptHandler,
-    EventDrivenInterruptHandler,
-    GracefulInterruptHandler,
-)
-from sluicegate.lease import Lease
-from sluicegate.lease_handle import LeaseHandle
-from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
-from sluicegate.queue import RedisMessageQueue
-from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sluicegate._lease_base import LeaseState, Verdict
+    from sluicegate.config import QueueSpec
+    from sluicegate.core.durability import Durability, replicated
+    from sluicegate.core.json import Json
+    from sluicegate.core.ledger import LeaseCounts
+    from sluicegate.core.publishing import Payload
+    from sluicegate.draining.context import DrainContext
+    from sluicegate.draining.local import drain
+    from sluicegate.draining.progress import DrainProgress
+    from sluicegate.draining.summary import DrainSummary, HandlerFailure, PartitionSummary
+    from sluicegate.errors import (
+        AlreadySettledError,
+        CleanupFailedError,
+        ConfigurationError,
+        DrainFailedError,
+        DurabilityAccessError,
+        EmbeddedServerError,
+        EmbeddedServerNotFoundError,
+        EvictionPolicyError,
+        GatewayContractError,
+        LeaseEndedError,
+        LeaseLostError,
+        LuaScriptError,
+        MalformedStoredMessageError,
+        NotDurableError,
+        OptionTypeError,
+        PayloadTooDeepError,
+        PayloadTooLargeError,
+        PublishUnknownError,
+        QueueBackpressureError,
+        QueueDrainedError,
+        RedisAccessError,
+        RedisMemoryError,
+        RedisMessageQueueError,
+        RedisRefusedError,
+        RedisUnavailableError,
+        RetryBudgetExhaustedError,
+        UnsafeFolderError,
+        WrongKeyTypeError,
+    )
+    from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+    from sluicegate.gateway import RedisGateway
+    from sluicegate.interrupts import (
+        BaseGracefulInterruptHandler,
+        EventDrivenInterruptHandler,
+        GracefulInterruptHandler,
+    )
+    from sluicegate.lease import Lease
+    from sluicegate.lease_handle import LeaseHandle
+    from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
+    from sluicegate.queue import RedisMessageQueue
+    from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 
 __all__ = [
     "AlreadySettledError",
@@ -122,3 +126,59 @@ __all__ = [
     "replicated",
 ]
 __version__ = "0.1.0"
+
+# The module of each name that is not an error. A name loads its module when it is first used, so that a program which
+# names a gate or an error does not load redis-py.
+_MODULE_OF = {
+    "BaseGracefulInterruptHandler": "interrupts",
+    "CompletedMessage": "message",
+    "DeadMessage": "message",
+    "Depth": "report",
+    "DrainContext": "draining.context",
+    "DrainProgress": "draining.progress",
+    "DrainSummary": "draining.summary",
+    "Durability": "core.durability",
+    "EventDrivenInterruptHandler": "interrupts",
+    "EventOperation": "events",
+    "EventOutcome": "events",
+    "FailedAttempt": "message",
+    "GracefulInterruptHandler": "interrupts",
+    "HandlerFailure": "draining.summary",
+    "InFlightMessage": "message",
+    "Json": "core.json",
+    "Lease": "lease",
+    "LeaseCounts": "core.ledger",
+    "LeaseHandle": "lease_handle",
+    "LeaseState": "_lease_base",
+    "Message": "message",
+    "PartitionSummary": "draining.summary",
+    "Payload": "core.publishing",
+    "PublishReport": "report",
+    "QueueEvent": "events",
+    "QueueSpec": "config",
+    "QueueStats": "report",
+    "RedisGateway": "gateway",
+    "RedisMessageQueue": "queue",
+    "RedriveReport": "report",
+    "RepairReport": "report",
+    "Verdict": "_lease_base",
+    "drain": "draining.local",
+    "replicated": "core.durability",
+}
+
+
+if not TYPE_CHECKING:  # a checker of types would accept every name
+
+    def __getattr__(name: str) -> object:
+        """Load a public name, or one of the modules that hold them."""
+        if name in ("errors", *_MODULE_OF.values()):
+            return importlib.import_module(f"{__name__}.{name}")
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{__name__}.{_MODULE_OF.get(name, 'errors')}")
+        value = globals()[name] = getattr(module, name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,15 +6,23 @@ or a payload.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
-
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
+    from sluicegate._server_errors import (
+        DurabilityAccessError,
+        LuaScriptError,
+        RedisAccessError,
+        RedisMemoryError,
+        RedisRefusedError,
+        RedisUnavailableError,
+        RetryBudgetExhaustedError,
+        WrongKeyTypeError,
+    )
     from sluicegate.core.call import Call
     from sluicegate.report import PublishReport
 
@@ -120,41 +128,6 @@ class GatewayContractError(RedisMessageQueueError, TypeError):
     """A user's own gateway lacks a part of the protocol, or breaks its contract."""
 
 
-class RedisUnavailableError(RedisMessageQueueError, RedisConnectionError):
-    """Redis could not be reached or used. The text names the server, never the password.
-
-    No call took effect, unless a subclass states otherwise.
-    """
-
-
-class RedisAccessError(RedisMessageQueueError, RedisError):
-    """Redis refused the credentials, or its ACL rules forbid this user a command or key."""
-
-
-class RedisRefusedError(RedisUnavailableError, ResponseError):
-    """Redis refused the call for the whole retry budget; nothing was changed. The text quotes Redis.
-
-    Redis cannot save its data (`MISCONF`), is a replica, is loading, is busy, lacks replicas or cluster slots, or its
-    quota is exhausted. The same call may succeed later.
-    """
-
-
-class RetryBudgetExhaustedError(RedisUnavailableError):
-    """Redis stayed unreachable for the whole retry budget; the call may or may not have taken effect."""
-
-
-class RedisMemoryError(RedisMessageQueueError, ResponseError):
-    """Redis is at `maxmemory` and refused a publish whole; claims, acks and heartbeats continue to work."""
-
-
-class WrongKeyTypeError(RedisMessageQueueError, ResponseError):
-    """A key of the queue holds a value of another type, because another program writes under the queue's prefix."""
-
-
-class LuaScriptError(RedisMessageQueueError, ResponseError):
-    """Redis refused one of our scripts for a reason that no other error covers; the text is that of Redis."""
-
-
 class MalformedStoredMessageError(RedisMessageQueueError, ValueError):
     """A stored value is not a Sluicegate entry."""
 
@@ -228,10 +201,6 @@ class NotDurableError(RedisMessageQueueError):
         self.ids = tuple(ids)
         self.published = published
         self.report = report
-
-
-class DurabilityAccessError(NotDurableError, RedisAccessError):
-    """Messages were published, but this user has no permission to confirm their durability."""
 
 
 class PublishUnknownError(RedisMessageQueueError):
@@ -341,3 +310,13 @@ def _rebuild(kind: type[RedisMessageQueueError], args: tuple[Any, ...], attribut
     error.args = args
     error.__dict__.update(attributes)
     return error
+
+
+if not TYPE_CHECKING:  # a checker of types would accept every name
+
+    def __getattr__(name: str) -> object:
+        """Load the errors that derive from those of redis-py when the first of them is used, and redis-py with them."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        kind = globals()[name] = getattr(importlib.import_module("sluicegate._server_errors"), name)
+        return kind

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
+import subprocess
+import sys
 from importlib import resources
 from importlib.metadata import distribution
 from pathlib import Path
@@ -35,6 +38,10 @@ def import_string(name: str) -> Any:
 
 
 INFO = get_provider_info()
+FOLDER = Path(airflow_provider_sluicegate.__file__).parent
+PACKAGE = airflow_provider_sluicegate.__name__
+HEAVY = {"fastapi", "openlineage", "pandas", "pyarrow", "pyspark", "redis"}
+LOADS_REDIS = {f"{PACKAGE}.operators.publish", f"{PACKAGE}.publishing"}
 DISTRIBUTION = distribution("sluicegate")
 
 
@@ -76,10 +83,38 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
 
 
 def test_metadata_names_every_module_that_holds_one() -> None:
-    package = Path(airflow_provider_sluicegate.__file__).parent
     for kind in ("hooks", "operators", "sensors"):
-        found = {f"{package.name}.{kind}.{path.stem}" for path in (package / kind).glob("[!_]*.py")}
+        found = {f"{PACKAGE}.{kind}.{path.stem}" for path in (FOLDER / kind).glob("[!_]*.py")}
         assert found == {module for entry in INFO[kind] for module in entry["python-modules"]}
+
+
+def test_airflow_reads_the_metadata_without_loading_a_library() -> None:
+    code = f"""
+import sys
+from {PACKAGE}.get_provider_info import get_provider_info
+get_provider_info()
+print(*{{name.partition(".")[0] for name in sys.modules}})
+"""
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert PACKAGE in loaded
+    assert loaded.isdisjoint({*HEAVY, "airflow", "sluicegate"})
+
+
+def test_reading_a_dag_file_loads_airflow_only() -> None:
+    modules = [module.name for module in pkgutil.walk_packages([str(FOLDER)], f"{PACKAGE}.")]
+    code = f"""
+import importlib, json, sys
+loaded = {{}}
+for module in sys.argv[1:]:
+    before = set(sys.modules)
+    importlib.import_module(module)
+    loaded[module] = sorted({{name.partition(".")[0] for name in set(sys.modules) - before}} & {HEAVY})
+print(json.dumps(loaded))
+"""
+    in_order = sorted(modules, key=lambda module: module in LOADS_REDIS)
+    loaded = json.loads(subprocess.check_output([sys.executable, "-c", code, *in_order], text=True).splitlines()[-1])
+    assert {f"{PACKAGE}.operators.drain", f"{PACKAGE}.sensors.redis_queue"} < set(loaded)
+    assert {module: names for module, names in loaded.items() if names and module not in LOADS_REDIS} == {}
 
 
 def test_the_form_of_a_connection_is_what_the_hook_reads() -> None:

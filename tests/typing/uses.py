@@ -134,3 +134,9 @@ def in_spark(spark: Any, queue: RedisMessageQueue) -> None:
             print(summary)
     except PayloadError as error:
         print(error.message_ids)
+
+
+def misspelt() -> None:
+    print(sluicegate.RedisMessageQueue, sluicegate.errors.RedisUnavailableError)
+    print(sluicegate.RedisMesageQueue)  # error: attr-defined
+    print(sluicegate.errors.RedisUnavailableEror)  # error: attr-defined

@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 import sluicegate
-from sluicegate import errors
+from sluicegate import _server_errors, errors
 from sluicegate._redis import error_mapping
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.publish import Batch, publish_call
@@ -73,7 +73,8 @@ def test_every_error_is_ours_documented_and_exported(name: str) -> None:
 
 
 def test_every_error_of_the_module_is_listed() -> None:
-    defined = {name for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__}
+    found = {**vars(errors), **vars(_server_errors)}
+    defined = {name for name, value in found.items() if isinstance(value, type) and value.__module__ == errors.__name__}
     assert {name for name in defined if not name.startswith("_")} == set(errors.__all__)
 
 

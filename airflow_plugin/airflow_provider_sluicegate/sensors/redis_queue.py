@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from sluicegate import RedisMessageQueue
 
 __all__ = ["RedisQueueSensor"]
 

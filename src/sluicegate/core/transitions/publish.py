@@ -7,21 +7,14 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Literal
 
+from sluicegate import errors
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation, Pause
 from sluicegate.core.durability import MEMORY, Durability
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.eviction import EvictionCheck
-from sluicegate.errors import (
-    DurabilityAccessError,
-    NotDurableError,
-    PayloadTooLargeError,
-    PublishUnknownError,
-    QueueBackpressureError,
-    RedisUnavailableError,
-    RetryBudgetExhaustedError,
-)
+from sluicegate.errors import NotDurableError, PayloadTooLargeError, PublishUnknownError, QueueBackpressureError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 __all__ = ["REFUSED", "TOO_OLD", "Batch", "Overload", "Published", "publish_call", "publish_operation"]
@@ -198,8 +191,8 @@ def _attempt(
         attempt = replace(attempt, patience_seconds=patience_seconds)
     try:
         reply = yield attempt
-    except RedisUnavailableError as error:
-        if not (asked_before or isinstance(error, RetryBudgetExhaustedError)):
+    except errors.RedisUnavailableError as error:
+        if not (asked_before or isinstance(error, errors.RetryBudgetExhaustedError)):
             raise
         raise PublishUnknownError(
             f"{error}; whether the {len(batch.parts)} messages were published is unknown. `publish_again` with this "
@@ -220,7 +213,7 @@ def _attempt(
         )
     if call.then and published.accepted != REFUSED and not batch.durability.confirmed(confirmation):
         refused = batch.durability.forbidden(confirmation)
-        raise (DurabilityAccessError if refused else NotDurableError)(
+        raise (errors.DurabilityAccessError if refused else NotDurableError)(
             f"{published.accepted} of {len(batch.parts)} messages were published, but "
             f"{batch.durability.shortfall(confirmation)}",
             ids=batch.message_ids(),
