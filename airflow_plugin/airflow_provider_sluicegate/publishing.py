@@ -7,14 +7,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 import redis
 
 from airflow_provider_sluicegate.sources import MalformedMessageFileError
 from sluicegate import PublishReport, RedisMessageQueue
+from sluicegate.core.durability import DurabilityOption
 from sluicegate.errors import (
     ConfigurationError,
+    NotDurableError,
     PayloadTooDeepError,
     PayloadTooLargeError,
     PublishUnknownError,
@@ -169,7 +172,15 @@ class Publisher:
     last_id: str | None = None
     _started: float = field(default_factory=time.monotonic)
 
-    def run(self, *, batch_size: int, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    def run(
+        self,
+        *,
+        batch_size: int,
+        headers: Mapping[str, str] | None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
+    ) -> dict[str, Any]:
         """
         Publish everything and return the report.
 
@@ -177,12 +188,21 @@ class Publisher:
         """
         logged = self._started
         try:
-            for batch in self.queue.publish_chunks(self.reader, batch_size=batch_size, headers=headers):
+            for batch in self.queue.publish_chunks(
+                self.reader,
+                batch_size=batch_size,
+                headers=headers,
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+            ):
                 self._count(batch)
                 if time.monotonic() - logged >= self.progress_interval_seconds:
                     logged = time.monotonic()
                     self._log_progress("so far")
         except Exception as error:
+            if isinstance(error, NotDurableError) and error.report is not None:
+                self._count(error.report)  # published, though not confirmed
             raise self._stopped(error) from error
         self._log_progress("done")
         return self._report()
@@ -218,8 +238,9 @@ class Publisher:
     def _stopped(self, error: Exception) -> PublishStoppedError:
         parts = [self.reader.explain(error)]
         if self.batches:
+            last = "up to it" if isinstance(error, NotDurableError) else "before it"
             parts.append(
-                f"the {self.batches} batches before it stay published: {self.published} messages, and "
+                f"the {self.batches} batches {last} stay published: {self.published} messages, and "
                 f"{self.duplicates} refused as duplicates"
             )
         else:

@@ -279,9 +279,15 @@ class RedisMessageQueue(QueueAdministration):
         *,
         batch_size: int = MAX_PER_CALL,
         headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
     ) -> Iterator[PublishReport]:
-        """Publish as `publish_many` does, but yield a report per call and hold only one call's messages."""
-        return self._publisher.publish_chunks(payloads, batch_size, headers)
+        """Publish as `publish_many` does, but yield a report per call and hold only one call's messages.
+
+        `delay_seconds` counts from the time of each call.
+        """
+        return self._publisher.publish_chunks(payloads, batch_size, headers, delay_seconds, due_at, durability)
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, and publish what was not published.

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, replicated
 from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import PublishUnknownError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
@@ -151,6 +151,69 @@ def test_headers_arrive_with_every_message(queue: RedisMessageQueue) -> None:
     publish(queue, messages=numbers(2), headers={"source": "x"})
 
     assert [message.headers for message in queue.peek()] == [{"source": "x"}] * 2
+
+
+IN_AN_HOUR = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"due_at": IN_AN_HOUR},
+        {"due_at": IN_AN_HOUR.isoformat()},
+        {"due_at": f" {IN_AN_HOUR:%Y-%m-%dT%H:%M:%SZ}"},
+        {"due_at": IN_AN_HOUR.astimezone(datetime.timezone(datetime.timedelta(hours=5))).isoformat()},
+        {"delay_seconds": 3600},
+        {"delay_seconds": "3600.0"},
+    ],
+)
+def test_every_batch_falls_due_when_asked(queue: RedisMessageQueue, embedded_url: str, when: dict[str, Any]) -> None:
+    publish(queue, messages=numbers(5), batch_size=2, **when)
+
+    assert (queue.depth().ready, queue.depth().delayed) == (0, 5)
+    with connect_embedded(embedded_url) as client:
+        due = [score / 1000 for _, score in client.zrange(queue.session.keys.delayed, 0, -1, withscores=True)]
+    assert due == pytest.approx([IN_AN_HOUR.timestamp()] * 5, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("when", "reason"),
+    [
+        ({"due_at": "2030-01-31T06:00:00"}, "due_at is a naive datetime"),
+        ({"due_at": datetime.datetime(2030, 1, 31)}, "due_at is a naive datetime"),  # noqa: DTZ001
+        ({"due_at": "tomorrow"}, "a time in ISO 8601 with a zone, such as 2030-01-31T06:00:00+00:00, not 'tomorrow'"),
+        ({"due_at": ""}, "not ''; if it is a template, it rendered to nothing"),
+        ({"due_at": "None"}, "not 'None'; if it is a template, it rendered to nothing"),
+        ({"due_at": 1893456000}, "due_at must be a datetime with a zone or its text in ISO 8601, not 1893456000"),
+        ({"due_at": IN_AN_HOUR, "delay_seconds": 1}, "give delay_seconds or due_at, not both"),
+        ({"delay_seconds": "soon"}, "delay_seconds must be a number of seconds, not 'soon'"),
+        ({"delay_seconds": " "}, "not ' '; if it is a template, it rendered to nothing"),
+        ({"delay_seconds": None}, "delay_seconds must be a number of 0 or more"),
+        ({"delay_seconds": -1}, "delay_seconds must be a number of 0 or more"),
+        ({"delay_seconds": "nan"}, "delay_seconds must be a number of 0 or more"),
+        ({"durability": "disk"}, "durability must be 'memory', 'fsync' or replicated(n), not 'disk'"),
+        ({"durability": "replicated"}, "durability=replicated(1), from sluicegate import replicated"),
+    ],
+)
+def test_a_time_or_durability_that_cannot_work_publishes_nothing(
+    queue: RedisMessageQueue, when: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(AirflowFailException) as refused:
+        publish(queue, messages=numbers(3), **when)
+
+    assert reason in str(refused.value)
+    assert queue.depth().published_total == 0
+
+
+def test_a_batch_that_is_not_durable_counts_as_published(queue: RedisMessageQueue) -> None:
+    durability = replicated(1, timeout_seconds=0.01)
+
+    error = stopped(queue, messages=numbers(5), batch_size=2, durability=durability, deduplication_key="id")
+
+    assert str(error).startswith("2 of 2 messages were published, but 0 of 1 replicas had it")
+    assert "the 1 batches up to it stay published: 2 messages" in str(error)
+    assert "a retry is safe" in str(error)
+    assert (error.published, error.batches, error.is_permanent) == (2, 1, False)
 
 
 def test_queue_options_reach_the_queue_and_the_advice(queue: RedisMessageQueue, embedded_url: str) -> None:

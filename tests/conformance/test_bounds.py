@@ -37,6 +37,10 @@ DURATIONS: dict[str, tuple[str, Ask]] = {
         "delay_seconds",
         lambda queue, _, value: queue.publish_many("cd", delay_seconds=value),
     ),
+    "publish_chunks(delay_seconds)": (
+        "delay_seconds",
+        lambda queue, _, value: list(queue.publish_chunks("cd", delay_seconds=value)),
+    ),
     "publish(durability)": (
         "timeout_seconds",
         lambda queue, _, value: queue.publish("c", durability=replicated(1, value)),

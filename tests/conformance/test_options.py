@@ -15,11 +15,12 @@ import pytest
 import redis
 import tenacity
 
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, replicated
 from sluicegate.errors import (
     ConfigurationError,
     LeaseLostError,
     MalformedStoredMessageError,
+    NotDurableError,
     PayloadTooDeepError,
     PayloadTooLargeError,
     QueueBackpressureError,
@@ -75,6 +76,17 @@ def test_due_at_is_waited_for_and_a_naive_one_is_refused(queue: RedisMessageQueu
         queue.publish("c", due_at=due, delay_seconds=1)
     assert queue.publish("past", due_at=datetime(2000, 1, 1, tzinfo=UTC))
     assert texts(queue) == ["past"]
+
+
+def test_chunks_fall_due_as_a_single_publish_does(queue: RedisMessageQueue, client: redis.Redis) -> None:
+    due = datetime.now(UTC) + timedelta(hours=1)
+    reports = [*queue.publish_chunks("abc", batch_size=2, due_at=due)]
+    reports += queue.publish_chunks("de", batch_size=1, delay_seconds=3600)
+    assert [report.accepted for report in reports] == [2, 1, 1, 1]
+    scores = [score for _, score in client.zrange(queue.session.keys.delayed, 0, -1, withscores=True)]
+    assert [score / 1000 for score in scores] == pytest.approx([due.timestamp()] * 5, abs=AT_ONCE_SECONDS)
+    with pytest.raises(ConfigurationError, match="not both"):
+        next(iter(queue.publish_chunks("f", due_at=due, delay_seconds=1)))
 
 
 # ---------------------------------------------------------------------- backpressure
@@ -383,6 +395,14 @@ def test_memory_is_confirmed_by_the_script_alone(queue: RedisMessageQueue, clien
     assert not {"cmdstat_wait", "cmdstat_waitaof"} & client.info("commandstats").keys()
     with pytest.raises(ConfigurationError):
         queue.publish("a", durability="stone")
+
+
+def test_each_chunk_waits_for_its_durability(queue: RedisMessageQueue, client: redis.Redis) -> None:
+    chunks = queue.publish_chunks("abc", batch_size=2, durability=replicated(1, timeout_seconds=0.01))
+    with pytest.raises(NotDurableError, match="0 of 1 replicas") as caught:
+        next(chunks)
+    assert caught.value.report.accepted == 2
+    assert queue.depth().pending == 2
 
 
 def test_an_interval_of_nothing_waits_for_nothing(make_queue: MakeQueue, client: redis.Redis) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator, XComArg
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException, keyword_arguments
+from airflow_provider_sluicegate.due import delay_of, due_time_of
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
@@ -18,10 +19,13 @@ from airflow_provider_sluicegate.sources import MessageFile
 from sluicegate.checks import is_async
 from sluicegate.config import QueueConfig
 from sluicegate.core.deduplication import KeySource
+from sluicegate.core.durability import DurabilityOption
 from sluicegate.errors import ConfigurationError
 from sluicegate.json_default import JsonDefault
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from airflow.sdk import Context
 
 __all__ = ["RedisQueuePublishOperator"]
@@ -43,9 +47,10 @@ class RedisQueuePublishOperator(BaseOperator):
     default; make it longer than your retries take). Without a key, a retry publishes everything again. Consumers
     receive each message at least once.
 
-    **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers`` and ``redis_conn_id`` are
-    rendered. Messages are data: they are not rendered, and they appear neither in the rendered fields (which show
-    their number) nor in XCom nor in the log. For values of the run, use a function: it receives the context.
+    **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers``, ``delay_seconds``,
+    ``due_at`` and ``redis_conn_id`` are rendered. Messages are data: they are not rendered, and they appear neither in
+    the rendered fields (which show their number) nor in XCom nor in the log. For values of the run, use a function: it
+    receives the context.
 
     .. code-block:: python
 
@@ -66,6 +71,11 @@ class RedisQueuePublishOperator(BaseOperator):
         ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), or a function. (templated)
     :param batch_size: messages per call, from 1 to 1,000.
     :param headers: names and texts that every message carries. (templated)
+    :param delay_seconds: how long nobody may claim a message, counted from the publish of its batch. (templated)
+    :param due_at: instead, when the messages become claimable: a datetime with a zone, or its text in ISO 8601.
+        (templated)
+    :param durability: what each batch waits for: ``"memory"`` (Redis has it), ``"fsync"`` (it is on disk; Redis 7.2),
+        or ``sluicegate.replicated(n)``.
     :param transform: a function from a message as it was read to the payload to publish; None drops the message. Use
         it to convert types: the cells of a CSV are text.
     :param empty_as_null: publish an empty CSV cell as null instead of as an empty text.
@@ -79,7 +89,16 @@ class RedisQueuePublishOperator(BaseOperator):
     """
 
     # `messages` is a template field so that a task whose output it is becomes an upstream task, also in `partial`.
-    template_fields: Sequence[str] = ("queue_name", "messages", "path", "deduplication_key", "headers", "redis_conn_id")
+    template_fields: Sequence[str] = (
+        "queue_name",
+        "messages",
+        "path",
+        "deduplication_key",
+        "headers",
+        "delay_seconds",
+        "due_at",
+        "redis_conn_id",
+    )
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
     ui_color = "#dcecf7"
 
@@ -92,6 +111,9 @@ class RedisQueuePublishOperator(BaseOperator):
         deduplication_key: KeySource | None = None,
         batch_size: int = 1000,
         headers: Mapping[str, str] | None = None,
+        delay_seconds: float | str = 0,
+        due_at: datetime | str | None = None,
+        durability: DurabilityOption = "memory",
         transform: Callable[[Any], Any] | None = None,
         empty_as_null: bool = True,
         json_default: JsonDefault | None = None,
@@ -108,6 +130,9 @@ class RedisQueuePublishOperator(BaseOperator):
         self.deduplication_key = _Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
         self.batch_size = batch_size
         self.headers = headers
+        self.delay_seconds = delay_seconds
+        self.due_at = due_at
+        self.durability = durability
         self.transform = transform
         self.empty_as_null = empty_as_null
         self.json_default = json_default
@@ -148,7 +173,13 @@ class RedisQueuePublishOperator(BaseOperator):
                     self.progress_interval_seconds,
                 )
                 try:
-                    report = publisher.run(batch_size=self.batch_size, headers=self.headers)
+                    report = publisher.run(
+                        batch_size=self.batch_size,
+                        headers=self.headers,
+                        delay_seconds=delay_of(self.delay_seconds),
+                        due_at=due_time_of(self.due_at),
+                        durability=self.durability,
+                    )
                 except PublishStoppedError as stopped:
                     if stopped.is_permanent:
                         raise AirflowFailException(str(stopped)) from stopped

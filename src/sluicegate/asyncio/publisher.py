@@ -111,11 +111,25 @@ class Publisher:
         return report
 
     async def publish_chunks(
-        self, payloads: Iterable[Payload], batch_size: int, headers: Mapping[str, str] | None
+        self,
+        payloads: Iterable[Payload],
+        batch_size: int,
+        headers: Mapping[str, str] | None,
+        delay_seconds: float,
+        due_at: datetime | None,
+        durability: DurabilityOption,
     ) -> AsyncIterator[PublishReport]:
         """Publish call after call, and yield a report for each; only one call's messages are in memory."""
         checks.count("batch_size", batch_size, MAX_PER_CALL)
-        ahead = self._session.publishing.batches(payloads, headers, new_id=new_id, most=batch_size)
+        ahead = self._session.publishing.batches(
+            payloads,
+            headers,
+            new_id=new_id,
+            most=batch_size,
+            delay_seconds=delay_seconds,
+            due_at=due_at,
+            durability=durability,
+        )
         while True:
             begun = elapsed_clock()
             try:
