@@ -121,7 +121,7 @@ class EvictionPolicyError(ConfigurationError):
 
 
 class OptionTypeError(ConfigurationError, TypeError):
-    """An option or argument has the wrong type; nothing was sent to Redis."""
+    """An option or argument has the wrong type, or there is no option of this name; nothing was sent to Redis."""
 
 
 class GatewayContractError(RedisMessageQueueError, TypeError):

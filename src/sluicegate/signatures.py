@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["explains_unknown_options"]
 
@@ -22,8 +22,8 @@ F = TypeVar("F", bound=Callable[..., None])
 def explains_unknown_options(hints: Mapping[str, str]) -> Callable[[F], F]:
     """Have an `__init__` refuse keyword arguments that it does not take, and say what to use instead.
 
-    Such a call raises `ConfigurationError` for an option among `hints`, and for any other a `TypeError` that names the
-    nearest option that there is. Values stay out of both.
+    Such a call raises `ConfigurationError` for an option among `hints`, and for any other an `OptionTypeError` that
+    names the nearest option that there is. Values stay out of both.
 
     Args:
         hints: what to do instead, by the name of an option of redis-message-queue that has another form here.
@@ -45,9 +45,9 @@ def explains_unknown_options(hints: Mapping[str, str]) -> Callable[[F], F]:
     return decorate
 
 
-def _unknown(owner: str, name: str, known: Sequence[str], hints: Mapping[str, str]) -> Exception:
+def _unknown(owner: str, name: str, known: Sequence[str], hints: Mapping[str, str]) -> ConfigurationError:
     if name in hints:
         return ConfigurationError(f"{owner} has no option {name}; {hints[name]}")
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return TypeError(f"{owner}() got an unexpected keyword argument {name!r}{hint}")
+    return OptionTypeError(f"{owner}() got an unexpected keyword argument {name!r}{hint}")

@@ -96,7 +96,7 @@ def test_options_reach_the_queue_and_the_place_is_the_connections(queue: RedisMe
     assert hook.get_queue("orders", max_delivery_count=3).spec().options == {"max_delivery_count": 3}
     with pytest.raises(ConfigurationError, match="url is not an option here: connection 'sluicegate_default'"):
         hook.get_queue("orders", url="redis://elsewhere")
-    with pytest.raises(TypeError, match="max_deliveries"):
+    with pytest.raises(ConfigurationError, match="'max_deliveries'; did you mean max_delivery_count"):
         hook.get_queue("orders", max_deliveries=3)
 
 

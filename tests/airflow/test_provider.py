@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 
 import airflow_provider_sluicegate
+from airflow_provider_sluicegate.compat import AirflowFailException
 from airflow_provider_sluicegate.connection import EXTRA_KEYS
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
@@ -25,8 +26,9 @@ from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.lease import RedisQueueClaimOperator, RedisQueueSettleLeaseOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
-from sluicegate import RedisMessageQueue
+from sluicegate import LeaseHandle, RedisMessageQueue
 from tests.airflow.deployment import Deployment
+from tests.airflow.instance import Instance
 
 pytestmark = pytest.mark.airflow
 
@@ -160,7 +162,7 @@ def test_airflow_lists_the_provider_and_its_connection_type(capsys: pytest.Captu
 @pytest.fixture
 def operators() -> list[Any]:
     return [
-        RedisQueuePurgeOperator(task_id="purge", queue_name="orders"),
+        RedisQueuePurgeOperator(task_id="purge", queue_name="orders", state="dead"),
         RedisQueueRedriveOperator(task_id="redrive", queue_name="orders"),
         RedisQueueConsumeOperator(task_id="consume", queue_name="orders"),
         RedisQueueDrainOperator(task_id="drain", queue_name="orders", process=print),
@@ -180,6 +182,19 @@ def test_template_fields_are_attributes_and_leave_airflows_own_alone(operators: 
         assert {place, "redis_conn_id"} <= set(operator.template_fields)
         # Airflow's name for the queue of the executor: a task whose `queue` is ours would never be run by Celery.
         assert operator.queue == "default"
+
+
+@pytest.mark.usefixtures("queue")
+def test_an_unknown_option_of_the_queue_fails_every_task_at_once_with_the_nearest(
+    operators: list[Any], instance: Instance
+) -> None:
+    for operator in operators:
+        operator.queue_options = {"max_delivery_cuont": 3}
+        if isinstance(operator, RedisQueueSettleLeaseOperator):
+            operator.lease = LeaseHandle("orders", "dag/claim/run/-1", "nonce:1", 60).to_dict()
+            operator.work_task_ids = ["work"]
+        with pytest.raises(AirflowFailException, match="'max_delivery_cuont'; did you mean max_delivery_count"):
+            operator.execute({"ti": instance})
 
 
 def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:

@@ -10,6 +10,7 @@ import pytest
 import redis
 from airflow.exceptions import AirflowRescheduleException, AirflowSensorTimeout
 
+from airflow_provider_sluicegate.compat import AirflowFailException
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
 from sluicegate import RedisMessageQueue
@@ -279,6 +280,15 @@ def test_options_reach_the_queue(queue: RedisMessageQueue) -> None:
         sensor(queue, queue_options={"retry_budget_seconds": -1}).poke({})
 
 
+def test_an_option_or_a_connection_that_cannot_work_fails_without_a_retry(connect: Connect) -> None:
+    connect(host="localhost", extra={"frobnicate": 1})
+    with pytest.raises(AirflowFailException, match="has the key 'frobnicate' in its extra"):
+        sensor("orders").execute({})
+    connect(host="localhost")
+    with pytest.raises(AirflowFailException, match="'retry_budget'; did you mean retry_budget_seconds"):
+        sensor("orders", queue_options={"retry_budget": 1}).execute({})
+
+
 WRONG = [
     ({"min_ready": None}, "give min_ready, max_age_seconds or min_dead"),
     ({"min_ready": 0}, "min_ready must be None or an int of 1 or more, not 0"),
@@ -314,7 +324,7 @@ def test_conditions_from_templates_are_refused_before_the_first_look(
     monkeypatch.setattr(gate, "poke", lambda context: pytest.fail("it looked"))
     gate.render_template_fields({"params": {"threshold": rendered}})
 
-    with pytest.raises(ConfigurationError, match=reason):
+    with pytest.raises(AirflowFailException, match=reason):
         gate.execute({})
 
 

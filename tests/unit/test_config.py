@@ -21,7 +21,7 @@ from sluicegate._redis.connection import Address
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.core.rules import QueueRules
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, OptionTypeError
 from sluicegate.options import OPTIONS as DECLARED
 from sluicegate.options import QueueOptions
 
@@ -334,15 +334,15 @@ def test_what_a_gateway_does_not_take_is_refused_with_where_it_goes(option: str,
 
 @pytest.mark.parametrize("make", [RedisMessageQueue, sluicegate.asyncio.RedisMessageQueue])
 def test_other_unknown_options_name_the_nearest_that_there_is(make: Any) -> None:
-    with pytest.raises(TypeError, match="'visibility_timeout'; did you mean visibility_timeout_seconds"):
+    with pytest.raises(OptionTypeError, match="'visibility_timeout'; did you mean visibility_timeout_seconds"):
         make("orders", url=URL, visibility_timeout=1)
-    with pytest.raises(TypeError, match=r"RedisMessageQueue\(\) got an unexpected keyword argument 'zzz'$"):
+    with pytest.raises(OptionTypeError, match=r"RedisMessageQueue\(\) got an unexpected keyword argument 'zzz'$"):
         make("orders", url=URL, zzz=1)
 
 
 @pytest.mark.parametrize("make", [RedisGateway, sluicegate.asyncio.RedisGateway])
 def test_other_unknown_options_of_a_gateway_name_the_nearest_that_there_is(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"RedisGateway\(\) .* 'retry_budget'; did you mean retry_budget_seconds"):
+    with pytest.raises(OptionTypeError, match=r"RedisGateway\(\) .* 'retry_budget'; did you mean retry_budget_seconds"):
         make(url=URL, retry_budget=1)
 
 

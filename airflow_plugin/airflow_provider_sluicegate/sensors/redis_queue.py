@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 
+from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready
@@ -60,8 +61,7 @@ class RedisQueueSensor(BaseSensorOperator):
     :param min_dead: the number of dead letters that opens the gate; None to ignore them. (templated)
     :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, such as ``retry_budget_seconds``.
     :param redis_conn_id: the connection. (templated)
-    :raises ConfigurationError: a value cannot work; raised at once when nothing is templated, otherwise before the
-        first poke.
+    :raises ConfigurationError: a condition cannot work; raised when the DAG file is read, unless one is templated.
     """
 
     template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id")
@@ -91,14 +91,19 @@ class RedisQueueSensor(BaseSensorOperator):
             self._gate()
 
     def execute(self, context: Context) -> Any:
-        """Poke until the gate opens; see :class:`~airflow.sdk.BaseSensorOperator` for the modes."""
-        self._gate()
-        try:
-            return super().execute(context)
-        finally:
-            self._hook.close()
-            del self._hook
-            self.__dict__.pop("_queue", None)
+        """
+        Poke until the gate opens; see :class:`~airflow.sdk.BaseSensorOperator` for the modes.
+
+        :raises AirflowFailException: a condition, an option or the connection cannot work as given.
+        """
+        with fail_at_once():
+            self._gate()
+            try:
+                return super().execute(context)
+            finally:
+                self._hook.close()
+                del self._hook
+                self.__dict__.pop("_queue", None)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """
