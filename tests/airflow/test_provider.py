@@ -205,10 +205,12 @@ def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
         path="/data/{{ params.tenant }}.csv",
         deduplication_key="{tenant}:{order_id}:{{ params.tenant }}",
         headers={"tenant": "{{ params.tenant }}"},
+        delay_seconds="{{ params.delay }}",
+        due_at="{{ params.due }}",
         redis_conn_id="{{ params.tenant }}_redis",
     )
 
-    operator.render_template_fields({"params": {"tenant": "acme"}})  # type: ignore[typeddict-item]
+    operator.render_template_fields({"params": {"tenant": "acme", "delay": 5, "due": "2026-12-01"}})  # type: ignore[typeddict-item]
 
     assert [getattr(operator, field) for field in operator.template_fields] == [
         "orders-acme",
@@ -216,6 +218,8 @@ def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
         "/data/acme.csv",
         "{tenant}:{order_id}:acme",
         {"tenant": "acme"},
+        "5",
+        "2026-12-01",
         "acme_redis",
     ]
     # They are data; one that holds braces is not a template.
