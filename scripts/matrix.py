@@ -30,7 +30,17 @@ SPARK = (
 # The contract of the provider: its metadata, connections, hook, operators and sensor, on one embedded server.
 AIRFLOW = tuple(
     f"tests/airflow/test_{name}.py"
-    for name in ("compat", "connection", "connection_report", "hook", "provider", "publish", "sensor", "sources")
+    for name in (
+        "compat",
+        "connection",
+        "connection_report",
+        "hook",
+        "provider",
+        "publish",
+        "sensor",
+        "sources",
+        "stats",
+    )
 )
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +33,11 @@ __all__ = [
     "AirflowSkipException",
     "amask_secret",
     "get_async_connection",
+    "has_legacy_metric_names",
     "has_shared_streams",
     "keyword_arguments",
     "renders_start_trigger",
+    "stats",
 ]
 
 
@@ -82,6 +86,32 @@ def renders_start_trigger() -> bool:
     from airflow.triggers.base import BaseTrigger
 
     return hasattr(BaseTrigger, "render_template_fields")
+
+
+def stats() -> Any:
+    """
+    Return Airflow's ``Stats``, which sends metrics in this process.
+
+    From Airflow 3.2 on there are two, and each process configures one: the triggerer that of Airflow's core, and a task
+    that of the Task SDK.
+    """
+    stats: Any
+    if find_spec("airflow.sdk.observability") is None:  # Airflow 3.1
+        stats = import_module("airflow.stats")
+    elif "airflow.jobs.triggerer_job_runner" in sys.modules:
+        stats = import_module("airflow.observability.stats")
+    else:
+        stats = import_module("airflow.sdk.observability.stats")
+    return stats.Stats
+
+
+def has_legacy_metric_names() -> bool:
+    """Return whether Airflow sends metrics under names that hold what is a tag otherwise, too."""
+    try:
+        from airflow.sdk import conf
+    except ImportError:  # Airflow 3.1 always does
+        return True
+    return bool(conf.getboolean("metrics", "legacy_names_on", fallback=True))
 
 
 async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
