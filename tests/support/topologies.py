@@ -36,10 +36,6 @@ _DOWN_AFTER_MS = 1000
 class Server(RedisServer):
     """A server that can be killed."""
 
-    @property
-    def runs(self) -> bool:
-        return self._process is not None
-
     def kill(self) -> None:
         """Kill the process, as a crash would."""
         assert self._process is not None

@@ -138,7 +138,9 @@ class AirflowApi:
 
     def asset_events(self, **query: Any) -> list[dict[str, Any]]:
         """Return asset events, the first one first; `source_dag_id` and the like select some."""
-        found: list[dict[str, Any]] = self.get("/assets/events", limit=_MORE, order_by="id", **query)["asset_events"]
+        found: list[dict[str, Any]] = self.get("/assets/events", limit=_MORE, order_by="timestamp", **query)[
+            "asset_events"
+        ]
         return found
 
     def add_connection(self, conn_id: str, conn_type: str, **fields: Any) -> None:

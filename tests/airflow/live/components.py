@@ -14,7 +14,7 @@ from tests.support.project import ROOT
 from tests.support.waiting import wait_until
 
 STOP_SECONDS = 20.0
-TAIL_LINES = 40
+TAIL_LINES = 25
 
 
 class Component:

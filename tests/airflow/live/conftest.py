@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluicegate import RedisMessageQueue
 from tests.airflow.live.deployment import LiveDeployment
+from tests.airflow.live.held import Held
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +31,12 @@ def queue(deployment: LiveDeployment, queue_name: str) -> Iterator[RedisMessageQ
     queue = RedisMessageQueue(queue_name, url=deployment.redis.url)
     yield queue
     queue.close()
+
+
+@pytest.fixture
+def held(deployment: LiveDeployment, queue: RedisMessageQueue, tmp_path: Path) -> Held:
+    """Return the run of this test."""
+    return Held(deployment, queue, tmp_path)
 
 
 @pytest.hookimpl(wrapper=True)

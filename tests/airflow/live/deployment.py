@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 DAGS = Path(__file__).with_name("dags")
 START_SECONDS = 120.0
 # After this time without a heartbeat, Airflow takes a task for dead.
-TASK_TIMEOUT_SECONDS = 20
+TASK_TIMEOUT_SECONDS = 15
 
 _JOBS = {"scheduler": "SchedulerJob", "dag-processor": "DagProcessorJob", "triggerer": "TriggererJob"}
 _AIRFLOW = (sys.executable, "-m", "airflow")
@@ -169,6 +169,9 @@ class LiveDeployment(AirflowApi):
                 "task_instance_heartbeat_timeout": TASK_TIMEOUT_SECONDS,
                 "task_instance_heartbeat_timeout_detection_interval": 2,
             },
+            # A worker may notice the end of its task as late as this. A task that is rescheduled or resumed within
+            # this time fails, because Airflow attributes the end of the worker to the next one.
+            "workers": {"min_heartbeat_interval": 1},
             "triggerer": {"capacity": 100, "job_heartbeat_sec": 2, "triggerer_health_check_threshold": 10},
             "dag_processor": {"refresh_interval": 2, "bundle_refresh_check_interval": 1, "parsing_processes": 1},
             "usage_data_collection": {"enabled": False},
