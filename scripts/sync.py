@@ -35,7 +35,7 @@ SOURCES = (
     *(
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
-            *("administration", "dispatch", "gateway", "heartbeat", "lease", "operation_runner"),
+            *("administration", "depths", "dispatch", "gateway", "heartbeat", "lease", "operation_runner"),
             *("publisher", "queue", "session"),
         )
     ),

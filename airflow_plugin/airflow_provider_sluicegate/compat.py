@@ -13,6 +13,8 @@ try:
         AirflowException,
         AirflowFailException,
         AirflowNotFoundException,
+        AirflowOptionalProviderFeatureException,
+        AirflowSensorTimeout,
         AirflowSkipException,
     )
 except ImportError:  # Airflow 3.1
@@ -20,6 +22,8 @@ except ImportError:  # Airflow 3.1
         AirflowException,
         AirflowFailException,
         AirflowNotFoundException,
+        AirflowOptionalProviderFeatureException,
+        AirflowSensorTimeout,
         AirflowSkipException,
     )
 
@@ -30,6 +34,8 @@ __all__ = [
     "AirflowException",
     "AirflowFailException",
     "AirflowNotFoundException",
+    "AirflowOptionalProviderFeatureException",
+    "AirflowSensorTimeout",
     "AirflowSkipException",
     "amask_secret",
     "get_async_connection",

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from airflow.exceptions import AirflowRescheduleException, AirflowSensorTimeout
+from airflow.exceptions import AirflowRescheduleException, TaskDeferred
+from airflow.providers.standard.operators.bash import BashOperator
+from airflow.sdk import DAG, timezone
+from airflow.sdk.module_loading import import_string
 
-from airflow_provider_sluicegate.compat import AirflowFailException
+from airflow_provider_sluicegate.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+)
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
-from sluicegate import RedisMessageQueue
+from airflow_provider_sluicegate.triggers._poller import DepthPoller
+from sluicegate import LeaseHandle, RedisMessageQueue
 from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
+from tests.airflow.deployment import Deployment, states, xcoms
+from tests.airflow.instance import Instance
 from tests.support.servers import free_port
+from tests.support.snippets import snippet
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
+
+DAYS = ("2013-01-01", "2013-01-02")
 
 
 def sensor(queue: RedisMessageQueue | str, **arguments: Any) -> RedisQueueSensor:
@@ -336,3 +354,347 @@ def test_conditions_from_templates_are_numbers(queue: RedisMessageQueue) -> None
 
     queue.publish({"id": 2})
     assert gate.poke({}).is_done is True
+
+
+# ---------------------------------------------------------------------- several queues
+
+
+@pytest.mark.parametrize(("match", "opens"), [("any", True), ("all", False)])
+def test_several_queues_in_one_round_trip(queue: RedisMessageQueue, embedded_url: str, match: Any, opens: bool) -> None:
+    names = [queue.name, f"{queue.name}-other", f"{queue.name}-third"]
+    queue.publish("a")
+    gate = RedisQueueSensor(task_id="gate", queue_name=names, match=match)
+    gate.poke({})
+    client = connect_embedded(embedded_url)
+    client.config_resetstat()
+
+    answer = gate.poke({})
+
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 3
+    client.close()
+    assert answer.is_done is opens
+    if opens:
+        assert answer.xcom_value["open"] == [queue.name]
+        assert [one["queue"] for one in answer.xcom_value["queues"]] == names
+
+
+# ---------------------------------------------------------------------- deferrable
+
+
+def deferred(gate: RedisQueueSensor, context: Any) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as found:
+        gate.execute(context)
+    return found.value
+
+
+def test_a_deferrable_sensor_that_is_open_needs_no_triggerer(queue: RedisMessageQueue, instance: Instance) -> None:
+    queue.publish("a")
+
+    assert sensor(queue, deferrable=True).execute({"ti": instance})["ready"] == 1  # type: ignore[typeddict-item]
+
+
+def test_a_deferrable_sensor_hands_its_conditions_and_its_deadline_to_the_triggerer(
+    queue: RedisMessageQueue, instance: Instance
+) -> None:
+    gate = RedisQueueSensor(
+        task_id="gate",
+        queue_name=queue.name,
+        min_ready="{{ params.ready }}",
+        poke_interval=7,
+        timeout=100,
+        deferrable=True,
+    )
+    gate.render_template_fields({"params": {"ready": 3}})
+
+    found = deferred(gate, {"ti": instance})
+
+    assert found.trigger.serialize()[1] == {
+        "queue_name": queue.name, "min_ready": "3", "max_age_seconds": None, "min_dead": None, "match": "any",
+        "poll_interval_seconds": 7, "initial_delay_seconds": 0.0, "redis_conn_id": "sluicegate_default",
+    }  # fmt: skip
+    assert 90 < found.timeout.total_seconds() <= 100
+    deadline = datetime.fromisoformat(found.kwargs["deadline"])
+    assert 90 < (deadline - datetime.now(UTC)).total_seconds() <= 100
+    assert found.method_name == "execute_complete"
+
+
+def test_a_deferrable_sensor_outlives_a_redis_that_is_away_at_its_first_look(
+    connect: Connect, instance: Instance
+) -> None:
+    connect(host="localhost", port=free_port(), password=PASSWORD)
+
+    deferred(sensor("orders", deferrable=True), {"ti": instance})
+
+
+@pytest.mark.parametrize(("is_permanent", "failure"), [(True, AirflowFailException), (False, AirflowException)])
+def test_an_error_of_the_triggerer_fails_the_task(
+    queue: RedisMessageQueue, instance: Instance, is_permanent: bool, failure: type[Exception]
+) -> None:
+    event = {"status": "error", "error": "the text", "is_permanent": is_permanent}
+
+    with pytest.raises(failure, match="the text") as found:
+        sensor(queue, deferrable=True).execute_complete({"ti": instance}, event)  # type: ignore[typeddict-item]
+
+    assert type(found.value) is failure
+
+
+def test_the_counts_of_the_event_are_the_xcom(queue: RedisMessageQueue, instance: Instance) -> None:
+    event = {"status": "open", "value": {"queue": queue.name, "ready": 7}}
+
+    found = sensor(queue, deferrable=True).execute_complete({"ti": instance}, event)  # type: ignore[typeddict-item]
+
+    assert found == {"queue": queue.name, "ready": 7}
+
+
+def test_a_sensor_starts_from_the_triggerer_with_its_templates() -> None:
+    gate = RedisQueueSensor(
+        task_id="gate",
+        queue_name="{{ params.queue }}",
+        min_ready="{{ params.ready }}",
+        start_from_trigger=True,
+        timeout=50,
+    )
+
+    assert gate.start_from_trigger is True
+    arguments = gate.start_trigger_args.trigger_kwargs
+    assert arguments is not None
+    assert {"queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id"} == set(gate.template_fields)
+    assert set(gate.template_fields) <= set(arguments), "the triggerer renders what has the same name in both"
+    trigger = import_string(gate.start_trigger_args.trigger_cls)(**arguments)
+    assert trigger.queue_name == "{{ params.queue }}"
+    assert all(hasattr(trigger, name) for name in gate.template_fields)
+    assert gate.start_trigger_args.timeout == timedelta(seconds=50)
+    assert RedisQueueSensor.start_trigger_args.trigger_kwargs == {}, "the class stays as it was"
+
+
+def test_a_sensor_with_a_tasks_output_cannot_start_from_the_triggerer() -> None:
+    with DAG("starts"):
+        least = BashOperator(task_id="least", bash_command="echo 3")
+        with pytest.raises(ConfigurationError, match="the output of a task is not known in the triggerer"):
+            RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=least.output, start_from_trigger=True)
+
+
+# ---------------------------------------------------------------------- claim
+
+
+def claiming(queue: RedisMessageQueue, **arguments: Any) -> RedisQueueSensor:
+    return RedisQueueSensor(
+        task_id="gate", queue_name=queue.name, min_ready=3, claim=True, max_messages=5, poke_interval=0.01, **arguments
+    )
+
+
+def attached(queue: RedisMessageQueue, handle: dict[str, str]) -> Any:
+    return queue.attach(LeaseHandle.from_dict(handle), heartbeat=False)
+
+
+def test_an_open_gate_leases_a_batch_and_hands_on_the_handle(queue: RedisMessageQueue, instance: Instance) -> None:
+    queue.publish_many("abcdefg")
+
+    handle = claiming(queue).execute({"ti": instance})  # type: ignore[typeddict-item]
+
+    assert set(handle) == {"queue", "id", "token", "lease_seconds"}
+    lease = attached(queue, handle)
+    assert [message.payload for message in lease.messages] == [b"a", b"b", b"c", b"d", b"e"]
+    assert (queue.depth().in_flight, queue.depth().ready) == (5, 2)
+    lease.ack()
+
+
+def test_a_retry_takes_over_the_batch_that_its_earlier_try_left(queue: RedisMessageQueue, instance: Instance) -> None:
+    queue.publish_many("abc")
+    context: Any = {"ti": instance}
+    first = claiming(queue).execute(context)  # and the worker dies
+
+    again = claiming(queue, deferrable=True).execute(context)
+
+    assert again["id"] == first["id"]
+    assert [message.delivery_count for message in attached(queue, again).messages] == [2, 2, 2]
+
+
+def test_a_retry_without_a_batch_claims_none_behind_a_closed_gate(queue: RedisMessageQueue, instance: Instance) -> None:
+    queue.publish_many("ab")
+
+    deferred(claiming(queue, deferrable=True), {"ti": instance})
+
+    assert queue.depth().in_flight == 0
+
+
+def test_a_cleared_sensor_whose_batch_is_acked_says_so_and_is_skipped(
+    queue: RedisMessageQueue, instance: Instance
+) -> None:
+    queue.publish_many("abcdef")
+    context: Any = {"ti": instance}
+    attached(queue, claiming(queue).execute(context)).ack()
+    queue.publish_many("ghi")
+
+    with pytest.raises(AirflowSkipException, match="5 of its messages are acked; start a new DAG run"):
+        claiming(queue, deferrable=True).execute(context)
+
+    assert queue.depth().in_flight == 0
+
+
+def test_a_race_that_is_lost_waits_again_for_what_is_left_of_the_timeout(
+    queue: RedisMessageQueue, instance: Instance
+) -> None:
+    gate = claiming(queue, deferrable=True, timeout=1000)
+    deadline = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
+    event = {"status": "open", "value": {}}
+
+    with pytest.raises(TaskDeferred) as found:
+        gate.execute_complete({"ti": instance}, event, deadline)  # type: ignore[typeddict-item]
+
+    assert 90 < found.value.timeout.total_seconds() <= 100
+    assert found.value.kwargs == {"deadline": deadline}
+    assert found.value.trigger.initial_delay_seconds == gate.poke_interval, "not at once: the gate may still be open"
+
+
+def test_a_task_that_began_in_the_triggerer_keeps_its_deadline(queue: RedisMessageQueue, instance: Instance) -> None:
+    instance.start_date = datetime.now(UTC) - timedelta(seconds=30)
+    gate = claiming(queue, start_from_trigger=True, timeout=100)
+
+    with pytest.raises(TaskDeferred) as found:
+        gate.execute_complete({"ti": instance}, {"status": "open", "value": {}})  # type: ignore[typeddict-item]
+
+    assert 60 < found.value.timeout.total_seconds() <= 70
+
+
+def test_a_race_that_is_lost_at_the_deadline_is_a_timeout(queue: RedisMessageQueue, instance: Instance) -> None:
+    past = datetime.now(UTC).isoformat()
+
+    with pytest.raises(AirflowSensorTimeout, match="gave no messages within the sensor's timeout"):
+        claiming(queue, deferrable=True).execute_complete(
+            {"ti": instance},  # type: ignore[typeddict-item]
+            {"status": "open", "value": {}},
+            past,
+        )
+
+
+def test_several_sensors_at_one_gate_get_batches_of_their_own(queue: RedisMessageQueue) -> None:
+    queue.publish_many("abcdef")
+    contexts: list[Any] = []
+    for number in range(3):
+        instance = Instance()
+        instance.run_id = f"run-{number}"
+        contexts.append({"ti": instance})
+    event = {"status": "open", "value": {}}  # all three saw the gate open
+
+    handles = [
+        RedisQueueSensor(
+            task_id="gate", queue_name=queue.name, min_ready=2, claim=True, max_messages=2
+        ).execute_complete(context, event)
+        for context in contexts
+    ]
+
+    payloads = [message.payload for handle in handles for message in attached(queue, handle).messages]
+    assert payloads == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"queue_name": ["a", "b"]}, "leases messages of one queue"),
+        ({"min_dead": 1}, "cannot wait for min_dead"),
+        ({"max_messages": 0}, "max_messages must be"),
+        ({"lease_seconds": 0}, "lease_seconds must be a number above 0"),
+        ({"claim": "True"}, "claim must be True or False"),
+    ],
+)
+def test_a_claim_that_cannot_work_is_refused_when_the_dag_is_read(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        RedisQueueSensor(task_id="gate", **{"queue_name": "orders", "claim": True, **arguments})
+
+
+# ---------------------------------------------------------------------- an outage between pokes
+
+
+class Store(dict[str, Any]):
+    """Airflow's state of a task, which outlives its processes."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = json.loads(json.dumps(value))
+
+    def delete(self, key: str) -> None:
+        del self[key]
+
+
+def rescheduled(gate: RedisQueueSensor, context: Any) -> None:
+    with pytest.raises(AirflowRescheduleException):
+        gate.execute(context)
+    context["task_reschedule_count"] += 1
+
+
+def test_a_rescheduled_sensor_outlives_an_outage_within_its_budget(
+    connect: Connect, queue: RedisMessageQueue, embedded_url: str
+) -> None:
+    store = Store()
+    context: Any = {"ti": TaskInstance(), "task_reschedule_count": 0, "task_state_store": store}
+    queue.publish("a")
+    gate = sensor(queue, mode="reschedule", queue_options={"retry_budget_seconds": 30})
+    connect(host="localhost", port=free_port())
+    rescheduled(gate, context)
+    rescheduled(gate, context)
+    (key, since), *others = store.items()
+    assert others == []
+
+    connect(extra={"url": embedded_url})
+    assert gate.execute(context)["ready"] == 1
+    assert store == {}, "a later outage has a budget of its own"
+
+    connect(host="localhost", port=free_port())
+    store[key] = (datetime.fromisoformat(since) - timedelta(seconds=31)).isoformat()
+    with pytest.raises(RedisUnavailableError):
+        gate.execute(context)
+    assert store == {}, "the next try has a budget of its own"
+
+
+def test_a_rescheduled_sensor_without_airflows_state_waits_until_its_timeout(connect: Connect) -> None:
+    connect(host="localhost", port=free_port())
+    context: Any = {"ti": TaskInstance(), "task_reschedule_count": 0}
+    gate = sensor("orders", mode="reschedule", queue_options={"retry_budget_seconds": 0})
+
+    rescheduled(gate, context)
+    rescheduled(gate, context)
+
+
+def test_a_rescheduled_sensor_fails_at_once_for_what_no_wait_can_cure(connect: Connect) -> None:
+    context: Any = {"ti": TaskInstance(), "task_reschedule_count": 0, "task_state_store": Store()}
+
+    with pytest.raises(AirflowNotFoundException):
+        sensor("orders", mode="reschedule", redis_conn_id="absent").execute(context)
+
+
+def test_the_documentations_gate_gives_each_run_a_batch_of_its_own(
+    airflow_deployment: Deployment, embedded_url: str, connect: Connect, tmp_path: Path
+) -> None:
+    connect(extra={"url": embedded_url})
+    file = tmp_path / "bill_orders.py"
+    file.write_text(snippet("airflow-sensor"))
+    with RedisMessageQueue("to-bill", url=embedded_url) as queue, airflow_deployment.dags([file]) as dags:
+        queue.publish_many({"amount": amount} for amount in range(1000))
+        for day, total in zip(DAYS, (sum(range(500)), sum(range(500, 1000))), strict=True):
+            run = dags["bill_orders"].test(logical_date=None, run_after=timezone.parse(day))
+            assert states(run) == {"gate": "success", "bill": "success", "settle": "success"}
+            assert xcoms(run)["bill"] == total
+        assert (queue.stats().acked, queue.depth().ready) == (1000, 0)
+
+
+def test_airflow_defers_and_resumes_the_sensor(
+    airflow_deployment: Deployment, queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = DepthPoller.run_once
+    looks = 0
+
+    async def publishes_at_the_third_look(poller: Any) -> float:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            queue.publish("a")
+        return await original(poller)
+
+    monkeypatch.setattr(DepthPoller, "run_once", publishes_at_the_third_look)
+    with airflow_deployment.dags([Path(__file__).parent / "dags" / "waits.py"]) as dags:
+        run = dags["waits"].test(run_conf={"queue": queue.name})
+
+    assert states(run) == {"gate": "success", "after": "success"}
+    assert looks == 3
+    assert xcoms(run)["gate"]["ready"] == 1
+    assert xcoms(run)["after"] == 1

@@ -9,12 +9,10 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
-from airflow_provider_sluicegate.identity import run_id_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from sluicegate import Lease, RedisMessageQueue
 
 __all__ = ["RedisQueueClaimOperator", "RedisQueueSettleLeaseOperator"]
 
@@ -82,12 +80,13 @@ class RedisQueueClaimOperator(BaseOperator):
         :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set; or an earlier try of this task
             has a batch that was acked.
         """
+        from airflow_provider_sluicegate.claims import claim_batch
         from airflow_provider_sluicegate.draining import why_nothing
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 
         with fail_at_once(), RedisQueueHook(self.redis_conn_id) as hook:
             queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
-            lease = self._claim(queue, context)
+            lease = claim_batch(queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
             if lease:
                 self.log.info("queue %r: %d messages are leased as %r", queue.name, len(lease), lease.id)
                 return lease.detach().to_dict()
@@ -96,25 +95,6 @@ class RedisQueueClaimOperator(BaseOperator):
             raise AirflowSkipException(reason)
         self.log.info("%s", reason)
         return None
-
-    def _claim(self, queue: RedisMessageQueue, context: Context) -> Lease:
-        from sluicegate import LeaseState
-        from sluicegate.draining.returned import RETENTION_SECONDS
-
-        lease = queue.claim(
-            self.max_messages,
-            lease_seconds=self.lease_seconds,
-            lease_id=run_id_of(context),
-            take_over_after_seconds=0,
-            retention_seconds=RETENTION_SECONDS,
-            heartbeat=False,
-        )
-        if lease.state is LeaseState.ACKED:
-            raise AirflowSkipException(
-                f"queue {queue.name!r}: this run leased a batch before, and {lease.counts.acked} of its messages are "
-                "acked; start a new DAG run for new messages"
-            )
-        return lease
 
 
 class RedisQueueSettleLeaseOperator(BaseOperator):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg, conf
+from airflow.triggers.base import StartTriggerArgs
 
+from airflow_provider_sluicegate import compat
+from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow_provider_sluicegate.conditions import Look, Match, WatchedQueues
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-from sluicegate.errors import ConfigurationError
-from sluicegate.gates import Gate, why_not_ready
+from airflow_provider_sluicegate.outages import RescheduledOutage
+from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from sluicegate import RedisMessageQueue
 
 __all__ = ["RedisQueueSensor"]
+
+_TRIGGER = "airflow_provider_sluicegate.triggers.redis_queue.RedisQueueTrigger"
 
 
 class _Unset(enum.Enum):
@@ -34,31 +41,50 @@ class RedisQueueSensor(BaseSensorOperator):
     The gate opens when ``min_ready`` messages are ready, **or** when the oldest ready one is ``max_age_seconds`` old,
     **or** when there are ``min_dead`` dead letters.
     A message is ready when a claim would get it: it is pending, returned or due, or its lease has expired, so that the
-    messages of a crashed consumer open the gate too. A paused queue opens no gate, since nothing could be claimed. Use
-    ``mode="reschedule"`` for long waits.
+    messages of a crashed consumer open the gate too. A paused queue opens no gate, since nothing could be claimed.
 
-    **Delivery semantics.** The sensor only reads: it claims nothing and changes nothing, in Redis or elsewhere. Any
-    number of sensors may watch a queue, and a failed or repeated sensor loses nothing. An open gate reserves no
-    messages: another consumer may take them before the next task does, so that task must expect an empty queue.
+    With ``deferrable=True`` the sensor waits in the triggerer and occupies no worker; all sensors of a connection there
+    share one poller. With ``mode="reschedule"`` it frees its worker between two pokes. Either suits long waits.
 
-    When Redis cannot be reached, a poke fails with an error that names the server, and Airflow's own ``retries`` and
-    ``never_fail`` decide; ``soft_fail`` concerns the sensor's timeout only. A sensor that has reached Redis before
-    retries first, for up to ``retry_budget_seconds`` (a queue option, 120 by default).
+    **Delivery semantics.** Without ``claim``, the sensor only reads: it claims nothing and changes nothing. Any number
+    of sensors may watch a queue, and a failed or repeated sensor loses nothing. An open gate reserves no messages:
+    another consumer may take them before the next task does, so that task must expect an empty queue.
+
+    With ``claim=True`` the sensor leases a batch on the worker once the gate is open, and waits again if another
+    consumer was faster. So of several runs at one gate each gets messages of its own. The XCom is the lease's handle,
+    as :class:`RedisQueueClaimOperator` makes it: the next tasks attach it, and :class:`RedisQueueSettleLeaseOperator`
+    settles it as the teardown of this sensor. A retry takes the batch over that its earlier try left open.
+
+    **When Redis cannot be reached.** A deferred sensor waits until it is back, or the sensor's timeout has passed. With
+    ``mode="reschedule"`` an unreachable Redis counts as "not yet" for ``retry_budget_seconds`` (a queue option, 120 by
+    default) since the first failed poke; on Airflow below 3.3, which keeps no state between pokes, until the sensor's
+    timeout. A poking sensor that has reached Redis before retries for ``retry_budget_seconds``. Then the task fails,
+    and ``retries`` decide. ``never_fail`` skips the task then; ``soft_fail`` concerns the sensor's timeout only.
 
     The value that goes to XCom holds ``queue``, ``ready``, ``pending``, ``in_flight``, ``delayed``, ``dead``,
-    ``paused``, ``oldest_ready_age_seconds`` and ``fired_by`` (``depth``, ``age`` or ``dead``). While the gate is
-    closed, the log has the same counts and says why nothing is ready, such as ``3 in flight until 12:04:10``.
+    ``paused``, ``oldest_ready_age_seconds`` and ``fired_by`` (``depth``, ``age`` or ``dead``). Of several queues it is
+    ``{"queues": [one such dict each], "open": [names]}``. While the gate is closed, the log has the same counts and
+    says why nothing is ready, such as ``3 in flight until 12:04:10``.
 
     .. code-block:: python
 
-        RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=10_000, max_age_seconds=600)
+        RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=10_000, max_age_seconds=600, deferrable=True)
 
-    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
+    :param queue_name: the name of the queue, or a list of names; ``queue`` is Airflow's own argument, the executor's
+        queue. (templated)
     :param min_ready: the number of ready messages that opens the gate; None to check the age only. Its default is 1
         without another condition, and None with one. (templated)
     :param max_age_seconds: the age of the oldest ready message that opens the gate; None to check the depth only.
         (templated)
     :param min_dead: the number of dead letters that opens the gate; None to ignore them. (templated)
+    :param match: whether ``"any"`` queue of a list opens the gate, or ``"all"`` must meet the condition.
+    :param claim: lease a batch when the gate is open, of one queue.
+    :param max_messages: the most messages of that batch, from 1 to 10,000.
+    :param lease_seconds: the life of that lease between two tasks of the run; longer than any pause between them.
+    :param deferrable: wait in the triggerer, looking every ``poke_interval`` seconds; default: Airflow's
+        ``[operators] default_deferrable``.
+    :param start_from_trigger: begin in the triggerer, without a worker before the gate is open. Templates need Airflow
+        3.3; on older versions a sensor with templates begins on a worker.
     :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, such as ``retry_budget_seconds``.
     :param redis_conn_id: the connection. (templated)
     :raises ConfigurationError: a condition cannot work; raised when the DAG file is read, unless one is templated.
@@ -66,14 +92,24 @@ class RedisQueueSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id")
     ui_color = "#cfe8dc"
+    start_trigger_args = StartTriggerArgs(
+        trigger_cls=_TRIGGER, next_method="execute_complete", trigger_kwargs={}, next_kwargs=None, timeout=None
+    )
+    start_from_trigger = False
 
     def __init__(
         self,
         *,
-        queue_name: str,
+        queue_name: str | Sequence[str],
         min_ready: int | str | XComArg | _Unset | None = _Unset.UNSET,
         max_age_seconds: float | str | XComArg | None = None,
         min_dead: int | str | XComArg | None = None,
+        match: Match = "any",
+        claim: bool = False,
+        max_messages: int = 1000,
+        lease_seconds: float = 3600,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        start_from_trigger: bool = False,
         queue_options: Mapping[str, Any] | None = None,
         redis_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
@@ -85,62 +121,151 @@ class RedisQueueSensor(BaseSensorOperator):
         self.min_ready = min_ready
         self.max_age_seconds = max_age_seconds
         self.min_dead = min_dead
+        self.match = match
+        self.claim = claim
+        self.max_messages = max_messages
+        self.lease_seconds = lease_seconds
+        self.deferrable = deferrable or start_from_trigger
         self.queue_options = queue_options
         self.redis_conn_id = redis_conn_id
-        if not any(isinstance(value, (str, XComArg)) for value in (min_ready, max_age_seconds, min_dead)):
-            self._gate()
+        self._check_at_parse_time()
+        if start_from_trigger:
+            self._start_from_trigger()
 
     def execute(self, context: Context) -> Any:
         """
-        Poke until the gate opens; see :class:`~airflow.sdk.BaseSensorOperator` for the modes.
+        Wait until the gate opens; see :class:`~airflow.sdk.BaseSensorOperator` for the modes.
 
+        :return: the counts, or with ``claim`` the handle of the lease.
         :raises AirflowFailException: a condition, an option or the connection cannot work as given.
+        :raises TaskDeferred: the gate is closed, and the sensor is deferrable.
         """
-        with fail_at_once():
-            self._gate()
-            try:
-                return super().execute(context)
-            finally:
-                self._hook.close()
-                del self._hook
-                self.__dict__.pop("_queue", None)
+        try:
+            with fail_at_once():
+                self._watched()
+                if self.claim and (handle := self._left_lease(context)) is not None:
+                    return handle
+                if not self.deferrable:
+                    return super().execute(context)
+                answer = self._first_look(context)
+            if answer:
+                return answer.xcom_value
+            self._wait_in_triggerer(datetime.now(UTC) + timedelta(seconds=self.timeout))
+        finally:
+            self._close()
 
     def poke(self, context: Context) -> PokeReturnValue:
         """
-        Read the depth once.
+        Read the depths once, in one round trip, and claim if asked to and the gate is open.
 
         :raises RedisUnavailableError: Redis cannot be reached; names the server.
         """
-        gate = self._gate()
-        depth = self._queue.depth()
-        fired_by = gate.fired_by(depth)
-        counts = {
-            "ready": depth.ready,
-            "pending": depth.pending,
-            "in_flight": depth.in_flight,
-            "delayed": depth.delayed,
-            "dead": depth.dead,
-            "paused": depth.paused,
-        }
-        why = "" if fired_by else why_not_ready(depth, datetime.now().astimezone())
-        self.log.info(
-            "queue %r: %s; the gate opens when %s; %s",
-            self.queue_name,
-            ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items()),
-            gate.condition,
-            f"open, by {fired_by}" if fired_by else f"closed{why and ': '}{why}",
-        )
-        if fired_by is None:
+        from sluicegate.errors import RedisUnavailableError
+
+        outage = RescheduledOutage(context, self.log) if self.reschedule else None
+        try:
+            look = self._look()
+            value = self._claimed(context) if look.is_open and self.claim else look.value
+        except RedisUnavailableError as error:
+            if outage is None or not outage.is_outlived(error, self._retry_budget_seconds()):
+                raise
             return PokeReturnValue(is_done=False)
-        return PokeReturnValue(
-            is_done=True,
-            xcom_value={
-                "queue": self.queue_name,
-                **counts,
-                "oldest_ready_age_seconds": depth.oldest_ready_age_seconds,
-                "fired_by": fired_by,
-            },
+        if outage is not None:
+            outage.is_over()
+        if not look.is_open or value is None:
+            return PokeReturnValue(is_done=False)
+        return PokeReturnValue(is_done=True, xcom_value=value)
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any], deadline: str | None = None) -> Any:
+        """
+        Continue on a worker after the triggerer saw the gate open.
+
+        :param context: of the task.
+        :param event: of :class:`~airflow_provider_sluicegate.triggers.redis_queue.RedisQueueTrigger`.
+        :param deadline: when the sensor times out; by default its timeout after the start of the task.
+        :return: the counts, or with ``claim`` the handle of the lease.
+        """
+        if event["status"] == "error":
+            failure = AirflowFailException if event["is_permanent"] else AirflowException
+            raise failure(event["error"])
+        if not self.claim:
+            return event["value"]
+        try:
+            with fail_at_once():
+                handle = self._claimed(context)
+            if handle is not None:
+                return handle
+            end = datetime.fromisoformat(deadline) if deadline else self._deadline_of_start(context)
+            self._wait_in_triggerer(end, initial_delay_seconds=self.poke_interval)
+        finally:
+            self._close()
+
+    # ------------------------------------------------------------------ looking and claiming
+
+    def _watched(self) -> WatchedQueues:
+        """Return the conditions as numbers; a rendered template is text."""
+        from sluicegate.errors import ConfigurationError
+
+        watched = WatchedQueues.read(
+            self.queue_name,
+            min_ready=self.min_ready,
+            max_age_seconds=self.max_age_seconds,
+            min_dead=self.min_dead,
+            match=self.match,
         )
+        if self.claim and watched.is_list:
+            raise ConfigurationError("claim=True leases messages of one queue; give queue_name as text, not as a list")
+        if self.claim and watched.gate.min_dead is not None:
+            raise ConfigurationError("claim=True leases ready messages, so it cannot wait for min_dead")
+        return watched
+
+    def _look(self) -> Look:
+        from sluicegate.depths import read_depths
+
+        watched = self._watched()
+        depths = read_depths(self._queue.session.runner.gateway, watched.names)
+        for name, depth in depths.items():
+            if isinstance(depth, Exception):
+                raise depth
+            emit_depth(name, depth)
+        look = watched.look(depths)  # type: ignore[arg-type]  # no errors are left
+        self.log.info("%s", look.text)
+        return look
+
+    def _first_look(self, context: Context) -> PokeReturnValue:
+        """Look before waiting in the triggerer, which outlives an unreachable Redis."""
+        from sluicegate.errors import RedisUnavailableError
+
+        try:
+            return self.poke(context)
+        except RedisUnavailableError as error:
+            self.log.warning("Redis cannot be reached; waiting in the triggerer until it is back: %s", error)
+            return PokeReturnValue(is_done=False)
+
+    def _claimed(self, context: Context) -> dict[str, str] | None:
+        """Return the handle of a new lease, None if another consumer was faster."""
+        from airflow_provider_sluicegate.claims import claim_batch
+
+        lease = claim_batch(self._queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
+        if not lease:
+            self.log.info("queue %r: another consumer took the messages first; waiting again", self._queue.name)
+            return None
+        self.log.info("queue %r: %d messages are leased as %r", self._queue.name, len(lease), lease.id)
+        return lease.detach().to_dict()
+
+    def _left_lease(self, context: Context) -> dict[str, str] | None:
+        """Return the handle of the batch that an earlier try left open."""
+        from airflow_provider_sluicegate.claims import left_batch
+        from sluicegate.errors import RedisUnavailableError
+
+        try:
+            lease = left_batch(self._queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
+        except RedisUnavailableError:
+            return None  # the first look meets the error again
+        if lease is None:
+            return None
+        self.log.info("queue %r: took over the %d messages of an earlier try", self._queue.name, len(lease))
+        return lease.detach().to_dict()
 
     @cached_property
     def _hook(self) -> RedisQueueHook:
@@ -149,28 +274,76 @@ class RedisQueueSensor(BaseSensorOperator):
     @cached_property
     def _queue(self) -> RedisMessageQueue:
         # Pokes share the queue, and with it a connection and the retries of an outage.
-        return self._hook.get_queue(self.queue_name, **(self.queue_options or {}))
+        name = self.queue_name if isinstance(self.queue_name, str) else self.queue_name[0]
+        return self._hook.get_queue(name, **(self.queue_options or {}))
 
-    def _gate(self) -> Gate:
-        """Return the conditions as numbers; a rendered template is text."""
-        min_ready = _number("min_ready", self.min_ready, int)
-        min_dead = _number("min_dead", self.min_dead, int)
-        return Gate(
-            None if min_ready is None else int(min_ready),
-            _number("max_age_seconds", self.max_age_seconds, float),
-            None if min_dead is None else int(min_dead),
+    def _close(self) -> None:
+        if "_hook" in self.__dict__:
+            self._hook.close()
+            del self._hook
+        self.__dict__.pop("_queue", None)
+
+    def _retry_budget_seconds(self) -> float:
+        return self._queue.session.runner.gateway.retry_budget_seconds
+
+    # ------------------------------------------------------------------ waiting in the triggerer
+
+    def _check_at_parse_time(self) -> None:
+        """Refuse values that cannot work while the DAG file is read, when none of them is a template."""
+        from sluicegate import checks
+
+        checks.flag("claim", self.claim)
+        checks.count("max_messages", self.max_messages, 10_000)
+        checks.positive("lease_seconds", self.lease_seconds)
+        numbers = (self.min_ready, self.max_age_seconds, self.min_dead)
+        names = (self.queue_name,) if isinstance(self.queue_name, (str, XComArg)) else tuple(self.queue_name)
+        if not any(isinstance(value, (str, XComArg)) for value in numbers) and not any(
+            isinstance(name, XComArg) for name in names
+        ):
+            self._watched()
+
+    def _start_from_trigger(self) -> None:
+        arguments = self._trigger_arguments()
+        if any(isinstance(value, XComArg) for value in arguments.values()):
+            from sluicegate.errors import ConfigurationError
+
+            raise ConfigurationError(
+                "start_from_trigger=True takes values and templates; the output of a task is not known in the triggerer"
+            )
+        templated = any(isinstance(value, str) and ("{{" in value or "{%" in value) for value in arguments.values())
+        if templated and not compat.renders_start_trigger():
+            self.log.warning("start_from_trigger with templates needs Airflow 3.3; this sensor begins on a worker")
+            return
+        self.start_trigger_args = dataclasses.replace(
+            self.start_trigger_args, trigger_kwargs=arguments, timeout=timedelta(seconds=self.timeout)
+        )
+        self.start_from_trigger = True
+
+    def _trigger_arguments(self) -> dict[str, Any]:
+        return {
+            "queue_name": self.queue_name,
+            "min_ready": self.min_ready,
+            "max_age_seconds": self.max_age_seconds,
+            "min_dead": self.min_dead,
+            "match": self.match,
+            "poll_interval_seconds": self.poke_interval,
+            "redis_conn_id": self.redis_conn_id,
+        }
+
+    def _wait_in_triggerer(self, deadline: datetime, *, initial_delay_seconds: float = 0.0) -> None:
+        """Defer until the gate opens, for what is left of the sensor's timeout."""
+        from airflow_provider_sluicegate.triggers.redis_queue import RedisQueueTrigger
+
+        left = deadline - datetime.now(UTC)
+        if left <= timedelta():
+            raise AirflowSensorTimeout(f"the gate gave no messages within the sensor's timeout of {self.timeout:g} s")
+        self.defer(
+            trigger=RedisQueueTrigger(**self._trigger_arguments(), initial_delay_seconds=initial_delay_seconds),
+            method_name="execute_complete",
+            kwargs={"deadline": deadline.isoformat()},
+            timeout=left,
         )
 
-
-def _number(name: str, value: object, kind: type[int] | type[float]) -> int | float | None:
-    # A template renders to text, and to "None" for a parameter that is null.
-    if value is None or value in ("", "None"):
-        return None
-    if isinstance(value, str):
-        try:
-            return kind(value)
-        except ValueError:
-            pass
-    elif isinstance(value, int if kind is int else (int, float)) and not isinstance(value, bool):
-        return value
-    raise ConfigurationError(f"{name} must be {'a whole number' if kind is int else 'a number'} or None, not {value!r}")
+    def _deadline_of_start(self, context: Context) -> datetime:
+        """Return the deadline of a task that began in the triggerer, where no deadline was known."""
+        return context["ti"].start_date + timedelta(seconds=self.timeout)

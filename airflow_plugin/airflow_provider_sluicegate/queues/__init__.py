@@ -1,0 +1,1 @@
+"""What Airflow's common message queue trigger needs to know about Sluicegate."""

@@ -1,0 +1,1 @@
+"""Triggers for tasks that wait and for assets that watch a queue."""

@@ -1,0 +1,83 @@
+"""Wait in the triggerer until a queue has room for more messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_sluicegate.triggers._outage import EveryMinute, OutageLog
+from airflow_provider_sluicegate.triggers._poller import watch_depths
+
+__all__ = ["RedisQueueRoomTrigger"]
+
+
+class RedisQueueRoomTrigger(BaseTrigger):
+    """
+    Wait until fewer messages wait in a queue than it may hold, for a task that publishes.
+
+    Messages that wait are pending, returned or delayed; they are what ``max_pending_length`` limits.
+
+    **Delivery semantics.** The trigger only reads. Room that it found may be gone when the task publishes, which then
+    waits again. While Redis is away, the trigger waits.
+
+    The event is ``{"status": "room", "waiting": …}``, or ``{"status": "error", …}`` as for
+    :class:`RedisQueueTrigger`.
+
+    :param queue_name: the name of the queue.
+    :param max_waiting: the largest number of waiting messages that counts as room.
+    :param poll_interval_seconds: the longest time between two looks.
+    :param redis_conn_id: the connection.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        max_waiting: int,
+        poll_interval_seconds: float = 5.0,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.queue_name = queue_name
+        self.max_waiting = max_waiting
+        self.poll_interval_seconds = poll_interval_seconds
+        self.redis_conn_id = redis_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments, which are plain values."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "queue_name": self.queue_name,
+                "max_waiting": self.max_waiting,
+                "poll_interval_seconds": self.poll_interval_seconds,
+                "redis_conn_id": self.redis_conn_id,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: there is room, or the queue can never be read."""
+        outage, is_time = OutageLog(self.log), EveryMinute()
+        async with watch_depths(
+            self.redis_conn_id, [self.queue_name], interval_seconds=self.poll_interval_seconds
+        ) as readings:
+            async for reading in readings:
+                depth = reading[self.queue_name]
+                if isinstance(depth, Exception):
+                    if (event := outage.ends_with(depth)) is None:
+                        continue
+                    yield TriggerEvent(event)
+                    return
+                outage.is_over()
+                waiting = depth.pending + depth.returned + depth.delayed
+                if waiting <= self.max_waiting:
+                    yield TriggerEvent({"status": "room", "waiting": waiting})
+                    return
+                if is_time():
+                    self.log.info(
+                        "queue %r: %d messages wait; publishing goes on when %d or fewer do",
+                        *(self.queue_name, waiting, self.max_waiting),
+                    )
