@@ -1,19 +1,20 @@
-"""Read message files, JSON lines or CSV, plain or compressed, one message at a time."""
+"""Read message files, one message at a time: JSON lines or CSV, plain or compressed, and Parquet."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
+from airflow_provider_sluicegate import parquet
+from airflow_provider_sluicegate.storage import StoredFile, check_is_file, open_file
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 
@@ -21,7 +22,8 @@ __all__ = ["MalformedMessageFileError", "MessageFile"]
 
 _JSON_LINES, _CSV = (".jsonl", ".ndjson", ".json"), (".csv",)
 _COMPRESSED = (".gz", ".zip")
-_KNOWN = f"{', '.join(_JSON_LINES + _CSV)}, each also with {' or '.join(_COMPRESSED)}"
+_PARQUET = ".parquet"
+_KNOWN = f"{', '.join(_JSON_LINES + _CSV)}, each also with {' or '.join(_COMPRESSED)}, and {_PARQUET}"
 _MAX_LINE_BYTES = 64 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -32,48 +34,54 @@ class MalformedMessageFileError(RedisMessageQueueError, ValueError):
 
     :ivar path: the path of the file.
     :ivar line: the number of the line, counted from 1; None when the error is about the file as a whole.
+    :ivar is_permanent: whether another try would meet it again. A file that is cut short may be one that is still
+        being written.
     """
 
-    def __init__(self, path: Path, line: int | None, reason: str) -> None:
+    def __init__(self, path: Path | StoredFile, line: int | None, reason: str, *, is_permanent: bool = True) -> None:
         super().__init__(f"{path}, line {line}: {reason}" if line is not None else f"{path}: {reason}")
         self.path = path
         self.line = line
+        self.is_permanent = is_permanent
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFile:
     """
-    Iterates over a file of messages; yields line numbers and messages and holds one line at a time.
+    Iterates over a file of messages; yields line numbers and messages and holds one line at a time (of Parquet, row
+    numbers and one row group).
 
     The name determines the format: ``.jsonl``, ``.ndjson`` and ``.json`` hold one JSON object or array per line,
     ``.csv`` holds a header and rows, whose cells stay text. Either may be compressed with ``.gz`` or be the only member
     of a ``.zip``. Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no
-    messages.
+    messages. ``.parquet`` holds rows, which become objects; it needs pyarrow.
 
     :param path: the path of the file.
     :param empty_as_null: read an empty CSV cell as null instead of as an empty text.
     """
 
-    path: Path
+    path: Path | StoredFile
     empty_as_null: bool = True
+
+    def describe(self, number: int) -> str:
+        """Return the place of a message in the file, such as ``orders.csv, line 7``."""
+        return f"{self.path}, {'row' if self._suffix == _PARQUET else 'line'} {number}"
 
     def check(self) -> None:
         """
         Fail before the first message where reading would fail later.
 
-        :raises FileNotFoundError: there is no such file on this machine.
-        :raises ConfigurationError: it is a folder, or its name does not have a known suffix.
+        :raises FileNotFoundError: there is no such file.
+        :raises ConfigurationError: it is a folder, its name does not have a known suffix, or what is needed to read it
+            is not installed.
         """
-        if not self.path.exists():
-            raise FileNotFoundError(
-                f"{self.path} does not exist on this machine ({os.uname().nodename}); the task reads it where it runs"
-            )
-        if not self.path.is_file():
-            raise ConfigurationError(f"{self.path} is not a file")
-        if self._suffix != ".zip":
+        check_is_file(self.path)
+        if self._suffix == _PARQUET:
+            parquet.check_can_read(self.path)
+        elif self._suffix != ".zip":
             self._format(self.path.name)
-        elif len(self.path.suffixes) > 1:
-            self._format(self.path.stem)
+        elif self._says_format_of_member:
+            self._format(self._name.stem)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         """
@@ -81,16 +89,27 @@ class MessageFile:
 
         :raises MalformedMessageFileError: at the first line that holds no message, or when the file is damaged.
         """
+        if self._suffix == _PARQUET:
+            yield from self._parquet_rows()
+            return
         with self._open() as (name, stream):
             form = self._format(name)
             yield from self._rows(stream) if form == ".csv" else self._json_lines(stream, form)
 
     @property
+    def _name(self) -> PurePath:
+        return PurePath(self.path.name)
+
+    @property
     def _suffix(self) -> str:
-        return self.path.suffix.lower()
+        return self._name.suffix.lower()
+
+    @property
+    def _says_format_of_member(self) -> bool:
+        return len(self._name.suffixes) > 1
 
     def _format(self, name: str) -> str:
-        bare = name[: -len(self.path.suffix)] if name == self.path.name and self._suffix in _COMPRESSED else name
+        bare = self._name.stem if name == self._name.name and self._suffix in _COMPRESSED else name
         suffix = Path(bare).suffix.lower()
         if suffix in _CSV:
             return ".csv"
@@ -101,20 +120,23 @@ class MessageFile:
     @contextmanager
     def _open(self) -> Iterator[tuple[str, IO[bytes]]]:
         """Open the file; give the name that determines the format, and the decompressed bytes."""
+        name = self._name.name
         try:
-            if self._suffix == ".gz":
-                with gzip.open(self.path, "rb") as stream:
-                    yield self.path.name, stream  # type: ignore[misc]
-            elif self._suffix == ".zip":
-                with zipfile.ZipFile(self.path) as archive:
-                    member = self._only_member(archive)
-                    with archive.open(member) as stream:
-                        yield (self.path.stem if len(self.path.suffixes) > 1 else member.filename), stream
-            else:
-                with self.path.open("rb") as stream:
-                    yield self.path.name, stream
-        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-            raise MalformedMessageFileError(self.path, None, f"the file is damaged or cut short: {error}") from error
+            with open_file(self.path) as file:
+                if self._suffix == ".gz":
+                    with gzip.open(file, "rb") as stream:
+                        yield name, stream  # type: ignore[misc]
+                elif self._suffix == ".zip":
+                    with zipfile.ZipFile(file) as archive:
+                        member = self._only_member(archive)
+                        with archive.open(member) as stream:
+                            yield (self._name.stem if self._says_format_of_member else member.filename), stream
+                else:
+                    yield name, file
+        except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise self._damaged(error) from error
+        except NotImplementedError as error:
+            raise MalformedMessageFileError(self.path, None, f"the archive cannot be read: {error}") from error
 
     def _only_member(self, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         members = [member for member in archive.infolist() if not member.is_dir()]
@@ -127,6 +149,13 @@ class MessageFile:
         if members[0].flag_bits & 1:
             raise MalformedMessageFileError(self.path, None, "the archive is encrypted; decrypt it first")
         return members[0]
+
+    def _parquet_rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        try:
+            with open_file(self.path) as stream:
+                yield from parquet.rows(stream)
+        except parquet.DamagedParquetError as error:
+            raise self._damaged(error) from error
 
     def _json_lines(self, stream: IO[bytes], form: str) -> Iterator[tuple[int, Any]]:
         number = 0
@@ -149,6 +178,8 @@ class MessageFile:
         try:
             value = json.loads(line)
         except ValueError as error:
+            if _is_not_utf8(line):
+                raise self._malformed(number, "not UTF-8; convert the file, for instance with iconv") from None
             # The cause holds the line itself, which may be personal; it stays out of the log.
             reason = f"not JSON: {getattr(error, 'msg', None) or type(error).__name__}"
             if number == 1 and line.lstrip().startswith((b"[", b"{")):
@@ -175,7 +206,10 @@ class MessageFile:
         except csv.Error as error:
             raise self._malformed(rows.line_num, f"not CSV: {error}") from None
         except UnicodeDecodeError:
-            raise self._malformed(rows.line_num + 1, "not UTF-8, on this line or one shortly after it") from None
+            raise self._malformed(
+                rows.line_num + 1,
+                "not UTF-8, on this line or one shortly after it; convert the file, for instance with iconv",
+            ) from None
 
     def _check_header(self, header: list[str], line: int) -> None:
         twice = sorted({name for name in header if header.count(name) > 1})
@@ -184,3 +218,15 @@ class MessageFile:
 
     def _malformed(self, line: int, reason: str) -> MalformedMessageFileError:
         return MalformedMessageFileError(self.path, line, reason)
+
+    def _damaged(self, error: Exception) -> MalformedMessageFileError:
+        reason = f"the file is damaged or cut short; is it still being written? ({error})"
+        return MalformedMessageFileError(self.path, None, reason, is_permanent=False)
+
+
+def _is_not_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return False

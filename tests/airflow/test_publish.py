@@ -15,7 +15,8 @@ import pytest
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
-from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
+from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError
+from airflow_provider_sluicegate.reading import Reader
 from sluicegate import RedisMessageQueue, replicated
 from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import PublishUnknownError, RedisUnavailableError
@@ -310,7 +311,9 @@ def test_a_malformed_first_line_publishes_nothing(queue: RedisMessageQueue, orde
     error = stopped(queue, path=orders(10, broken=1))
 
     assert "line 1: not JSON" in str(error)
-    assert str(error).endswith("no batch was published before it")
+    assert str(error).endswith(
+        "no batch was published before it; running the task again once this is put right is safe"
+    )
     assert queue.depth().published_total == 0
 
 
@@ -332,6 +335,9 @@ def _quoting(order: dict[str, Any]) -> str:
         (_quoting, {"note": "CANARY"}, "ValueError"),
         (lambda order: order["key"], {"when": datetime.date(2013, 1, 1)}, "payload has a date at $.when"),
         (None, {"when": datetime.date(2013, 1, 1)}, "payload has a date at $.when"),
+        (None, {"when": datetime.date(2013, 1, 1)}, "json_default="),
+        (None, {"note": b"\xffCANARY"}, "payload has a bytes at $.note"),
+        (None, {"note": "\ud800"}, "lone surrogate at $.note"),
         (None, {"price": float("nan")}, "payload has nan at $.price"),
     ],
 )
@@ -397,13 +403,18 @@ async def _asynchronous_generator() -> Any:
         ({"messages": [], "path": "a.csv"}, "exactly one of messages and path"),
         ({"messages": {"id": 1}}, "a dict (wrap a single message in a list)"),
         ({"messages": "{{ params.messages }}"}, "not a str; a template of a task's output is a text, so give"),
-        ({"path": " "}, "path is empty; if it is a template, it rendered to nothing"),
+        ({"path": " "}, "path is ' '; if it is a template, it rendered to nothing"),
         ({"messages": b"bytes"}, "not a bytes"),
         ({"messages": 7}, "not a int"),
         ({"messages": lambda: None}, "not None"),
         ({"messages": _asynchronous}, "messages is asynchronous"),
         ({"messages": _asynchronous_generator}, "messages is asynchronous"),
         ({"path": "a.txt"}, "does not exist"),
+        ({"path": "None"}, "path is 'None'; if it is a template, it rendered to nothing"),
+        ({"path": 7}, "path must be a path, a URL or an ObjectStoragePath, not int"),
+        ({"path": "."}, "is not a file; give the path of one file, or map the task over several"),
+        ({"messages": [], "deduplication_key": ""}, "deduplication_key is ''; if it is a template, it rendered to"),
+        ({"messages": [], "queue_name": " "}, "queue name is blank"),
         ({"messages": [], "queue_options": {"get_deduplication_key": "id"}}, "give deduplication_key instead"),
         ({"messages": [], "queue_options": {"url": "redis://x"}}, "url is not an option here"),
         ({"messages": [], "queue_options": {"max_delivery_count": 0}}, "max_delivery_count must be"),
@@ -414,7 +425,7 @@ async def _asynchronous_generator() -> Any:
 def test_arguments_that_cannot_work_are_refused_at_execution(
     queue: RedisMessageQueue, arguments: dict[str, Any], reason: str
 ) -> None:
-    operator = RedisQueuePublishOperator(task_id="publish", queue_name=queue.name, **arguments)
+    operator = RedisQueuePublishOperator(task_id="publish", **{"queue_name": queue.name, **arguments})
 
     with pytest.raises((AirflowFailException, FileNotFoundError)) as refused:
         operator.execute({})
@@ -548,7 +559,7 @@ class Lines:
 
 def publisher(queue: RedisMessageQueue, log: Lines, progress_interval_seconds: float) -> Publisher:
     reader = Reader(enumerate([{"note": "CANARY"}] * 25, start=1), str, None, 10)
-    return Publisher(queue, reader, None, log, progress_interval_seconds)
+    return Publisher(queue, reader, log, progress_interval_seconds)
 
 
 def test_progress_is_told_in_counts(queue: RedisMessageQueue) -> None:

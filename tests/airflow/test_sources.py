@@ -85,7 +85,7 @@ def test_a_header_alone_holds_no_messages(tmp_path: Path) -> None:
     [
         ("a.jsonl", b'{"id": 1}\n{"id": CANARY}\n', 2, "not JSON"),
         ("a.jsonl", b'{"id": 1}\n{"id": NaN}\n', 2, "not JSON"),
-        ("a.jsonl", b'{"id": 1}\n{"id": "\xffCANARY"}\n', 2, "not JSON"),
+        ("a.jsonl", b'{"id": 1}\n{"id": "\xffCANARY"}\n', 2, "not UTF-8; convert the file, for instance with iconv"),
         ("a.jsonl", b'{"id": 1}\n"CANARY"\n', 2, "a message is a JSON object or array, not str"),
         ("a.jsonl", b'{"id": 1}\nnull\n', 2, "a message is a JSON object or array, not NoneType"),
         ("a.json", b'[{"id": "CANARY"}, {"id": 2}]', 1, "the file is one JSON array"),
@@ -185,7 +185,7 @@ def test_a_missing_file_says_on_which_machine(tmp_path: Path) -> None:
         MessageFile(tmp_path / "a.csv").check()
 
 
-@pytest.mark.parametrize("name", ["a", "a.txt", "a.parquet", "a.gz", "a.txt.gz", "a.txt.zip", "a.tsv"])
+@pytest.mark.parametrize("name", ["a", "a.txt", "a.gz", "a.parquet.gz", "a.txt.gz", "a.txt.zip", "a.tsv"])
 def test_a_name_that_does_not_say_a_format_is_refused_early(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         ConfigurationError, match=r"does not say its format; the known suffixes are \.jsonl, \.ndjson, \.json, \.csv"

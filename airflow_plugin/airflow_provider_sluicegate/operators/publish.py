@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator, XComArg
+from airflow.sdk import Asset, BaseOperator
 
-from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException, keyword_arguments
-from airflow_provider_sluicegate.due import delay_of, due_time_of
+from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
-from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError, Reader
-from airflow_provider_sluicegate.sources import MessageFile
-from sluicegate.checks import is_async
-from sluicegate.config import QueueConfig
-from sluicegate.core.deduplication import KeySource
-from sluicegate.core.durability import DurabilityOption
-from sluicegate.errors import ConfigurationError
-from sluicegate.json_default import JsonDefault
+from airflow_provider_sluicegate.hidden import Hidden, HidingPartial, hidden
 
 if TYPE_CHECKING:
+    import os
     from datetime import datetime
 
-    from airflow.sdk import Context
+    from airflow.sdk import Context, ObjectStoragePath, XComArg
+
+    from airflow_provider_sluicegate.reading import Reader
+    from sluicegate.core.deduplication import KeySource
+    from sluicegate.core.durability import DurabilityOption
+    from sluicegate.json_default import JsonDefault
 
 __all__ = ["RedisQueuePublishOperator"]
 
@@ -107,7 +101,7 @@ class RedisQueuePublishOperator(BaseOperator):
         *,
         queue_name: str,
         messages: Iterable[Any] | Callable[..., Iterable[Any]] | XComArg | None = None,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | ObjectStoragePath | None = None,
         deduplication_key: KeySource | None = None,
         batch_size: int = 1000,
         headers: Mapping[str, str] | None = None,
@@ -120,14 +114,14 @@ class RedisQueuePublishOperator(BaseOperator):
         skip_if_empty: bool = False,
         queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
-        redis_conn_id: str = RedisQueueHook.default_conn_name,
+        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
         self.messages = messages
         self.path = path
-        self.deduplication_key = _Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
+        self.deduplication_key = Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
         self.batch_size = batch_size
         self.headers = headers
         self.delay_seconds = delay_seconds
@@ -140,6 +134,8 @@ class RedisQueuePublishOperator(BaseOperator):
         self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
         self.redis_conn_id = redis_conn_id
+        self._can_be_stopped = False
+        self._advice = "nothing was published"
 
     @property
     def messages(self) -> Any:
@@ -149,7 +145,12 @@ class RedisQueuePublishOperator(BaseOperator):
     @messages.setter
     def messages(self, value: Any) -> None:
         # Airflow sets this again once it has resolved the output of a task.
-        self._messages = value if value is None or isinstance(value, (XComArg, _Hidden)) else _Hidden(value)
+        self._messages = hidden(value)
+
+    @classmethod
+    def partial(cls, **kwargs: Any) -> HidingPartial:  # type: ignore[override]
+        """Return the operator for ``expand``; the messages of mapped tasks are hidden as those of a plain one are."""
+        return HidingPartial(super().partial(**kwargs))
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -161,129 +162,97 @@ class RedisQueuePublishOperator(BaseOperator):
         :raises FileNotFoundError: the file is not there.
         :raises PublishStoppedError: reading or publishing failed midway, and a retry may help.
         """
-        with fail_at_once():
-            reader = self._reader(context)
-            options = self._queue_options(reader)
-            with RedisQueueHook(self.redis_conn_id) as hook:
-                publisher = Publisher(
-                    hook.get_queue(self.queue_name, **options),
-                    reader,
-                    self._window_seconds(options),
-                    self.log,
-                    self.progress_interval_seconds,
-                )
-                try:
-                    report = publisher.run(
-                        batch_size=self.batch_size,
-                        headers=self.headers,
-                        delay_seconds=delay_of(self.delay_seconds),
-                        due_at=due_time_of(self.due_at),
-                        durability=self.durability,
-                    )
-                except PublishStoppedError as stopped:
-                    if stopped.is_permanent:
-                        raise AirflowFailException(str(stopped)) from stopped
-                    raise
+        self._can_be_stopped = True
+        try:
+            with fail_at_once():
+                report = self._publish(context)
+        except _Stopped:
+            raise AirflowException(f"queue {self.queue_name!r}: the task was stopped; {self._advice}") from None
+        finally:
+            self._can_be_stopped = False
         if self.skip_if_empty and not (report["batches"] or report["dropped"]):
             if self.do_xcom_push:
                 context["ti"].xcom_push(key="return_value", value=report)
             raise AirflowSkipException(f"there was no message to publish to queue {self.queue_name!r}")
+        for outlet in self.outlets:
+            if isinstance(outlet, Asset):
+                context["outlet_events"][outlet].extra.update(report)
         return report
+
+    def on_kill(self) -> None:
+        """Stop reading and publishing at once: Airflow stops this task. The counts are logged."""
+        if self._can_be_stopped:
+            self._can_be_stopped = False
+            raise _Stopped
+
+    def _publish(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_sluicegate.due import delay_of, due_time_of
+        from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError
+
+        reader = self._reader(context)
+        options = self._queue_options(reader, context)
+        with RedisQueueHook(self.redis_conn_id) as hook:
+            queue = hook.get_queue(self.queue_name, **options)
+            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds)
+            self._advice = publisher.advice("running it again", may_have_published=True)
+            try:
+                return publisher.run(
+                    batch_size=self.batch_size,
+                    headers=self.headers,
+                    delay_seconds=delay_of(self.delay_seconds),
+                    due_at=due_time_of(self.due_at),
+                    durability=self.durability,
+                )
+            except PublishStoppedError as stopped:
+                if stopped.is_permanent:
+                    raise AirflowFailException(str(stopped)) from stopped
+                raise
 
     @property
     def _key_source(self) -> KeySource | None:
         key = self.deduplication_key
-        return key.value if isinstance(key, _Hidden) else key
+        return key.value if isinstance(key, Hidden) else key
 
-    def _queue_options(self, reader: Reader) -> dict[str, Any]:
+    def _queue_options(self, reader: Reader, context: Context) -> dict[str, Any]:
+        from sluicegate.checks import is_async
+        from sluicegate.errors import ConfigurationError
+
         options = dict(self.queue_options or {})
         if "get_deduplication_key" in options:
             raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
         if self.json_default is not None:
             options["json_default"] = self.json_default
         key = self._key_source
-        if key is not None:
+        if isinstance(key, str) and key.strip() in ("", "None"):
+            raise ConfigurationError(f"deduplication_key is {key!r}; if it is a template, it rendered to nothing")
+        if key == "position":
+            if options.get("deduplication_policy", "window") != "window":
+                raise ConfigurationError(
+                    'deduplication_key="position" needs the deduplication_policy "window": a key that is freed by an '
+                    "ack lets a retry publish that message again"
+                )
+            options["get_deduplication_key"] = reader.position_key(context)
+        elif key is not None:
             # An async function stays as it is, so that the queue refuses it at once.
             options["get_deduplication_key"] = reader.watch(key) if callable(key) and not is_async(key) else key
         return options
 
-    def _window_seconds(self, options: Mapping[str, Any]) -> float | None:
-        """Return how long the queue refuses duplicates; None without deduplication."""
-        if self.deduplication_key is None:
-            return None
-        window: float = options.get("deduplication_window_seconds", QueueConfig().deduplication_window_seconds)
-        return window
-
     def _reader(self, context: Context) -> Reader:
+        from airflow_provider_sluicegate.reading import Reader, iterable_of
+        from airflow_provider_sluicegate.sources import MessageFile
+        from airflow_provider_sluicegate.storage import find_file
+        from sluicegate.errors import ConfigurationError
+
         if (self.messages is None) == (self.path is None):
             raise ConfigurationError("give exactly one of messages and path")
         if self.path is not None:
-            if not str(self.path).strip():
-                raise ConfigurationError("path is empty; if it is a template, it rendered to nothing")
-            file = MessageFile(Path(self.path), empty_as_null=self.empty_as_null)
+            file = MessageFile(find_file(self.path), empty_as_null=self.empty_as_null)
             file.check()
-            return Reader(file, lambda line: f"{file.path}, line {line}", self.transform, self.batch_size)
-        messages = enumerate(self._iterable(context), start=1)
+            return Reader(file, file.describe, self.transform, self.batch_size)
+        messages = enumerate(iterable_of(self.messages.value, context), start=1)
         return Reader(messages, lambda number: f"message {number}", self.transform, self.batch_size)
 
-    def _iterable(self, context: Context) -> Iterable[Any]:
-        messages = self.messages.value
-        if callable(messages):
-            messages = messages(**keyword_arguments(messages, context))
-        if inspect.isawaitable(messages) or hasattr(messages, "__aiter__"):
-            if inspect.iscoroutine(messages):
-                messages.close()
-            raise ConfigurationError("messages is asynchronous; give a plain function or generator")
-        if isinstance(messages, str):
-            raise ConfigurationError(
-                "messages must be an iterable of messages, or a function that returns one, not a str; a template of a "
-                "task's output is a text, so give messages=task.output"
-            )
-        if isinstance(messages, (bytes, Mapping)) or not isinstance(messages, Iterable):
-            raise ConfigurationError(
-                f"messages must be an iterable of messages, or a function that returns one, not {_kind(messages)}"
-            )
-        return messages
 
-
-class _Hidden:
-    """Hides the value of a template field, so that Airflow does not render, call or store it."""
-
-    def __init__(self, value: Any) -> None:
-        self.value: Any = _ReadOnce(value) if isinstance(value, Iterator) else value
-
-    def __repr__(self) -> str:
-        # Airflow stores and shows this text, so it must be the same each time the file is parsed.
-        if callable(self.value):
-            return getattr(self.value, "__qualname__", type(self.value).__qualname__)
-        if isinstance(self.value, _ReadOnce):
-            return "generator" if self.value.is_generator else "iterator"
-        kind = type(self.value).__name__
-        return f"{kind} of {len(self.value)}" if isinstance(self.value, Sized) else kind
-
-
-class _ReadOnce:
-    """Lets an iterator be read once: a retry that continued a half-read iterator would silently lose messages."""
-
-    def __init__(self, iterator: Iterator[Any]) -> None:
-        self._iterator = iterator
-        self._read = False
-        self.is_generator = inspect.isgenerator(iterator)
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._read:
-            raise ConfigurationError(
-                "messages is an iterator, and an earlier try of this task has read from it; "
-                "give the function that makes it, so that every try gets a new one"
-            )
-        self._read = True
-        return self._iterator
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _ReadOnce:
-        return self
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "a dict (wrap a single message in a list)"
-    return "None" if value is None else f"a {type(value).__name__}"
+class _Stopped(BaseException):
+    """Ends a publish from a signal handler; no code between that catches errors stops it."""
