@@ -48,13 +48,13 @@ class MalformedMessageFileError(RedisMessageQueueError, ValueError):
 @dataclass(frozen=True, slots=True)
 class MessageFile:
     """
-    Iterates over a file of messages; yields line numbers and messages and holds one line at a time (of Parquet, row
-    numbers and one row group).
+    Iterates over a file of messages; yields line numbers and messages and holds one line at a time.
 
     The name determines the format: ``.jsonl``, ``.ndjson`` and ``.json`` hold one JSON object or array per line,
     ``.csv`` holds a header and rows, whose cells stay text. Either may be compressed with ``.gz`` or be the only member
     of a ``.zip``. Text is UTF-8, with or without a byte order mark. Blank lines are skipped. An empty file holds no
-    messages. ``.parquet`` holds rows, which become objects; it needs pyarrow.
+    messages. ``.parquet`` holds rows, which become objects; they are numbered, and one row group is held. It needs
+    pyarrow.
 
     :param path: the path of the file.
     :param empty_as_null: read an empty CSV cell as null instead of as an empty text.

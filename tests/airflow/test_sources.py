@@ -108,7 +108,7 @@ def test_a_malformed_line_is_named_and_not_quoted(
         read(path)
 
     assert str(malformed.value).startswith(f"{path}, line {line}: ")
-    assert (malformed.value.path, malformed.value.line) == (path, line)
+    assert (malformed.value.path, malformed.value.line, malformed.value.is_permanent) == (path, line, True)
     assert reason in str(malformed.value)
     assert "CANARY" not in f"{malformed.value!r} {malformed.value.__cause__!r}"
 
@@ -131,13 +131,18 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
         read(written(tmp_path / "b.jsonl", b"[" + b" " * 5000 + b"]"))
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.csv.zip"])
-def test_a_file_that_is_cut_short_says_so(tmp_path: Path, name: str) -> None:
-    path = written(tmp_path / name, b"".join(b"[%d]\n" % number for number in range(10_000)))
-    path.write_bytes(path.read_bytes()[:-100])
+@pytest.mark.parametrize("kept", [0.1, 0.9, 0.999])
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.csv.zip", "a.jsonl.zip"])
+def test_a_file_that_is_cut_short_may_still_be_written(tmp_path: Path, name: str, kept: float) -> None:
+    path = written(tmp_path / name, b"".join(b"[%d]\n" % (number**5) for number in range(10_000)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * kept)])
 
-    with pytest.raises(MalformedMessageFileError, match="damaged or cut short"):
+    with pytest.raises(MalformedMessageFileError, match="damaged or cut short; is it still being written") as cut:
         read(path)
+    assert not cut.value.is_permanent
+    path.write_bytes(whole)
+    assert len(read(path)) == (10_000 if "jsonl" in name else 9_999)
 
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.zip"])
@@ -157,8 +162,9 @@ def test_an_archive_of_several_files_is_refused_and_lists_them(tmp_path: Path) -
 
     with pytest.raises(
         MalformedMessageFileError, match=r"must hold one file, and this one holds 7 \(0.csv, .*4.csv, …\)"
-    ):
+    ) as several:
         read(path)
+    assert several.value.is_permanent
 
 
 def test_an_archive_without_files_is_refused(tmp_path: Path) -> None:
@@ -176,8 +182,24 @@ def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
     content[entry + 8] |= 1
     path.write_bytes(content)
 
-    with pytest.raises(MalformedMessageFileError, match="is encrypted"):
+    with pytest.raises(MalformedMessageFileError, match="is encrypted") as encrypted:
         read(path)
+    assert encrypted.value.is_permanent
+
+
+def test_an_archive_of_an_unknown_compression_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.zip", TABLE, "orders.csv")
+    content = bytearray(path.read_bytes())
+    for signature, method in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):  # of every member, in both of its headers
+        at = content.find(signature)
+        while at >= 0:
+            content[at + method] = 9  # Deflate64
+            at = content.find(signature, at + 4)
+    path.write_bytes(content)
+
+    with pytest.raises(MalformedMessageFileError, match=r"the archive cannot be read: .*compression") as unknown:
+        read(path)
+    assert unknown.value.is_permanent
 
 
 def test_a_missing_file_says_on_which_machine(tmp_path: Path) -> None:

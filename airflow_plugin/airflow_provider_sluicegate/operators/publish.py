@@ -31,15 +31,16 @@ class RedisQueuePublishOperator(BaseOperator):
 
     The operator streams its input: one batch is in memory, however long the file or the generator is. The report in
     XCom holds ``queue``, ``published``, ``duplicates``, ``dropped``, ``batches``, ``seconds``,
-    ``first_message_id`` and ``last_message_id``, and never a payload.
+    ``first_message_id`` and ``last_message_id``, and never a payload. The events of assets in ``outlets`` have the same
+    in their ``extra``.
 
     **Delivery semantics.** Each batch takes effect whole or not at all, and sending it again after a lost reply
     publishes nothing twice. When the task fails midway, the batches before stay published, and the error says how many.
     An error that another try would meet again, in an argument, the file's format or a payload, fails the task at once.
-    With a ``deduplication_key``, a retry or a cleared task publishes only the missing messages: the queue refuses the
-    others and counts them in ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by
-    default; make it longer than your retries take). Without a key, a retry publishes everything again. Consumers
-    receive each message at least once.
+    When Airflow stops the task, it ends at once; the current batch may be published. With a ``deduplication_key``, a
+    retry or a cleared task publishes only the missing messages: the queue refuses the others and counts them in
+    ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by default; make it longer than
+    your retries take). Without a key, a retry publishes everything again. Consumers receive each message at least once.
 
     **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers``, ``delay_seconds``,
     ``due_at`` and ``redis_conn_id`` are rendered. Messages are data: they are not rendered, and they appear neither in
@@ -60,9 +61,12 @@ class RedisQueuePublishOperator(BaseOperator):
         generator, called with the entries of the context that its parameters name. A message is a dict or a list
         (stored as JSON), a str, or bytes. Give either this or ``path``.
     :param path: a file to read where the task runs: ``.jsonl``, ``.ndjson`` or ``.json`` with one object per line,
-        or ``.csv`` with a header; each also with ``.gz`` or ``.zip``. (templated)
+        or ``.csv`` with a header; each also with ``.gz`` or ``.zip``; or ``.parquet``. It is a path, an
+        ``ObjectStoragePath`` or a URL such as ``s3://conn_id@bucket/orders.csv``, whose connection is optional.
+        (templated)
     :param deduplication_key: identifies a message: a field name, a list of field names, a template such as
-        ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), or a function. (templated)
+        ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), a function, or ``"position"``:
+        this task instance and the number of the message in its input, whose order must stay. (templated)
     :param batch_size: messages per call, from 1 to 1,000.
     :param headers: names and texts that every message carries. (templated)
     :param delay_seconds: how long nobody may claim a message, counted from the publish of its batch. (templated)
