@@ -95,11 +95,13 @@ class Component:
                 self._process.wait(STOP_SECONDS)
             self.kill()
 
+    def log(self) -> str:
+        """Return what the program has written."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
     def tail(self, lines: int = TAIL_LINES) -> str:
-        """Return the end of the log."""
-        if not self._log.exists():
-            return ""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        """Return the end of that."""
+        return "\n".join(self.log().splitlines()[-lines:])
 
     def _kill_members(self) -> bool:
         members = self.members()

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluicegate import RedisMessageQueue
+from tests.airflow.live import postgres
 from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held
+from tests.support import not_run
+
+# Without PostgreSQL, a run that would need it lists it as not run.
+collect_ignore = [] if postgres.programs() else ["test_postgresql.py"]
 
 
-@pytest.fixture(scope="session")
-def deployment() -> Iterator[LiveDeployment]:
-    """Yield a running deployment for all tests."""
-    running = LiveDeployment()
-    try:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if collect_ignore and any(item.get_closest_marker("full") for item in session.items):
+        not_run.note(postgres.MISSING)
+
+
+@pytest.fixture(scope="session", params=["sqlite"])
+def deployment(request: pytest.FixtureRequest) -> Iterator[LiveDeployment]:
+    """Yield a running deployment, one for all tests on SQLite and one for those that ask for PostgreSQL."""
+    with ExitStack() as stack:
+        options: dict[str, Any] = {}
+        if request.param == "postgresql":
+            database = postgres.PostgresServer()
+            stack.callback(database.remove)
+            database.start()
+            options = {"database": database.url, "schedulers": 2}
+        running = LiveDeployment(**options)
+        stack.callback(running.remove)
         running.start()
         running.define_connection()
         yield running
-    finally:
-        running.remove()
 
 
 @pytest.fixture

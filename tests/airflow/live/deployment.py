@@ -76,12 +76,16 @@ class LiveDeployment(AirflowApi):
 
     def kill_worker(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> None:
         """Kill the process of a running task and the worker that supervises it."""
-        task = psutil.Process(self.instance(dag_id, run_id, task_id, map_index)["pid"])
-        worker = task.parent()
+        worker = self._task(dag_id, run_id, task_id, map_index).parent()
         assert worker is not None
         assert any(worker in component.members() for component in self.components.values()), f"{worker} is not ours"
         for process in (worker, *worker.children(recursive=True)):
             process.kill()
+
+    def component_of(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+        """Return the name of the scheduler that runs a task."""
+        task = self._task(dag_id, run_id, task_id, map_index)
+        return next(name for name, component in self.components.items() if task in component.members())
 
     def stop(self, name: str) -> None:
         """Stop a component in good order."""
@@ -118,6 +122,9 @@ class LiveDeployment(AirflowApi):
     def tails(self) -> dict[str, str]:
         """Return the end of each component's log."""
         return {name: component.tail() for name, component in self.components.items()}
+
+    def _task(self, *which: Any) -> psutil.Process:
+        return psutil.Process(self.instance(*which)["pid"])
 
     def _wait(self, condition: Callable[[], object], what: str) -> None:
         def met() -> object:
