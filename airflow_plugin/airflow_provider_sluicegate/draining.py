@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from airflow_provider_sluicegate.compat import AirflowSkipException
+from airflow_provider_sluicegate.failures import fail_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
     from sluicegate import DrainProgress, DrainSummary, RedisMessageQueue
 
-__all__ = ["Log", "ProgressLines", "log_end", "log_failures", "push_report", "report_of", "why_nothing"]
+__all__ = [
+    "Log",
+    "ProgressLines",
+    "execute",
+    "handler_of",
+    "log_end",
+    "log_failures",
+    "push_report",
+    "report_of",
+    "why_nothing",
+]
 
 _MAX_FAILURES = 20
 
@@ -45,6 +58,76 @@ class ProgressLines:
             *(progress.queue, progress.acked, progress.seconds, progress.per_second, progress.failed),
             *(progress.ready, progress.in_flight),
         )
+
+
+class DrainOperator(Protocol):
+    """Declares what :func:`execute` uses of an operator."""
+
+    queue_name: str
+    redis_conn_id: str
+    queue_options: Mapping[str, Any] | None
+    skip_if_empty: bool
+    do_xcom_push: bool
+
+    @property
+    def log(self) -> Log: ...
+
+
+def execute(
+    operator: DrainOperator,
+    context: Mapping[str, Any],
+    drain: Callable[[RedisQueueHook, RedisMessageQueue, Any], DrainSummary],
+) -> dict[str, Any]:
+    """
+    Drain an operator's queue, report in its log, and return its XCom.
+
+    :param operator: of the task.
+    :param context: of the task instance.
+    :param drain: drains the queue; gets the hook, the queue and the context.
+    :raises AirflowFailException: an argument or the connection cannot work as given.
+    :raises AirflowSkipException: there was no message, and the operator has ``skip_if_empty``.
+    :raises DrainFailedError: the function failed on a message at least; the report is stored.
+    """
+    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+    from sluicegate.errors import DrainFailedError
+
+    with fail_at_once():
+        hook = RedisQueueHook(operator.redis_conn_id)
+        queue = hook.get_queue(operator.queue_name, **dict(operator.queue_options or {}))
+        try:
+            # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
+            summary = drain(hook, queue, context)
+        except DrainFailedError as failed:
+            partial = cast("DrainSummary", failed.summary)
+            log_failures(operator.log, partial)
+            push_report(context, operator, partial)
+            hook.close()
+            raise
+        log_end(operator.log, queue, summary)
+        hook.close()
+    if operator.skip_if_empty and summary.claimed == 0:
+        push_report(context, operator, summary)
+        raise AirflowSkipException(f"queue {queue.name!r} had no message")
+    return report_of(summary)
+
+
+def handler_of(process: object) -> Callable[..., object]:
+    """
+    Return the function that an operator's ``process`` is or names.
+
+    :raises ConfigurationError: it is neither a function nor the name of one that can be imported here.
+    """
+    from sluicegate.draining.handler import import_handler
+    from sluicegate.errors import ConfigurationError
+
+    if isinstance(process, str):
+        return import_handler(process)
+    if not callable(process):
+        raise ConfigurationError(
+            "process must be a function of a batch, or its name as 'package.module:function', not "
+            f"{type(process).__name__}"
+        )
+    return cast("Callable[..., object]", process)
 
 
 def report_of(summary: DrainSummary) -> dict[str, Any]:

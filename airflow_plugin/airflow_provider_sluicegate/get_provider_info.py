@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.drain",
                 "operators.lease",
                 "operators.publish",
+                "operators.spark",
             )
         ],
         "sensors": [_modules("sensors.redis_queue")],

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from sluicegate.embedded import stop_server
 from tests.airflow.deployment import Deployment, choose_home
 from tests.airflow.instance import Instance
 from tests.airflow.servers import PasswordServer
+from tests.spark.session import end_gateway
+from tests.spark.shipping import spark_defaults
+from tests.support.project import ROOT
 
 # This comes before the test modules are collected, because they import Airflow.
 HOME = choose_home()
@@ -93,3 +97,16 @@ def orders(tmp_path: Path) -> Callable[..., Path]:
 def instance() -> Instance:
     """Return a task instance for `execute`."""
     return Instance()
+
+
+@pytest.fixture(scope="session")
+def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let Spark sessions of this process be small and local; the JVM starts with the first of them and ends here."""
+    folder = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(spark_defaults(folder)))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(ROOT))  # the handlers that are given by their names
+        yield
+    end_gateway()

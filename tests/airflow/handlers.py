@@ -15,9 +15,9 @@ def accept(batch: list[Message]) -> None:
 
 
 def hold(batch: list[Message], ctx: DrainContext) -> None:
-    """Say that a batch is held, and work on it until the test lets it go or the process ends."""
+    """Say which process holds a batch, and work on it until the test lets it go or the process ends."""
     folder = Path(os.environ["SLUICEGATE_TEST_FOLDER"])
-    (folder / f"held-{ctx.partition}").touch()
+    (folder / f"held-{ctx.partition}").write_text(str(os.getpid()))
     while not (folder / "go").exists():
         time.sleep(0.01)
 

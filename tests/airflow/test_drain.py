@@ -30,6 +30,7 @@ from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.handlers import accept
 from tests.airflow.instance import Instance
+from tests.airflow.lines import Lines
 from tests.airflow.servers import PasswordServer
 from tests.support.servers import free_port
 from tests.support.snippets import snippet
@@ -51,18 +52,6 @@ def drain(queue: RedisMessageQueue, instance: Instance) -> Callable[..., dict[st
         return report
 
     return execute
-
-
-class Lines:
-    """A logger that keeps its lines."""
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def _keep(self, event: str, *args: Any) -> None:
-        self.text += event % args + "\n"
-
-    info = warning = error = _keep
 
 
 @pytest.fixture
@@ -332,20 +321,6 @@ def test_a_task_that_is_cleared_repeats_nothing_and_drains_what_has_arrived_sinc
 
 KILLED_AFTER_SECONDS = 5.0  # by Airflow, a task that does not end
 DAY = timezone.parse("2013-01-01")
-KILLED = """
-import sys
-from pathlib import Path
-
-from tests.airflow.instance import Instance
-from tests.airflow.deployment import Deployment
-
-deployment = Deployment(Path(sys.argv[1]))
-with deployment.dags([Path(sys.argv[2])]) as dags:
-    from airflow.sdk import timezone
-
-    day = timezone.parse("2013-01-01")
-    dags["held"].test(logical_date=day, run_after=day, run_conf={"queue": sys.argv[3]})
-"""
 
 
 @pytest.mark.full
@@ -361,9 +336,9 @@ def test_a_worker_killed_in_its_batch_loses_nothing_and_its_retry_acks_nothing_t
     monkeypatch.setenv("SLUICEGATE_TEST_FOLDER", str(tmp_path))
     publish(queue, 1000)
     dag_file = DAG_FILE.with_name("held.py")
-    arguments = [str(airflow_deployment.home), str(dag_file), queue.name]
+    program = [sys.executable, "-m", "tests.airflow.running", str(airflow_deployment.home), str(dag_file)]
     # It holds its third batch, and every other worker too.
-    first = subprocess.Popen([sys.executable, "-c", KILLED, *arguments], start_new_session=True)
+    first = subprocess.Popen([*program, "held", queue.name], start_new_session=True)
     try:
         wait_until(lambda: len(list(tmp_path.glob("held-*"))) == workers, "the batches are held")
     finally:

@@ -78,6 +78,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueueDrainOperator"],
         ["RedisQueueClaimOperator", "RedisQueueSettleLeaseOperator"],
         ["RedisQueuePublishOperator"],
+        ["SparkRedisQueueDrainOperator"],
         ["RedisQueueSensor"],
     ]
     assert classes == [RedisQueueHook]

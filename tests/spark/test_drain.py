@@ -412,6 +412,20 @@ def test_a_call_that_takes_an_earlier_ones_empty_answer_says_what_it_left(
     assert (other.acked, other.skipped_ready) == (7, 0)
 
 
+def test_a_call_that_is_told_to_forget_an_empty_answer_drains_what_has_arrived_since(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    options: dict[str, Any] = {"partitions": 2, "run_id": "daily", "remember_empty": False, "progress": False}
+    numbers(5)
+    drain(spark, queue, lambda batch: None, **options)
+    numbers(7)
+
+    second = drain(spark, queue, lambda batch: None, **options)
+
+    assert (second.acked, second.skipped_ready) == (12, 0)
+    assert queue.stats().acked == 12
+
+
 def test_partitions_that_find_nothing_share_a_task_and_its_connection(
     spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, client: redis.Redis
 ) -> None:

@@ -61,6 +61,7 @@ def test_arguments_carry_the_queue_and_every_option(drained: list[Any], capsys: 
         "batch_size": 50,
         "lease_seconds": 12.5,
         "run_id": "dag/task/run/-1",
+        "remember_empty": False,
         "batch_format": "arrow",
         "schema": "n bigint, t string",
         "until": 700,
@@ -146,6 +147,63 @@ def test_messages_that_failed_give_an_exit_code_of_their_own_and_the_summary(
     assert "the handler failed" in reported.err
 
 
+def failing(*_: object) -> DrainSummary:
+    """Fail as a drain whose handler failed on one of two messages."""
+    failure = HandlerFailure(0, 0, 1, ("id",), False, "ValueError", "SEVEN", "job.py:1 in f")
+    partition = PartitionSummary(0, 1, 2, 1, 1, 0, 0, 0, "empty", 0.1, failures=(failure,), failed=1)
+    raise DrainFailedError(
+        "the handler failed", summary=DrainSummary(run_id="r", queue="orders", partitions=(partition,), seconds=0.5)
+    )
+
+
+def test_a_file_gets_the_summary_instead_of_the_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(submit, "_drain", failing)
+    file = tmp_path / "summary.json"
+    queue = RedisMessageQueue("orders", url=URL)
+
+    code = submit.main(submit.arguments(queue, HANDLER, summary_file=str(file)))
+
+    reported = capsys.readouterr()
+    assert (code, reported.out) == (3, "")
+    assert "SEVEN" not in reported.err
+    outcome = submit.read_outcome(file)
+    assert outcome.refused is None
+    assert outcome.summary is not None
+    with pytest.raises(DrainFailedError) as failed:
+        failing()
+    assert outcome.summary == failed.value.summary
+
+
+def test_without_the_folder_of_the_file_the_output_has_the_summary_without_texts_of_errors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """On another machine the folder does not exist, and the output may be kept by whoever submitted the drain."""
+    monkeypatch.setattr(submit, "_drain", failing)
+    file = tmp_path / "elsewhere" / "summary.json"
+    queue = RedisMessageQueue("orders", url=URL)
+
+    assert submit.main(submit.arguments(queue, HANDLER, summary_file=str(file))) == 3
+
+    reported = capsys.readouterr()
+    assert json.loads(reported.out)["failures"][0]["message_ids"] == ["id"]
+    assert "SEVEN" not in reported.out + reported.err
+    assert submit.read_outcome(file) == submit.Outcome()
+
+
+def test_a_file_says_why_the_driver_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "summary.json"
+    queue = RedisMessageQueue("orders", url=URL)
+
+    assert submit.main(submit.arguments(queue, "json:nothing", summary_file=str(file))) == 2
+
+    outcome = submit.read_outcome(file)
+    assert outcome.summary is None
+    assert "module 'json' has no function 'nothing'" in str(outcome.refused)
+    assert str(outcome.refused) in capsys.readouterr().err
+
+
 def test_a_value_may_begin_with_a_dash() -> None:
     queue = RedisMessageQueue("orders", url=URL)
 
@@ -154,7 +212,9 @@ def test_a_value_may_begin_with_a_dash() -> None:
     assert submit._parser().parse_args(arguments).run_id == "-nightly"
 
 
-@pytest.mark.parametrize("option", [{"partitions": 2.5}, {"until": "full"}, {"lease_seconds": "soon"}])
+@pytest.mark.parametrize(
+    "option", [{"partitions": 2.5}, {"until": "full"}, {"lease_seconds": "soon"}, {"remember_empty": "perhaps"}]
+)
 def test_arguments_refuses_what_the_program_would_and_ends_no_process(option: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(option)).replace("_", "-")):
         submit.arguments(RedisMessageQueue("orders", url=URL), HANDLER, **option)

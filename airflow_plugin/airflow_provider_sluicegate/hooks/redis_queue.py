@@ -112,6 +112,23 @@ class RedisQueueHook(BaseHook):
             self.__dict__["_url"] = url
         return self._url
 
+    def check_serializable(self, queue: RedisMessageQueue) -> None:
+        """
+        Refuse a queue of this hook that other processes, such as Spark executors, cannot make from its spec.
+
+        :param queue: from :meth:`get_queue`.
+        :raises ConfigurationError: the connection holds its password, or an option cannot be serialized.
+        """
+        from sluicegate.errors import ConfigurationError
+
+        if secrets_in(self._url):
+            raise ConfigurationError(
+                f"connection {self.redis_conn_id!r} holds its password, which must not be sent to other processes; "
+                "leave the password field empty, set auth_env in the extra to the name of an environment variable, and "
+                "set that variable for the Airflow workers and for the executors (spark.executorEnv.NAME)"
+            )
+        queue.spec()
+
     def test_connection(self) -> tuple[bool, str]:
         """
         Check the connection by reading the depth of a queue that does not exist, and describe the server.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_sluicegate.compat import AirflowException, AirflowSkipException
-from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate import draining
+from airflow_provider_sluicegate.compat import AirflowException
 from airflow_provider_sluicegate.identity import run_id_of
 
 if TYPE_CHECKING:
@@ -116,28 +116,7 @@ class RedisQueueDrainOperator(BaseOperator):
         :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
         :raises DrainFailedError: the function failed on a message at least.
         """
-        from airflow_provider_sluicegate import draining
-        from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-        from sluicegate.errors import DrainFailedError
-
-        with fail_at_once():
-            hook = RedisQueueHook(self.redis_conn_id)
-            queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
-            try:
-                # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
-                summary = self._drain(hook, queue, context)
-            except DrainFailedError as failed:
-                partial = cast("DrainSummary", failed.summary)
-                draining.log_failures(self.log, partial)
-                draining.push_report(context, self, partial)
-                hook.close()
-                raise
-            draining.log_end(self.log, queue, summary)
-            hook.close()
-        if self.skip_if_empty and summary.claimed == 0:
-            draining.push_report(context, self, summary)
-            raise AirflowSkipException(f"queue {queue.name!r} had no message")
-        return draining.report_of(summary)
+        return draining.execute(self, context, self._drain)
 
     def on_kill(self) -> None:
         """Release the current batches and end the drain: Airflow stops this task."""
@@ -151,17 +130,12 @@ class RedisQueueDrainOperator(BaseOperator):
 
     def handler(self, context: Context) -> Callable[..., object]:
         """Return the function, for worker processes only one that they can import."""
-        from sluicegate.draining.handler import import_handler
         from sluicegate.errors import ConfigurationError
 
+        process = draining.handler_of(self.process)
         if isinstance(self.process, str):
-            return import_handler(self.process)
-        if not callable(self.process):
-            raise ConfigurationError(
-                "process must be a function of a batch, or its name as 'package.module:function', not "
-                f"{type(self.process).__name__}"
-            )
-        function: Any = self.process
+            return process
+        function: Any = process
         while isinstance(function, functools.partial):
             function = function.func
         module = getattr(function, "__module__", "")
@@ -170,10 +144,9 @@ class RedisQueueDrainOperator(BaseOperator):
                 "process is defined in the DAG file, which worker processes cannot import; move it to a module that "
                 "they can import and give 'package.module:function', or use worker_kind='thread'"
             )
-        return self.process
+        return process
 
     def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
-        from airflow_provider_sluicegate.draining import ProgressLines
         from sluicegate import drain
 
         process = self.handler(context)
@@ -192,7 +165,7 @@ class RedisQueueDrainOperator(BaseOperator):
                 schema=self.schema,
                 until=self.until,
                 deadline_seconds=self.deadline_seconds,
-                progress=ProgressLines(self.log, self.progress_interval_seconds),
+                progress=draining.ProgressLines(self.log, self.progress_interval_seconds),
             )
         except _Stopped:
             hook.close()

@@ -110,6 +110,11 @@ class DrainSummary:
     seconds: float
     skipped_ready: int = 0
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> DrainSummary:
+        """Rebuild a summary from plain values, as `dataclasses.asdict` makes them and JSON carries them."""
+        return cls(**dict(values, partitions=tuple(map(PartitionSummary.from_dict, values["partitions"]))))
+
     @property
     def claimed(self) -> int:
         """Messages in the leases of this run: acked, returned and buried ones."""

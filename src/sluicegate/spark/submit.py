@@ -3,11 +3,13 @@
     spark-submit --py-files sluicegate.zip,jobs.zip submit.py --url redis://host?password_env=REDIS_PASSWORD \\
         --queue orders --process jobs.orders:store
 
-`application()` is the path of this file and `arguments()` makes the rest, for Airflow's SparkSubmitOperator. The driver
+`application()` is the path of this file and `arguments()` makes the rest, for whatever submits it. The driver
 and the executors need this package, `redis`, `tenacity` and `pyarrow`, and your module. Put a password into a variable
 of their environment, never into the arguments, which the cluster shows to everybody.
 
-It prints the summary as one line of JSON. The exit code is 0 when all is done, 3 when the handler failed on some
+It prints the summary as one line of JSON. With `--summary-file`, the file gets it instead, for a program that reads it
+with `read_outcome()`; if the file's folder does not exist where the driver runs, the line is printed without the texts
+of the handler's errors. The exit code is 0 when all is done, 3 when the handler failed on some
 messages (the summary lists them), 2 when an argument or option is invalid, and 1 with a traceback when Spark or Redis
 failed.
 """
@@ -17,14 +19,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-__all__ = ["application", "arguments", "main"]
+if TYPE_CHECKING:
+    from sluicegate.draining.summary import DrainSummary
+
+__all__ = ["Outcome", "application", "arguments", "main", "read_outcome"]
 
 _FAILED_MESSAGES = 3
 _NUMBERS = {"partitions": int, "batch_size": int, "lease_seconds": float, "deadline_seconds": float}
 _TEXTS = ("run_id", "batch_format", "schema")
+_OPTIONS = (*_NUMBERS, *_TEXTS, "until", "remember_empty")
 
 
 def application() -> str:
@@ -45,7 +52,7 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
     Args:
         queue: a serializable `RedisMessageQueue`, made from a `url` without a literal password.
         process: the handler as `"module:function"`; it is not imported here.
-        **options: options of `drain` under the same names, except `progress`; None is left out.
+        **options: options of `drain` under the same names, except `progress`, and `summary_file`; None is left out.
 
     Raises:
         ConfigurationError: the queue cannot be serialized, its URL has a password, or a value is invalid.
@@ -53,42 +60,83 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
     """
     listed = ["--spec", queue.spec().to_json(), "--process", process]
     for name, value in options.items():
-        if name not in (*_NUMBERS, *_TEXTS, "until"):
-            raise TypeError(f"submit takes no option {name!r}; it takes {', '.join((*_NUMBERS, *_TEXTS, 'until'))}")
+        if name not in (*_OPTIONS, "summary_file"):
+            raise TypeError(f"submit takes no option {name!r}; it takes {', '.join((*_OPTIONS, 'summary_file'))}")
         if value is not None:
-            if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+            if not isinstance(value, (str, int, float)) or (isinstance(value, bool) and name != "remember_empty"):
                 raise TypeError(f"{name} must be a text or a number here, not a {type(value).__name__}")
             listed.append(f"--{name.replace('_', '-')}={value}")  # one word, because a value may begin with a dash
     _parser(_Raising).parse_args(listed)
     return listed
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a driver wrote into its `summary_file`.
+
+    Attributes:
+        summary: of the drain, also of one whose handler failed on some messages.
+        refused: why the driver drained nothing: an argument or option is invalid there.
+    """
+
+    summary: DrainSummary | None = None
+    refused: str | None = None
+
+
+def read_outcome(path: Path) -> Outcome:
+    """Read the `summary_file` of a driver; the outcome is empty if the driver did not write it."""
+    from sluicegate.core import json
+    from sluicegate.draining.summary import DrainSummary
+
+    if not path.is_file():
+        return Outcome()
+    found = json.loads(path.read_bytes())
+    summary = found["summary"]
+    return Outcome(None if summary is None else DrainSummary.from_dict(summary), found["refused"])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Drain as the arguments say, and return the exit code."""
-    from sluicegate.core import json
     from sluicegate.draining.handler import import_handler
     from sluicegate.errors import ConfigurationError, DrainFailedError
 
     parser = _parser()
     given = vars(parser.parse_args(argv))
+    code = 0
     try:
         queue = _queue(given)
         process = import_handler(given["process"])
+        summary = _drain(queue, process, {name: given[name] for name in _OPTIONS if given[name] is not None})
     except ConfigurationError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)  # noqa: T201  # a program's own words
-        return 2
-    wanted = (*_NUMBERS, *_TEXTS, "until")
-    options = {name: given[name] for name in wanted if given[name] is not None}
-    try:
-        summary, code = _drain(queue, process, options), 0
-    except ConfigurationError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)  # noqa: T201  # the same
+        _write(given["summary_file"], Outcome(refused=str(error)))
         return 2
     except DrainFailedError as failed:
-        summary, code = failed.summary, _FAILED_MESSAGES
         print(f"{parser.prog}: {failed}", file=sys.stderr)  # noqa: T201  # the same
-    print(json.dumps(summary.to_dict()).decode(), flush=True)  # noqa: T201  # the result
+        summary, code = failed.summary, _FAILED_MESSAGES
+    if not _write(given["summary_file"], Outcome(summary)):
+        _show(summary, with_texts=given["summary_file"] is None)
     return code
+
+
+def _write(path: Path | None, outcome: Outcome) -> bool:
+    """Write the outcome, if there is a file to write it to, and return whether there is."""
+    from sluicegate.core import json
+
+    if path is None or not path.parent.is_dir():
+        return False
+    path.write_bytes(json.dumps(asdict(outcome)))
+    return True
+
+
+def _show(summary: DrainSummary, *, with_texts: bool) -> None:
+    from sluicegate.core import json
+
+    shown = summary.to_dict()
+    if not with_texts:
+        for failure in shown["failures"]:
+            del failure["error"]  # it may quote a payload, and whoever submits this may keep its output
+    print(json.dumps(shown).decode(), flush=True)  # noqa: T201  # the result
 
 
 class _Raising(argparse.ArgumentParser):
@@ -112,7 +160,16 @@ def _parser(made_of: type[argparse.ArgumentParser] = argparse.ArgumentParser) ->
     for name in _TEXTS:
         parser.add_argument(f"--{name.replace('_', '-')}")
     parser.add_argument("--until", type=_until, help="empty (the default), deadline, or a number of messages")
+    parser.add_argument("--remember-empty", type=_flag, help="true (the default) or false")
+    parser.add_argument("--summary-file", type=Path, help="where the summary goes instead of being printed")
     return parser
+
+
+def _flag(text: str) -> bool:
+    flags = {"true": True, "false": False}
+    if text.lower() not in flags:
+        raise argparse.ArgumentTypeError(f"must be true or false, not {text!r}")
+    return flags[text.lower()]
 
 
 def _until(text: str) -> str | int:

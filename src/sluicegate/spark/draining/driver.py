@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from sluicegate import checks
 from sluicegate.core import json
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import Progress, Until
@@ -44,6 +45,7 @@ def drain(
     batch_size: int = 1000,
     lease_seconds: float = 60,
     run_id: str | None = None,
+    remember_empty: bool = True,
     batch_format: BatchFormat | None = None,
     schema: str | StructType | pa.Schema | None = None,
     until: Until = "empty",
@@ -96,9 +98,10 @@ def drain(
         run_id: names the run; default a new id. An orchestrator passes an id that is the same for every try and used by
             one driver at a time, with the same number of partitions. A retry then takes over the leases that an earlier
             try left open, repeats nothing that it finished (remembered for a day), counts it, and continues with the
-            messages that failed. A partition that found the queue empty does not claim again for ten minutes; if
-            messages are ready by then, the call logs a warning and counts them in `summary.skipped_ready`. So give each
-            scheduled run its own `run_id`.
+            messages that failed. So give each scheduled run its own `run_id`.
+        remember_empty: whether a partition that found the queue empty does not claim again for ten minutes, in any call
+            under the same `run_id`; if messages are ready by then, the call logs a warning and counts them in
+            `summary.skipped_ready`. False: a repeated call drains them.
         batch_format: `"messages"` (a list of `Message`, the default), `"arrow"` (a `pyarrow.Table` with the columns
             id, payload, headers, deduplication_key, delivery_count, sequence and enqueued_at) or `"pandas"` (the same
             as a frame); the annotation of the function's first parameter selects it too.
@@ -127,6 +130,7 @@ def drain(
     arguments.check_queue(queue)
     if partitions is not None and not arguments.is_count(partitions, arguments.MAX_PARTITIONS):
         raise ConfigurationError(f"partitions must be an int from 1 to {arguments.MAX_PARTITIONS}, not {partitions!r}")
+    checks.flag("remember_empty", remember_empty)
     arguments.check(
         batch_size=batch_size,
         lease_seconds=lease_seconds,
@@ -152,6 +156,7 @@ def drain(
         waits=until == "deadline",
         deadline_seconds=deadline_seconds,
         deadline_at=at + (deadline_seconds or 0),
+        remembers_empty=remember_empty,
     )
     if (spark.conf.get("spark.speculation", "false") or "").lower() == "true":
         plan = with_speculation(plan, spec.options.get("heartbeat_interval_seconds"))

@@ -1,0 +1,184 @@
+"""Drain a queue with Spark inside a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_sluicegate import draining
+from airflow_provider_sluicegate.compat import AirflowException
+from airflow_provider_sluicegate.identity import run_id_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+    from airflow_provider_sluicegate.spark_job import SparkJob
+    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate.draining.arguments import Until
+    from sluicegate.draining.handler import BatchFormat
+    from sluicegate.tables.columns import Schema
+
+__all__ = ["SparkRedisQueueDrainOperator"]
+
+
+class SparkRedisQueueDrainOperator(BaseOperator):
+    """
+    Claim messages, call a function with them, and settle them, in the executors of a Spark session.
+
+    The session is local, on the master of a Spark connection, or on Spark Connect, decided as
+    :class:`~airflow.providers.apache.spark.operators.spark_pyspark.PySparkOperator` decides. The operator stops the
+    session at the end if it made it. Only a ``conn_id`` of type ``spark_connect`` needs the Spark provider.
+
+    The function gets a batch and optionally a :class:`sluicegate.DrainContext`, as for
+    :class:`~airflow_provider_sluicegate.operators.drain.RedisQueueDrainOperator`, and may be defined in the DAG file.
+    The summary in XCom holds counts and the ids of failed messages, and never a payload; it is there also when the task
+    fails.
+
+    **Delivery semantics.** Delivery is at least once. A heartbeat keeps each lease while the function works. The leases
+    are named after the DAG, task, run and map index, without the try number: a retry takes over what a killed try held,
+    repeats nothing that it finished, and works on what failed. When Airflow stops the task, its Spark jobs are
+    cancelled, which kills their Python workers; the batches that they held return when their leases expire, or at once
+    to a retry. If some messages failed, the task fails after all others are done. A task that is cleared counts what
+    its run has finished and drains what has arrived since.
+
+    .. code-block:: python
+
+        SparkRedisQueueDrainOperator(task_id="work", queue_name="orders", process=store, conn_id="spark_default")
+
+    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
+    :param process: a function, or its name as ``"package.module:function"``, which is imported when the task runs. It
+        is serialized for the executors, and must not hold a session, a queue or a client.
+    :param conn_id: a connection of type ``spark`` (its host is the master) or ``spark_connect``; None for a local
+        master. The entries of its extra are configuration. (templated)
+    :param config_kwargs: configuration of the session, such as ``{"spark.executor.memory": "2g"}``; it has precedence
+        over the connection. (templated)
+    :param partitions: how many work at the same time, each with its own leases; None for one per core. Give a number if
+        the cores differ between tries, so that a retry finds every lease.
+    :param batch_size: the most messages of a batch, from 1 to 10,000.
+    :param lease_seconds: how long a lease outlives its worker.
+    :param batch_format: ``"messages"``, ``"arrow"`` or ``"pandas"``.
+    :param schema: the fields of the JSON payloads, for ``"arrow"`` and ``"pandas"``: a DDL text, a ``StructType`` or an
+        Arrow schema.
+    :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
+        of messages at most.
+    :param deadline_seconds: how long batches are claimed; the current ones are finished.
+    :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
+    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as ``max_delivery_count``.
+        Callbacks among them are not called in executors.
+    :param progress_interval_seconds: the time between two lines of progress in the log.
+    :param redis_conn_id: the connection of the queue; its password is in an environment variable of the executors.
+        (templated)
+    """
+
+    template_fields: Sequence[str] = ("queue_name", "redis_conn_id", "conn_id", "config_kwargs")
+    shallow_copy_attrs: Sequence[str] = ("process",)
+    ui_color = "#f5dcc4"
+
+    def __init__(
+        self,
+        *,
+        queue_name: str,
+        process: Callable[..., object] | str,
+        conn_id: str | None = None,
+        config_kwargs: Mapping[str, Any] | None = None,
+        partitions: int | None = None,
+        batch_size: int = 1000,
+        lease_seconds: float = 60,
+        batch_format: BatchFormat | None = None,
+        schema: str | Schema | None = None,
+        until: Until = "empty",
+        deadline_seconds: float | None = None,
+        skip_if_empty: bool = False,
+        queue_options: Mapping[str, Any] | None = None,
+        progress_interval_seconds: float = 10,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.queue_name = queue_name
+        self.process = process
+        self.conn_id = conn_id
+        self.config_kwargs = config_kwargs
+        self.partitions = partitions
+        self.batch_size = batch_size
+        self.lease_seconds = lease_seconds
+        self.batch_format = batch_format
+        self.schema = schema
+        self.until = until
+        self.deadline_seconds = deadline_seconds
+        self.skip_if_empty = skip_if_empty
+        self.queue_options = queue_options
+        self.progress_interval_seconds = progress_interval_seconds
+        self.redis_conn_id = redis_conn_id
+        self._job: SparkJob[DrainSummary] | None = None
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """
+        Drain the queue.
+
+        :return: the summary.
+        :raises AirflowFailException: an argument, a connection or what is installed cannot work as given.
+        :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
+        :raises DrainFailedError: the function failed on a message at least.
+        """
+        return draining.execute(self, context, self._drain)
+
+    def on_kill(self) -> None:
+        """Cancel the drain's Spark jobs and end the task: Airflow stops it."""
+        if self._job is None:
+            return
+        self._job = None
+        self.log.warning("queue %r: the task is stopped; its Spark jobs are cancelled", self.queue_name)
+        raise _Stopped
+
+    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
+        from airflow_provider_sluicegate.spark_job import SparkJob
+        from airflow_provider_sluicegate.spark_session import opened_session, session_options
+
+        process = draining.handler_of(self.process)
+        hook.check_serializable(queue)
+        options = session_options(self.conn_id, self.config_kwargs, f"{self.dag_id}-{self.task_id}")
+        job: SparkJob[DrainSummary] = SparkJob()
+        self._job = job
+        try:
+            return job.run(opened_session(options, self.log), self._work(queue, process, run_id_of(context)))
+        except _Stopped:
+            raise AirflowException(
+                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest returns to the queue "
+                "when its leases expire, at once to a retry, and trying again is safe"
+            ) from None
+        finally:
+            self._job = None
+
+    def _work(
+        self, queue: RedisMessageQueue, process: Callable[..., object], run_id: str
+    ) -> Callable[[Any], DrainSummary]:
+        """Return what drains with a session."""
+
+        def work(session: Any) -> DrainSummary:
+            from sluicegate.spark import drain
+
+            return drain(
+                session,
+                queue,
+                process,
+                partitions=self.partitions,
+                batch_size=self.batch_size,
+                lease_seconds=self.lease_seconds,
+                run_id=run_id,
+                remember_empty=False,  # a task that is cleared drains what has arrived since
+                batch_format=self.batch_format,
+                schema=self.schema,
+                until=self.until,
+                deadline_seconds=self.deadline_seconds,
+                progress=draining.ProgressLines(self.log, self.progress_interval_seconds),
+            )
+
+        return work
+
+
+class _Stopped(BaseException):
+    """Ends the wait for a drain from a signal handler."""

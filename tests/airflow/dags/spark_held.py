@@ -1,0 +1,17 @@
+"""Drain with Spark by a handler that holds its third batch until the test lets it go."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from airflow_provider_sluicegate.operators.spark import SparkRedisQueueDrainOperator
+
+with DAG("spark_held", schedule=None, default_args={"retries": 1, "retry_delay": 0}) as dag:
+    SparkRedisQueueDrainOperator(
+        task_id="work",
+        queue_name="{{ dag_run.conf['queue'] }}",
+        process="tests.airflow.handlers:store_and_hold_third",
+        partitions=2,
+        batch_size=10,
+        lease_seconds=600,
+    )
