@@ -61,6 +61,20 @@ class RedisQueueHook(BaseHook):
         self._queues: list[RedisMessageQueue] = []
         self._async_queues: list[AsyncRedisMessageQueue] = []
 
+    @classmethod
+    def get_connection_form_widgets(cls) -> dict[str, Any]:
+        """Return the fields of the connection form to Airflow 3.1; later versions read the provider's metadata."""
+        from airflow_provider_sluicegate.connection_form import form_fields
+
+        return form_fields()
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return what the form does with the standard fields; see :meth:`get_connection_form_widgets`."""
+        from airflow_provider_sluicegate.connection_form import field_behaviour
+
+        return field_behaviour()
+
     def get_conn(self) -> redis.Redis | redis.RedisCluster:
         """Return a client, the same one each time; it connects at its first command."""
         return self._gateway.client
