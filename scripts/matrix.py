@@ -27,21 +27,8 @@ SPARK = (
     *("tests/spark/test_stream.py", "tests/spark/every_version.py"),
     *("-m", "full or not full"),
 )
-# The contract of the provider: its metadata, connections, hook, operators and sensor, on one embedded server.
-AIRFLOW = tuple(
-    f"tests/airflow/test_{name}.py"
-    for name in (
-        "compat",
-        "connection",
-        "connection_report",
-        "hook",
-        "provider",
-        "publish",
-        "sensor",
-        "sources",
-        "stats",
-    )
-)
+# The provider in the rows without another one: its operators on an embedded server, and its DAGs by `dag.test()`.
+AIRFLOW = ("tests/airflow", "--ignore=tests/airflow/live")
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
 
 
@@ -74,8 +61,8 @@ ROWS = [
     Row("spark4.0", ("redis", "pyspark==4.0.5", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.1", ("redis", "pyspark==4.1.4", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.2", ("redis", "pyspark==4.2.1", *FRAMES), SPARK, (2,)),
-    Row("airflow3.1", ("apache-airflow==3.1.*", "-e", f"{ROOT}[airflow]", "jsonschema"), AIRFLOW, (2,)),
-    Row("airflow3.2", ("apache-airflow==3.2.*", "-e", f"{ROOT}[airflow]", "jsonschema"), AIRFLOW, (2,)),
+    Row("airflow3.1", ("apache-airflow==3.1.*", "-e", f"{ROOT}[airflow]", "jsonschema", *FRAMES), AIRFLOW, (2,)),
+    Row("airflow3.2", ("apache-airflow==3.2.*", "-e", f"{ROOT}[airflow]", "jsonschema", *FRAMES), AIRFLOW, (2,)),
     # Without a JVM and without py4j.
     Row("spark-client", ("redis", "pyspark-client==4.2.0", *FRAMES), ("tests/spark/test_imports.py",), (2,)),
 ]

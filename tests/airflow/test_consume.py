@@ -118,7 +118,10 @@ def test_a_run_that_is_cleared_says_that_its_batch_is_acked_and_takes_no_other(
 def test_every_payload_becomes_a_value_that_airflow_stores_as_it_is(
     queue: RedisMessageQueue, consume: Callable[..., Try], stored: Any, payload: Any, encoding: str
 ) -> None:
-    from airflow.sdk.serde import deserialize, serialize
+    try:
+        from airflow.sdk.serde import deserialize, serialize
+    except ImportError:  # Airflow 3.1
+        from airflow.serialization.serde import deserialize, serialize
 
     queue.publish(stored)
 
