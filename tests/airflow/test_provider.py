@@ -10,6 +10,7 @@ import sys
 from importlib import resources
 from importlib.metadata import distribution
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -167,15 +168,36 @@ print(json.dumps({"forms": [form.model_dump(mode="json") for form in forms], "wa
     # In a process of its own, because Airflow puts mocks in the place of WTForms.
     shown = json.loads(subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[-1])
     (form,) = shown["forms"]
-    (kind,) = INFO["connection-types"]
 
     assert shown["warned"] == []
     standard = form["standard_fields"]
     assert standard["url_schema"]["hidden"] is True
     assert standard["login"] == {"hidden": False, "title": "Username", "placeholder": "empty for the default user"}
-    assert set(form["extra_fields"]) == set(kind["conn-fields"])
+    assert_fields_of_the_metadata(form["extra_fields"])
+
+
+def test_the_form_of_a_connection_for_airflow_3_1_is_made_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the API server puts in the place of WTForms.
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService as Played
+
+    kinds = {f"{kind}Field": getattr(Played, f"Mock{kind}Field") for kind in ("Boolean", "Integer", "String")}
+    monkeypatch.setitem(sys.modules, "wtforms", SimpleNamespace(**kinds))
+    monkeypatch.setitem(sys.modules, "wtforms.validators", SimpleNamespace(Optional=Played.MockOptional))
+
+    fields = RedisQueueHook.get_connection_form_widgets()
+    behaviour = RedisQueueHook.get_ui_field_behaviour()
+
+    assert_fields_of_the_metadata({name: field.param.dump() for name, field in fields.items()})
+    jsonschema.validate(behaviour, airflow_schema("customized_form_field_behaviours.schema.json"))
+    assert (behaviour["hidden_fields"], behaviour["relabeling"]) == (["schema"], {"login": "Username"})
+
+
+def assert_fields_of_the_metadata(shown: dict[str, Any]) -> None:
+    """Check the fields of a form, as Airflow gives them to its pages."""
+    (kind,) = INFO["connection-types"]
+    assert set(shown) == set(kind["conn-fields"])
     for name, field in kind["conn-fields"].items():
-        found = form["extra_fields"][name]
+        found = shown[name]
         described = (found["schema"]["title"], found["description"], found["schema"]["type"], found["value"])
         assert described == (field["label"], field["description"], field["schema"]["type"], None)
 
