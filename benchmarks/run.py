@@ -43,6 +43,7 @@ PARTS = {
     "asyncio": "benchmarks.flavours:steps",
     "limits": "benchmarks.limits:steps",
     "waiting": "benchmarks.waiting:steps",
+    "airflow": "benchmarks.airflow_publish:steps",
     "columns": "benchmarks.spark_columns:steps",
     "spark": "benchmarks.spark_run:steps",
 }

@@ -89,6 +89,7 @@ class Publisher:
                 delay_seconds=delay_seconds,
                 due_at=due_at,
                 durability=durability,
+                ahead=self.reader.is_at_hand,
             ):
                 self._count(batch)
                 if time.monotonic() - logged >= self.progress_interval_seconds:

@@ -32,18 +32,21 @@ class Reader:
     """
     Reads numbered messages and transforms them.
 
-    It remembers the numbers of the current batch, so that an error can name the message that caused it.
+    It remembers the numbers of the last batches, so that an error can name the message that caused it.
 
     :param source: numbers and messages.
     :param describe: turns a number into a location such as ``orders.csv, line 7``.
     :param transform: turns a message into what is published; None drops it.
-    :param batch_size: messages per call; only the numbers of one batch are remembered.
+    :param batch_size: messages per call; only the numbers of two batches are remembered.
+    :param is_at_hand: whether the source never waits for its next message, so that a batch can be read while Redis
+        works on the one before.
     """
 
     source: Iterable[tuple[int, Any]]
     describe: Callable[[int], str]
     transform: Callable[[Any], Any] | None
     batch_size: int
+    is_at_hand: bool = False
     dropped: int = 0
     failure: str | None = None
     _yielded: int = 0
@@ -51,8 +54,9 @@ class Reader:
     _numbers: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        # One more than a batch: a batch that its bytes end is sent after the first message of the next one was read.
-        self._numbers = deque(maxlen=self.batch_size + 1)
+        # One more than the batch that Redis works on and the next: a batch that its bytes end is sent after the first
+        # message of the next one was read.
+        self._numbers = deque(maxlen=2 * self.batch_size + 1)
 
     def watch(self, key_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the user's key function; the reader remembers what it raises, because that may quote a payload."""

@@ -305,6 +305,24 @@ def test_the_input_is_streamed_one_batch_at_a_time(queue: RedisMessageQueue) -> 
     assert max(behind) == 49
 
 
+@pytest.mark.parametrize("source", ["list", "file"])
+def test_what_is_at_hand_is_read_while_redis_works(queue: RedisMessageQueue, orders: Orders, source: str) -> None:
+    behind = []
+
+    def transform(order: Any) -> Any:
+        number = order["order_id"] if source == "file" else order["id"]
+        behind.append(number - queue.depth().published_total)
+        return order
+
+    given: dict[str, Any] = {"path": orders(1000)} if source == "file" else {"messages": numbers(1000)}
+    report = publish(queue, **given, transform=transform, batch_size=50)
+
+    assert (report["published"], report["batches"]) == (1000, 20)
+    assert 50 < max(behind) <= 100, (
+        "the next batch is read before the one before it is confirmed, and no more than that"
+    )
+
+
 def test_a_payload_beyond_the_limit_is_named_by_its_place(queue: RedisMessageQueue) -> None:
     with pytest.raises(AirflowFailException, match=r"message 5: payload takes 99 bytes .*; the 3 batches before"):
         publish(

@@ -71,6 +71,20 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_the_bars_of_the_airflow_operator(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "airflow", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == {
+        ("Airflow operator / publish_many", 0.8),
+        ("Airflow operator, file / publish_many of its lines", 0.8),
+    }
+    assert all(rates["messages/s"] > 0 for rates in report["figures"]["Airflow publish operator"].values())
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_the_bar_of_the_typed_columns(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

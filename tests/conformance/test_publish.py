@@ -127,6 +127,30 @@ def test_a_report_per_call_reads_its_source_as_needed(queue: RedisMessageQueue) 
     assert [report.accepted for report in reports] == [2, 1]
 
 
+def test_reports_ahead_follow_once_the_next_call_was_read(queue: RedisMessageQueue) -> None:
+    read: list[int] = []
+
+    def source() -> Any:
+        for number in range(5):
+            read.append(number)
+            yield str(number)
+
+    reports = queue.publish_chunks(source(), batch_size=2, ahead=True)
+    assert next(reports).accepted == 2
+    assert read == [0, 1, 2, 3]
+    assert [report.accepted for report in reports] == [2, 1]
+    assert [message.text() for message in queue.peek(10)] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_call_that_was_sent_ahead_is_reported_before_its_source_fails(queue: RedisMessageQueue) -> None:
+    reports = queue.publish_chunks(["a", "b", 7], batch_size=2, ahead=True)
+    assert next(reports).accepted == 2
+    with pytest.raises(TypeError) as caught:
+        next(reports)
+    assert caught.value.position == 2  # type: ignore[attr-defined]
+    assert queue.depth().pending == 2
+
+
 def test_nothing_published_is_an_empty_report(queue: RedisMessageQueue) -> None:
     report = queue.publish_many([])
     assert (report.accepted, report.duplicates, report.ids, report.duplicate_of) == (0, 0, [], [])

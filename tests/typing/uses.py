@@ -60,7 +60,7 @@ def payloads(queue: RedisMessageQueue, order: Order, anything: dict[str, Any], n
     queue.publish_many({"n": number} for number in range(3))
     queue.publish_many(["a", b"b"], partial=True)
     queue.publish_many([1, 2])  # error: list-item
-    list(queue.publish_chunks([anything], batch_size=10, delay_seconds=5, durability="fsync"))
+    list(queue.publish_chunks([anything], batch_size=10, delay_seconds=5, durability="fsync", ahead=True))
     list(queue.publish_chunks([anything], durability="disk"))  # error: arg-type
     json: Json = {"a": [1, None]}
     payload_of_mine: Payload = [json]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator
@@ -253,9 +253,15 @@ class RedisQueuePublishOperator(BaseOperator):
         if self.path is not None:
             file = MessageFile(find_file(self.path), empty_as_null=self.empty_as_null)
             file.check()
-            return Reader(file, file.describe, self.transform, self.batch_size)
-        messages = enumerate(iterable_of(self.messages.value, context), start=1)
-        return Reader(messages, lambda number: f"message {number}", self.transform, self.batch_size)
+            return Reader(file, file.describe, self.transform, self.batch_size, is_at_hand=True)
+        messages = iterable_of(self.messages.value, context)
+        return Reader(
+            enumerate(messages, start=1),
+            lambda number: f"message {number}",
+            self.transform,
+            self.batch_size,
+            is_at_hand=isinstance(messages, Sized),
+        )
 
 
 class _Stopped(BaseException):

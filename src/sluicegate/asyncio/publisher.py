@@ -118,10 +118,11 @@ class Publisher:
         delay_seconds: float,
         due_at: datetime | None,
         durability: DurabilityOption,
+        ahead: bool,
     ) -> AsyncIterator[PublishReport]:
-        """Publish call after call, and yield a report for each; only one call's messages are in memory."""
+        """Publish call after call, and yield a report for each; unless `ahead`, one call's messages are in memory."""
         checks.count("batch_size", batch_size, MAX_PER_CALL)
-        ahead = self._session.publishing.batches(
+        batches = self._session.publishing.batches(
             payloads,
             headers,
             new_id=new_id,
@@ -130,10 +131,14 @@ class Publisher:
             due_at=due_at,
             durability=durability,
         )
+        if ahead:
+            async for report in self.publish_batches(batches):
+                yield report
+            return
         while True:
             begun = elapsed_clock()
             try:
-                batch = await self._next(ahead)
+                batch = await self._next(batches)
             except Exception as error:
                 await self._emit_refused(error, begun)
                 raise

@@ -281,12 +281,22 @@ class RedisMessageQueue(QueueAdministration):
         delay_seconds: float = 0,
         due_at: datetime | None = None,
         durability: DurabilityOption = "memory",
+        ahead: bool = False,
     ) -> AsyncIterator[PublishReport]:
         """Publish as `publish_many` does, but yield a report per call and hold only one call's messages.
 
-        `delay_seconds` counts from the time of each call.
+        Args:
+            payloads: the messages; see `publish`.
+            batch_size: messages per call, from 1 to 1,000.
+            headers: the same for all messages.
+            delay_seconds: the same for all messages, counted from the time of each call.
+            due_at: the same for all messages.
+            durability: what each call waits for.
+            ahead: prepare the next call while Redis works on one, as `publish_many` does. Two calls' messages are in
+                memory then, and the report of a call follows once the messages of the next one were read, so that it
+                suits payloads that never wait.
         """
-        return self._publisher.publish_chunks(payloads, batch_size, headers, delay_seconds, due_at, durability)
+        return self._publisher.publish_chunks(payloads, batch_size, headers, delay_seconds, due_at, durability, ahead)
 
     async def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, and publish what was not published.
