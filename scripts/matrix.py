@@ -30,6 +30,7 @@ SPARK = (
 # The provider in the rows without another one: its operators on an embedded server, and its DAGs by `dag.test()`.
 AIRFLOW = ("tests/airflow", "--ignore=tests/airflow/live")
 FRAMES = ("pyarrow>=18", "pandas>=2.2,<3")  # as the extras say
+BESIDE = ("jsonschema", "apache-airflow-providers-openlineage", *FRAMES)
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ ROWS = [
     Row("spark4.0", ("redis", "pyspark==4.0.5", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.1", ("redis", "pyspark==4.1.4", *FRAMES), BEFORE_ADMISSION, (2,)),
     Row("spark4.2", ("redis", "pyspark==4.2.1", *FRAMES), SPARK, (2,)),
-    Row("airflow3.1", ("apache-airflow==3.1.*", "-e", f"{ROOT}[airflow]", "jsonschema", *FRAMES), AIRFLOW, (2,)),
-    Row("airflow3.2", ("apache-airflow==3.2.*", "-e", f"{ROOT}[airflow]", "jsonschema", *FRAMES), AIRFLOW, (2,)),
+    Row("airflow3.1", ("apache-airflow==3.1.*", "-e", f"{ROOT}[airflow]", *BESIDE), AIRFLOW, (2,)),
+    Row("airflow3.2", ("apache-airflow==3.2.*", "-e", f"{ROOT}[airflow]", *BESIDE), AIRFLOW, (2,)),
     # Without a JVM and without py4j.
     Row("spark-client", ("redis", "pyspark-client==4.2.0", *FRAMES), ("tests/spark/test_imports.py",), (2,)),
 ]

@@ -38,9 +38,12 @@ __all__ = [
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "amask_secret",
+    "collects_hook_lineage",
     "get_async_connection",
     "has_legacy_metric_names",
     "has_shared_streams",
+    "hook_lineage_collector",
+    "is_triggerer",
     "keyword_arguments",
     "renders_start_trigger",
     "stats",
@@ -104,11 +107,41 @@ def stats() -> Any:
     stats: Any
     if find_spec("airflow.sdk.observability") is None:  # Airflow 3.1
         stats = import_module("airflow.stats")
-    elif "airflow.jobs.triggerer_job_runner" in sys.modules:
+    elif is_triggerer():
         stats = import_module("airflow.observability.stats")
     else:
         stats = import_module("airflow.sdk.observability.stats")
     return stats.Stats
+
+
+def is_triggerer() -> bool:
+    """Return whether this is the process of triggers, a fork of one that has loaded this module."""
+    return "airflow.jobs.triggerer_job_runner" in sys.modules
+
+
+def collects_hook_lineage() -> bool:
+    """Return whether somebody reads what hooks report of their inputs and outputs in this process."""
+    if is_triggerer():
+        return False
+    try:
+        from airflow.sdk.plugins_manager import get_hook_lineage_readers_plugins
+    except ImportError:  # Airflow 3.1
+        from airflow import plugins_manager
+
+        plugins_manager.initialize_hook_lineage_readers_plugins()  # type: ignore[attr-defined]
+        return bool(plugins_manager.hook_lineage_reader_classes)  # type: ignore[attr-defined]
+    return bool(get_hook_lineage_readers_plugins())
+
+
+def hook_lineage_collector() -> Any:
+    """Return what hooks report their inputs and outputs to."""
+    try:
+        from airflow.sdk.lineage import get_hook_lineage_collector
+    except ImportError:  # Airflow 3.1
+        from airflow.lineage.hook import (  # type: ignore[import-not-found, no-redef]
+            get_hook_lineage_collector,
+        )
+    return get_hook_lineage_collector()
 
 
 def has_legacy_metric_names() -> bool:

@@ -68,6 +68,7 @@ class DrainOperator(Protocol):
     queue_options: Mapping[str, Any] | None
     skip_if_empty: bool
     do_xcom_push: bool
+    lineage_count: int | None
 
     @property
     def log(self) -> Log: ...
@@ -99,10 +100,12 @@ def execute(
             summary = drain(hook, queue, context)
         except DrainFailedError as failed:
             partial = cast("DrainSummary", failed.summary)
+            operator.lineage_count = partial.acked
             log_failures(operator.log, partial)
             push_report(context, operator, partial)
             hook.close()
             raise
+        operator.lineage_count = summary.acked
         log_end(operator.log, queue, summary)
         hook.close()
     if operator.skip_if_empty and summary.claimed == 0:

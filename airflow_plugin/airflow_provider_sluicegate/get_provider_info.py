@@ -38,6 +38,14 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}
         ],
+        "asset-uris": [
+            {
+                "schemes": ["sluicegate"],
+                "handler": f"{_PACKAGE}.assets.redis_queue.sanitize_uri",
+                "factory": f"{_PACKAGE}.assets.redis_queue.create_asset",
+                "to_openlineage_converter": f"{_PACKAGE}.assets.redis_queue.convert_asset_to_openlineage",
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "sluicegate",

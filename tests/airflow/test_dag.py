@@ -12,6 +12,7 @@ import pytest
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.servers import PasswordServer
+from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.airflow
 
@@ -98,3 +99,19 @@ def test_a_task_that_fails_midway_fails_the_run_and_says_how_far_it_came(
     assert b"the 2 batches before it stay published: 20 messages" in shown
     assert b"CANARY" not in shown
     assert PASSWORD.encode() not in shown
+
+
+def test_dags_of_the_documentation_hand_an_asset_on(
+    airflow_deployment: Deployment, embedded_url: str, connect: Connect, tmp_path: Path
+) -> None:
+    connect(extra={"url": embedded_url})
+    file = tmp_path / "documented_asset.py"
+    file.write_text(snippet("airflow-asset"))
+
+    with airflow_deployment.dags([file]) as dags:
+        published = dags["publish_asset_rows"].test()
+        drained = dags["drain_asset_rows"].test()
+
+    assert xcoms(published)["publish"]["published"] == 1
+    assert xcoms(drained)["drain"]["acked"] == 1
+    assert "sluicegate://sluicegate_default/asset-rows" in str(dags["drain_asset_rows"].timetable.asset_condition)

@@ -83,6 +83,13 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueueSensor"],
     ]
     assert classes == [RedisQueueHook]
+    (asset,) = INFO["asset-uris"]
+    assert asset["schemes"] == ["sluicegate"]
+    assert {name: import_string(path).__name__ for name, path in asset.items() if name != "schemes"} == {
+        "handler": "sanitize_uri",
+        "factory": "create_asset",
+        "to_openlineage_converter": "convert_asset_to_openlineage",
+    }
 
 
 def test_metadata_names_every_module_that_holds_one() -> None:

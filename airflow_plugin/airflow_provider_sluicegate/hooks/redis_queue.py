@@ -10,6 +10,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.connection import connection_url, secrets_in
+from airflow_provider_sluicegate.lineage import namespace_of, reporting
 
 if TYPE_CHECKING:
     import redis
@@ -92,7 +93,7 @@ class RedisQueueHook(BaseHook):
         from sluicegate import RedisMessageQueue
 
         self._refuse_place(queue_options)
-        queue = RedisMessageQueue(name, url=self._url, **queue_options)
+        queue = RedisMessageQueue(name, url=self._url, **self._reporting(name, queue_options))
         self._queues.append(queue)
         return queue
 
@@ -105,7 +106,7 @@ class RedisQueueHook(BaseHook):
         from sluicegate.asyncio import RedisMessageQueue
 
         self._refuse_place(queue_options)
-        queue = RedisMessageQueue(name, url=await self.aconnection_url(), **queue_options)
+        queue = RedisMessageQueue(name, url=await self.aconnection_url(), **self._reporting(name, queue_options))
         self._async_queues.append(queue)
         return queue
 
@@ -142,6 +143,10 @@ class RedisQueueHook(BaseHook):
                 "set that variable for the Airflow workers and for the executors (spark.executorEnv.NAME)"
             )
         queue.spec()
+
+    def get_openlineage_namespace(self) -> str:
+        """Return the name of this Redis in OpenLineage, such as ``redis://cache:6379``; it holds no credentials."""
+        return namespace_of(self._url)
 
     def test_connection(self) -> tuple[bool, str]:
         """
@@ -196,6 +201,11 @@ class RedisQueueHook(BaseHook):
                 raise ConfigurationError(
                     f"{option} is not an option here: connection {self.redis_conn_id!r} says where Redis is"
                 )
+
+    def _reporting(self, name: str, queue_options: QueueOptions) -> QueueOptions:
+        """Return the options of a queue that Airflow's lineage learns of."""
+        on_event = reporting(self, name, queue_options.get("on_event"))
+        return queue_options if on_event is None else {**queue_options, "on_event": on_event}
 
     def _missing(self) -> Exception:
         name = self.redis_conn_id

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.identity import run_id_of
+from airflow_provider_sluicegate.lineage import ReportsLineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,7 +25,7 @@ _POLICIES = ("on_success", "immediate")
 _TOO_LARGE = "too_large_for_xcom"
 
 
-class RedisQueueConsumeOperator(BaseOperator):
+class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
     """
     Claim one batch of messages and hand it to the tasks behind this one, as an XCom.
 
@@ -62,6 +63,7 @@ class RedisQueueConsumeOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     ui_color = "#cfe8d8"
+    lineage_direction = "input"
 
     def __init__(
         self,
@@ -109,6 +111,7 @@ class RedisQueueConsumeOperator(BaseOperator):
             else:
                 self.log.info("queue %r: there was nothing to claim: %s", queue.name, why_nothing(queue))
                 batch = []
+        self.lineage_count = len(batch)
         if batch and self.ack_policy == "on_success":
             self._held = (hook, lease)
             self.on_success_callback = [self._ack, *self.on_success_callback]

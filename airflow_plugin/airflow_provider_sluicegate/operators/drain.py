@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_sluicegate import draining
 from airflow_provider_sluicegate.compat import AirflowException
 from airflow_provider_sluicegate.identity import run_id_of
+from airflow_provider_sluicegate.lineage import ReportsLineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +29,7 @@ _GRACE_SECONDS = 2.0  # for the current chunks of threads; Airflow kills the pro
 _MODULES_OF_DAG_FILES = "unusual_prefix_"
 
 
-class RedisQueueDrainOperator(BaseOperator):
+class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
     """
     Claim messages, call a function with them, and settle them, until the queue is empty or another end is reached.
 
@@ -70,6 +71,7 @@ class RedisQueueDrainOperator(BaseOperator):
     template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     shallow_copy_attrs: Sequence[str] = ("process",)
     ui_color = "#cfe8d8"
+    lineage_direction = "input"
 
     def __init__(
         self,

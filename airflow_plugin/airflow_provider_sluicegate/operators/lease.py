@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.lineage import ReportsLineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -21,7 +22,7 @@ _VERDICTS = ("release", "nack")
 _DONE = ("success", "skipped")
 
 
-class RedisQueueClaimOperator(BaseOperator):
+class RedisQueueClaimOperator(ReportsLineage, BaseOperator):
     """
     Lease a batch of messages for the tasks behind this one.
 
@@ -51,6 +52,7 @@ class RedisQueueClaimOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     ui_color = "#cfe8d8"
+    lineage_direction = "input"
 
     def __init__(
         self,
@@ -87,6 +89,7 @@ class RedisQueueClaimOperator(BaseOperator):
         with fail_at_once(), RedisQueueHook(self.redis_conn_id) as hook:
             queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
             lease = claim_batch(queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
+            self.lineage_count = len(lease)
             if lease:
                 self.log.info("queue %r: %d messages are leased as %r", queue.name, len(lease), lease.id)
                 return lease.detach().to_dict()

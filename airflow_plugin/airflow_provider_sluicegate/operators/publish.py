@@ -10,6 +10,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hidden import Hidden, HidingPartial, hidden
+from airflow_provider_sluicegate.lineage import ReportsLineage
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisQueuePublishOperator"]
 
 
-class RedisQueuePublishOperator(BaseOperator):
+class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     """
     Publish messages into a Sluicegate queue, in batches, and refuse duplicates.
 
@@ -99,6 +100,7 @@ class RedisQueuePublishOperator(BaseOperator):
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
     ui_color = "#dcecf7"
+    lineage_direction = "output"
 
     def __init__(
         self,
@@ -212,6 +214,8 @@ class RedisQueuePublishOperator(BaseOperator):
                 if stopped.is_permanent:
                     raise AirflowFailException(str(stopped)) from stopped
                 raise
+            finally:
+                self.lineage_count = publisher.published
 
     @property
     def _key_source(self) -> KeySource | None:

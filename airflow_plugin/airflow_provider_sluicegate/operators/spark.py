@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_sluicegate import draining
 from airflow_provider_sluicegate.compat import AirflowException
 from airflow_provider_sluicegate.identity import run_id_of
+from airflow_provider_sluicegate.lineage import ReportsLineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkRedisQueueDrainOperator"]
 
 
-class SparkRedisQueueDrainOperator(BaseOperator):
+class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
     """
     Claim messages, call a function with them, and settle them, in the executors of a Spark session.
 
@@ -76,6 +77,7 @@ class SparkRedisQueueDrainOperator(BaseOperator):
     template_fields: Sequence[str] = ("queue_name", "redis_conn_id", "conn_id", "config_kwargs")
     shallow_copy_attrs: Sequence[str] = ("process",)
     ui_color = "#f5dcc4"
+    lineage_direction = "input"
 
     def __init__(
         self,

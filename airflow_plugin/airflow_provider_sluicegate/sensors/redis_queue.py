@@ -17,6 +17,7 @@ from airflow_provider_sluicegate.compat import AirflowException, AirflowFailExce
 from airflow_provider_sluicegate.conditions import Look, Match, WatchedQueues
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.lineage import ReportsLineage
 from airflow_provider_sluicegate.outages import RescheduledOutage
 from airflow_provider_sluicegate.stats import emit_depth
 
@@ -34,7 +35,7 @@ class _Unset(enum.Enum):
     UNSET = "unset"
 
 
-class RedisQueueSensor(BaseSensorOperator):
+class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     """
     Wait until a Sluicegate queue holds enough messages, or until one of them has waited long enough.
 
@@ -92,6 +93,7 @@ class RedisQueueSensor(BaseSensorOperator):
 
     template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id")
     ui_color = "#cfe8dc"
+    lineage_direction = "input"
     start_trigger_args = StartTriggerArgs(
         trigger_cls=_TRIGGER, next_method="execute_complete", trigger_kwargs={}, next_kwargs=None, timeout=None
     )
