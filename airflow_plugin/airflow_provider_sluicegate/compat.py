@@ -27,6 +27,11 @@ except ImportError:  # Airflow 3.1
         AirflowSkipException,
     )
 
+try:
+    from airflow.sdk import conf
+except ImportError:  # Airflow 3.1
+    from airflow.configuration import conf  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseHook, Connection
 
@@ -39,6 +44,7 @@ __all__ = [
     "AirflowSkipException",
     "amask_secret",
     "collects_hook_lineage",
+    "conf",
     "get_async_connection",
     "has_legacy_metric_names",
     "has_shared_streams",

@@ -8,8 +8,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pyspark
-
 import sluicegate
 from tests.spark.jvm import SHORT_LIVED
 
@@ -36,6 +34,8 @@ def bare_environment(conf: Path) -> dict[str, str]:
     The interpreter below the virtual environment gets the environment's libraries by PYTHONPATH, which does not follow
     the `.pth` file of a package that is installed in place.
     """
+    import pyspark
+
     libraries = str(Path(pyspark.__file__).parents[1])
     python = getattr(sys, "_base_executable", sys.executable)
     environment = {

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg, conf
+from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_sluicegate import compat
-from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
+from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSensorTimeout, conf
 from airflow_provider_sluicegate.conditions import Look, Match, WatchedQueues
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
