@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}
         ],
+        "notifications": [f"{_PACKAGE}.notifications.redis_queue.RedisQueueNotifier"],
         "asset-uris": [
             {
                 "schemes": ["sluicegate"],

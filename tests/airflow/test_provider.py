@@ -21,6 +21,7 @@ from airflow_provider_sluicegate.compat import AirflowFailException
 from airflow_provider_sluicegate.connection import EXTRA_KEYS
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.notifications.redis_queue import RedisQueueNotifier
 from airflow_provider_sluicegate.operators.administration import RedisQueuePurgeOperator, RedisQueueRedriveOperator
 from airflow_provider_sluicegate.operators.consume import RedisQueueConsumeOperator
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
@@ -83,6 +84,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueueSensor"],
     ]
     assert classes == [RedisQueueHook]
+    assert [import_string(name) for name in INFO["notifications"]] == [RedisQueueNotifier]
     (asset,) = INFO["asset-uris"]
     assert asset["schemes"] == ["sluicegate"]
     assert {name: import_string(path).__name__ for name, path in asset.items() if name != "schemes"} == {
