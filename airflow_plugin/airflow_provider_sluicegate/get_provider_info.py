@@ -33,7 +33,9 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("sensors.redis_queue")],
-        "triggers": [_modules("triggers.event", "triggers.redis_queue", "triggers.room")],
+        "triggers": [
+            _modules("triggers.delivery", "triggers.event", "triggers.lease", "triggers.redis_queue", "triggers.room")
+        ],
         "queues": [f"{_PACKAGE}.queues.redis_queue.RedisQueueMessageQueueProvider"],
         "task-decorators": [
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}

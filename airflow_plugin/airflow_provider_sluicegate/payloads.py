@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sluicegate.errors import MalformedStoredMessageError
 
 if TYPE_CHECKING:
     from sluicegate import Message
 
-__all__ = ["message_value", "size_of"]
+__all__ = ["Parts", "message_value", "parts_of", "size_of"]
 
 _DEEPEST = 100  # Airflow's own serializer recurses
 
@@ -43,6 +44,40 @@ def message_value(message: Message) -> dict[str, Any]:
 def size_of(value: object) -> int:
     """Return how many bytes a value takes as the JSON that Airflow stores."""
     return len(json.dumps(value))
+
+
+class Parts(NamedTuple):
+    """
+    A batch by what becomes of its messages.
+
+    :param values: what is handed on: a dict for each of the fitting messages.
+    :param fitting: the messages that are handed on.
+    :param left: messages that did not fit behind them.
+    :param too_large: messages that would not even fit alone.
+    """
+
+    values: list[dict[str, Any]]
+    fitting: list[Message]
+    left: list[Message]
+    too_large: list[Message]
+
+
+def parts_of(messages: Sequence[Message], most: int) -> Parts:
+    """Take messages in their order until the list is full; set those aside that would not even fit alone."""
+    parts = Parts([], [], [], [])
+    size = 0
+    for message in messages:
+        value = message_value(message)
+        added = size_of(value) + 2  # a comma and a space, or the brackets
+        if added > most:
+            parts.too_large.append(message)
+        elif parts.left or size + added > most:
+            parts.left.append(message)
+        else:
+            size += added
+            parts.values.append(value)
+            parts.fitting.append(message)
+    return parts
 
 
 def _encoded(payload: bytes) -> tuple[Any, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +16,19 @@ from airflow.sdk import DAG
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.leases import attached_lease
-from airflow_provider_sluicegate.operators.lease import RedisQueueClaimOperator, RedisQueueSettleLeaseOperator
-from sluicegate import RedisMessageQueue
+from airflow_provider_sluicegate.operators.lease import (
+    RedisQueueClaimOperator,
+    RedisQueueKeepLeaseOperator,
+    RedisQueueSettleLeaseOperator,
+)
+from airflow_provider_sluicegate.triggers.lease import RedisQueueLeaseTrigger
+from sluicegate import LeaseHandle, RedisMessageQueue
 from sluicegate.errors import LeaseEndedError
-from tests.airflow.conftest import Connect
+from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.instance import Instance
+from tests.airflow.servers import PasswordServer
+from tests.airflow.test_triggers import event_of, run, started
 from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.airflow
@@ -325,3 +334,94 @@ def test_the_work_is_what_stands_directly_before_and_a_teardown_fails_its_run() 
     assert asked == [["work"]]
     with pytest.raises(AirflowFailException, match="work_task_ids"):
         lonely._unfinished({"ti": instance})  # type: ignore[typeddict-item]
+
+
+# ---------------------------------------------------------------------- keeping
+
+
+def keeper(handle: Handle, seconds: float = 0.6) -> RedisQueueLeaseTrigger:
+    return RedisQueueLeaseTrigger(lease={**handle, "lease_seconds": repr(seconds)})
+
+
+def test_a_kept_lease_outlives_its_life_and_the_keeper_ends_with_the_settle(
+    queue: RedisMessageQueue, claim: Callable[..., Handle | None]
+) -> None:
+    queue.publish_many({"n": n} for n in range(3))
+    handle = claim(lease_seconds=0.6) or {}
+
+    async def work() -> dict[str, Any]:
+        async with started(keeper(handle)) as (keeping,):
+            began = time.monotonic()
+            while time.monotonic() - began < 2:  # three lives of the lease
+                await asyncio.sleep(0.05)
+                assert not keeping.done()
+            await asyncio.to_thread(settle, handle)
+            return await keeping
+
+    event = run(work)
+    assert event["status"] == "ended"
+    assert "3 messages acked" in event["text"]
+    assert (queue.stats().acked, queue.stats().reaped) == (3, 0)
+
+
+def test_a_keeper_says_that_its_lease_is_lost(queue: RedisMessageQueue, claim: Callable[..., Handle | None]) -> None:
+    queue.publish({"n": 1})
+    handle = claim() or {}
+    other = queue.claim(1, lease_id=handle["id"], take_over_after_seconds=0)
+
+    event = run(lambda: event_of(keeper(handle)))
+
+    assert (event["status"], event["is_permanent"]) == ("error", True)
+    assert "another consumer has taken it over" in event["error"]
+    operator = RedisQueueKeepLeaseOperator(task_id="keep", lease=handle)
+    with pytest.raises(AirflowFailException, match="another consumer has taken it over"):
+        operator.execute_complete({}, event)
+    other.ack()
+
+
+def test_a_keeper_outlives_an_outage_that_is_shorter_than_the_lease(connect: Connect) -> None:
+    server = PasswordServer(PASSWORD, "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    connect(host="127.0.0.1", port=server.port, password=PASSWORD)
+    try:
+        with server.client() as client:
+            queue = RedisMessageQueue("orders", client=client)
+            queue.publish("a")
+            handle = queue.claim(1, lease_seconds=60, retention_seconds=3600).detach().to_dict()
+
+        async def work() -> dict[str, Any]:
+            async with started(keeper(handle, seconds=60)) as (keeping,):
+                await asyncio.to_thread(server.stop)
+                await asyncio.sleep(0.3)
+                await asyncio.to_thread(server.start)
+                with server.client() as client:
+                    queue = RedisMessageQueue("orders", client=client)
+                    queue.attach(LeaseHandle.from_dict(handle), retention_seconds=3600).ack()
+                return await keeping
+
+        assert run(work)["status"] == "ended"
+    finally:
+        server.remove()
+
+
+@pytest.mark.parametrize(
+    ("lease", "arguments", "failure", "says"),
+    [
+        (None, {}, AirflowSkipException, "nothing was leased"),
+        ({"id": "x"}, {}, AirflowFailException, r"lease\.detach\(\)"),
+        ({"id": "x"}, {"max_seconds": 0}, AirflowFailException, "max_seconds must be a number above 0"),
+    ],
+)
+def test_a_keeper_that_cannot_work_ends_at_once(
+    lease: Any, arguments: dict[str, Any], failure: type[Exception], says: str
+) -> None:
+    with pytest.raises(failure, match=says):
+        RedisQueueKeepLeaseOperator(task_id="keep", lease=lease, **arguments).execute({})
+
+
+def test_a_keepers_trigger_is_rebuilt_from_plain_values() -> None:
+    trigger = RedisQueueLeaseTrigger(lease={"id": "x", "queue": "q"}, redis_conn_id="other")
+    path, arguments = trigger.serialize()
+
+    assert json.loads(json.dumps(arguments)) == arguments
+    assert RedisQueueLeaseTrigger(**arguments).serialize() == (path, arguments)

@@ -69,7 +69,7 @@ def test_the_package_is_the_distribution() -> None:
 
 
 def test_every_name_in_the_metadata_can_be_imported() -> None:
-    kinds = ("hooks", "operators", "sensors")
+    kinds = ("hooks", "operators", "sensors", "triggers")
     modules = [name for kind in kinds for entry in INFO[kind] for name in entry["python-modules"]]
     classes = [import_string(entry["hook-class-name"]) for entry in INFO["connection-types"]]
 
@@ -78,11 +78,17 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"],
         ["RedisQueueConsumeOperator"],
         ["RedisQueueDrainOperator"],
-        ["RedisQueueClaimOperator", "RedisQueueSettleLeaseOperator"],
+        ["RedisQueueClaimOperator", "RedisQueueKeepLeaseOperator", "RedisQueueSettleLeaseOperator"],
         ["RedisQueuePublishOperator"],
         ["SparkRedisQueueDrainOperator"],
         ["RedisQueueSensor"],
+        ["RedisQueueDeliveryTrigger"],
+        ["RedisQueueEventTrigger"],
+        ["RedisQueueLeaseTrigger"],
+        ["RedisQueueTrigger"],
+        ["RedisQueueRoomTrigger"],
     ]
+    assert [import_string(name).scheme for name in INFO["queues"]] == ["redis+sluicegate"]
     assert classes == [RedisQueueHook]
     assert [import_string(name) for name in INFO["notifications"]] == [RedisQueueNotifier]
     (asset,) = INFO["asset-uris"]
@@ -95,7 +101,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
 
 
 def test_metadata_names_every_module_that_holds_one() -> None:
-    for kind in ("hooks", "operators", "sensors"):
+    for kind in ("hooks", "operators", "sensors", "triggers"):
         found = {f"{PACKAGE}.{kind}.{path.stem}" for path in (FOLDER / kind).glob("[!_]*.py")}
         assert found == {module for entry in INFO[kind] for module in entry["python-modules"]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import Lease, Message, RedisMessageQueue
+    from sluicegate import Lease, RedisMessageQueue
 
 __all__ = ["RedisQueueConsumeOperator"]
 
@@ -154,9 +154,10 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
 
     def _hand_on(self, lease: Lease, context: Context) -> list[dict[str, Any]]:
         """Return what fits, and settle what does not."""
+        from airflow_provider_sluicegate.payloads import parts_of
         from sluicegate import Verdict
 
-        parts = _parts(lease.messages, self.max_xcom_bytes)
+        parts = parts_of(lease.messages, self.max_xcom_bytes)
         lease.settle(
             Verdict("bury", parts.too_large, reason=_TOO_LARGE, error=self._too_large()),
             Verdict("ack", parts.fitting if self.ack_policy == "immediate" else ()),
@@ -192,32 +193,3 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
             )
         finally:
             hook.close()
-
-
-class _Parts(NamedTuple):
-    """A batch by what becomes of its messages."""
-
-    values: list[dict[str, Any]]
-    fitting: list[Message]
-    left: list[Message]
-    too_large: list[Message]
-
-
-def _parts(messages: Sequence[Message], most: int) -> _Parts:
-    """Take messages in their order until the list is full; set those aside that would not even fit alone."""
-    from airflow_provider_sluicegate.payloads import message_value, size_of
-
-    parts = _Parts([], [], [], [])
-    size = 0
-    for message in messages:
-        value = message_value(message)
-        added = size_of(value) + 2  # a comma and a space, or the brackets
-        if added > most:
-            parts.too_large.append(message)
-        elif parts.left or size + added > most:
-            parts.left.append(message)
-        else:
-            size += added
-            parts.values.append(value)
-            parts.fitting.append(message)
-    return parts

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
+from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.lineage import ReportsLineage
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
 
-__all__ = ["RedisQueueClaimOperator", "RedisQueueSettleLeaseOperator"]
+__all__ = ["RedisQueueClaimOperator", "RedisQueueKeepLeaseOperator", "RedisQueueSettleLeaseOperator"]
 
 OnFailure = Literal["release", "nack"]
 _VERDICTS = ("release", "nack")
@@ -230,3 +231,81 @@ def _states_of(name: str, states: Mapping[str, str | None]) -> list[str | None]:
         for key, state in states.items()
         if key == name or (key.startswith(f"{name}_") and key[len(name) + 1 :].isdigit())
     ]
+
+
+class RedisQueueKeepLeaseOperator(BaseOperator):
+    """
+    Keep a leased batch while the run works on it, in the triggerer; optional beside the tasks of the work.
+
+    Without it, ``lease_seconds`` of the claim must exceed the longest pause between two tasks, for instance a wait for
+    a worker. With it, the lease is extended all the time, so ``lease_seconds`` can be short and messages of a run that
+    died return soon.
+
+    Put it directly behind the claim, beside the work and not before the task that settles. It ends within seconds after
+    every message of the lease has its verdict. It needs a triggerer; ``dag.test()``, which runs one task at a time,
+    would wait for it before the work.
+
+    **Delivery semantics.** It settles nothing. When the lease is lost, because Redis or the triggerer was away for
+    longer than ``lease_seconds``, the task fails, and the messages are delivered again. When the task is stopped, or
+    after ``max_seconds``, the lease lives for another ``lease_seconds``.
+
+    .. code-block:: python
+
+        claim = RedisQueueClaimOperator(task_id="claim", queue_name="orders", lease_seconds=300)
+        keep = RedisQueueKeepLeaseOperator(task_id="keep", lease=claim.output)
+        settle = RedisQueueSettleLeaseOperator(task_id="settle", lease=claim.output)
+        claim >> [work(claim.output), keep]
+        work >> settle.as_teardown(setups=claim)
+
+    :param lease: the XCom of :class:`RedisQueueClaimOperator`, such as ``claim.output``. (templated)
+    :param max_seconds: the longest time, for a run that never settles.
+    :param redis_conn_id: the connection. (templated)
+    """
+
+    template_fields: Sequence[str] = ("lease", "redis_conn_id")
+    ui_color = "#cfe8d8"
+
+    def __init__(
+        self,
+        *,
+        lease: XComArg | Mapping[str, str] | None,
+        max_seconds: float = 86_400,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.lease = lease
+        self.max_seconds = max_seconds
+        self.redis_conn_id = redis_conn_id
+
+    def execute(self, context: Context) -> None:
+        """
+        Continue in the triggerer.
+
+        :raises TaskDeferred: always, but for a lease that does not exist.
+        :raises AirflowFailException: the lease or an argument cannot work.
+        :raises AirflowSkipException: nothing was leased.
+        """
+        from airflow_provider_sluicegate.triggers.lease import RedisQueueLeaseTrigger
+        from sluicegate import LeaseHandle, checks
+
+        if not self.lease:
+            raise AirflowSkipException("nothing was leased, so there is nothing to keep")
+        with fail_at_once():
+            checks.positive("max_seconds", self.max_seconds)
+            handle = LeaseHandle.from_dict(self.lease)  # type: ignore[arg-type]  # rendered by now
+        self.defer(
+            trigger=RedisQueueLeaseTrigger(lease=handle.to_dict(), redis_conn_id=self.redis_conn_id),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.max_seconds),
+        )
+
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> None:
+        """
+        End with the lease.
+
+        :raises AirflowFailException: the lease is lost.
+        """
+        if event["status"] == "error":
+            raise (AirflowFailException if event["is_permanent"] else AirflowException)(event["error"])
+        self.log.info("%s", event["text"])
