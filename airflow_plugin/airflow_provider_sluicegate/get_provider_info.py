@@ -40,6 +40,7 @@ def get_provider_info() -> dict[str, Any]:
         "task-decorators": [
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}
         ],
+        "cli": [f"{_PACKAGE}.cli.definition.get_cli_commands"],
         "notifications": [f"{_PACKAGE}.notifications.redis_queue.RedisQueueNotifier"],
         "asset-uris": [
             {

@@ -90,6 +90,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
     ]
     assert [import_string(name).scheme for name in INFO["queues"]] == ["redis+sluicegate"]
     assert classes == [RedisQueueHook]
+    assert [group.name for name in INFO["cli"] for group in import_string(name)()] == ["sluicegate"]
     assert [import_string(name) for name in INFO["notifications"]] == [RedisQueueNotifier]
     (asset,) = INFO["asset-uris"]
     assert asset["schemes"] == ["sluicegate"]

@@ -11,6 +11,7 @@ from airflow.sdk import BaseNotifier
 from airflow_provider_sluicegate.compat import AirflowException
 
 if TYPE_CHECKING:
+    import jinja2
     from airflow.sdk import Context
 
     from sluicegate import Payload
@@ -66,6 +67,12 @@ class RedisQueueNotifier(BaseNotifier):
         self.headers = headers
         self.queue_options = queue_options
         self.redis_conn_id = redis_conn_id
+
+    def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
+        """Render the fields, also to an empty text: Airflow below 3.3 would keep the template as the queue's name."""
+        environment = jinja_env or self.get_template_env(dag=context.get("dag"))
+        for name in self.template_fields:
+            setattr(self, name, self.render_template(getattr(self, name), context, environment))
 
     def notify(self, context: Context) -> None:
         """

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.purging import count_states, states_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
     from sluicegate import DeadMessage, RedisMessageQueue
 
 __all__ = ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"]
-
-_HISTORIES = ("completed", "failed")
 _NOWHERE = ("", "None")  # what a template makes of the `after` of a redrive that came to its end
 
 
@@ -211,7 +209,7 @@ class RedisQueuePurgeOperator(BaseOperator):
             with RedisQueueHook(self.redis_conn_id) as hook:
                 queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
                 if self.is_dry_run:
-                    deleted = _counted(hook, queue, states)
+                    deleted = count_states(hook, queue, states)
                 else:
                     deleted = {state: queue.purge(state) for state in states}
                 in_flight = queue.depth().in_flight
@@ -224,24 +222,9 @@ class RedisQueuePurgeOperator(BaseOperator):
         return {"queue": self.queue_name, "deleted": deleted, "total": total, "dry_run": self.is_dry_run}
 
     def _states(self) -> tuple[str, ...]:
-        from sluicegate.core.transitions.purge import PURGEABLE
-        from sluicegate.errors import ConfigurationError
-
         _check_flag("dry_run", self.is_dry_run)
         _check_flag("everything", self.everything)
-        if self.everything == (self.state is not None):
-            raise ConfigurationError(
-                f"give either state, one or more of {', '.join(PURGEABLE)}, or everything=True; nothing was deleted"
-            )
-        if self.state is None:
-            return PURGEABLE
-        states = (self.state,) if isinstance(self.state, str) else tuple(self.state)
-        for state in states:
-            if state not in PURGEABLE:
-                raise ConfigurationError(
-                    f"state must be one or more of {', '.join(PURGEABLE)}, not {state!r}; nothing was deleted"
-                )
-        return tuple(dict.fromkeys(states))
+        return states_of(self.state, everything=self.everything)
 
 
 def _check_flag(name: str, value: object) -> None:
@@ -260,12 +243,3 @@ def _why_none(queue: RedisMessageQueue) -> str:
     if depth.published_total == 0:
         return "nobody has published to this queue yet; if that is wrong, check queue_name and redis_conn_id"
     return f"there was no dead letter to look at, of {depth.dead}"
-
-
-def _counted(hook: RedisQueueHook, queue: RedisMessageQueue, states: Sequence[str]) -> dict[str, int]:
-    """Return how many messages or records are in each state."""
-    depth, client = queue.depth(), hook.get_conn()
-    return {
-        state: int(client.llen(getattr(queue.key, state))) if state in _HISTORIES else getattr(depth, state)
-        for state in states
-    }

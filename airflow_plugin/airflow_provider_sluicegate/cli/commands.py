@@ -1,0 +1,146 @@
+"""What the commands of ``airflow sluicegate`` do."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from airflow.cli.simple_table import AirflowConsole
+from airflow.utils.cli import suppress_logs_and_warning
+
+from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.purging import count_states, states_of
+
+if TYPE_CHECKING:
+    from sluicegate import RedisMessageQueue
+
+__all__ = ["depth", "pause", "peek", "purge", "redrive", "resume", "test_connection"]
+
+_COUNTS = ("ready", "pending", "returned", "delayed", "in_flight", "expired", "dead", "paused")
+_DETAILS = ("reason", "error_type", "verb", "lease_id", "deadline", "buried_at", "completed_at", "failed_at")
+
+Rows = list[dict[str, Any]]
+
+
+def _command(work: Callable[[RedisQueueHook, Namespace], Rows]) -> Callable[[Namespace], None]:
+    """Make a command of a function that returns rows; an error ends the command with its text."""
+
+    @wraps(work)
+    def command(args: Namespace) -> None:
+        with _explained(), RedisQueueHook(args.conn_id) as hook:
+            # Names and payloads are data: their brackets are no markup.
+            AirflowConsole(markup=False).print_as(data=work(hook, args), output=args.output)
+
+    return suppress_logs_and_warning(command)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    import redis
+
+    from airflow_provider_sluicegate.compat import AirflowException
+    from sluicegate.errors import RedisMessageQueueError
+
+    # As for Airflow's own commands: connections are read from the database too.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    try:
+        yield
+    except (RedisMessageQueueError, AirflowException, redis.RedisError, ValueError) as error:
+        raise SystemExit(str(error)) from error
+
+
+@_command
+def depth(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Count the messages of queues by state."""
+    return [_depth_row(hook.get_queue(name)) for name in args.queue]
+
+
+@_command
+def peek(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """List messages without claiming them; payloads only on request."""
+    entries = hook.get_queue(args.queue).peek(args.count, state=args.state)
+    return [_message_row(entry, with_payload=args.payload) for entry in entries]
+
+
+@_command
+def redrive(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Move dead letters back to the queue."""
+    done = hook.get_queue(args.queue).redrive(
+        reason=args.reason, older_than_seconds=args.older_than_seconds, limit=args.limit, dry_run=args.dry_run
+    )
+    counts = {"redriven": done.redriven, "blocked": done.blocked, "scanned": done.scanned}
+    return [{"queue": args.queue, **counts, "dry_run": args.dry_run}]
+
+
+@_command
+def purge(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Delete messages, after a question."""
+    states = states_of(args.state, everything=args.everything)
+    queue = hook.get_queue(args.queue)
+    counts = count_states(hook, queue, states)
+    if not args.dry_run:
+        if not (args.yes or _is_confirmed(args.queue, counts)):
+            raise SystemExit("Nothing was deleted.")
+        counts = {state: queue.purge(state) for state in states}
+    return [
+        {"queue": args.queue, "state": state, "deleted": count, "dry_run": args.dry_run}
+        for state, count in counts.items()
+    ]
+
+
+@_command
+def pause(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Stop claims from taking messages."""
+    return [{"queue": name, "paused": True, "changed": hook.get_queue(name).pause()} for name in args.queue]
+
+
+@_command
+def resume(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Let claims take messages again."""
+    return [{"queue": name, "paused": False, "changed": hook.get_queue(name).resume()} for name in args.queue]
+
+
+@_command
+def test_connection(hook: RedisQueueHook, args: Namespace) -> Rows:
+    """Check a connection and describe the server."""
+    works, text = hook.test_connection()
+    if not works:
+        raise SystemExit(text)
+    return [{"connection": args.conn_id, "works": works, "server": text}]
+
+
+def _depth_row(queue: RedisMessageQueue) -> dict[str, Any]:
+    found = queue.depth()
+    age = found.oldest_ready_age_seconds
+    return {"queue": queue.name, **{name: getattr(found, name) for name in _COUNTS}, "oldest_ready_age_seconds": age}
+
+
+def _message_row(entry: Any, *, with_payload: bool) -> dict[str, Any]:
+    """Return what is known of a message; errors may quote payloads, so they are payloads here."""
+    message = entry.message if hasattr(entry, "message") else entry
+    payload: bytes = entry.value if message is None else message.payload
+    row = {
+        "id": message and message.id,
+        "enqueued_at": message and message.enqueued_at.isoformat(),
+        "delivery_count": message and message.delivery_count,
+        "bytes": len(payload),
+        **{name: getattr(entry, name) for name in _DETAILS if hasattr(entry, name)},
+    }
+    if with_payload:
+        row["headers"] = dict(message.headers) if message else {}
+        row["payload"] = payload.decode(errors="backslashreplace")
+        if hasattr(entry, "error"):
+            row["error"] = entry.error
+    return row
+
+
+def _is_confirmed(queue_name: str, counts: dict[str, int]) -> bool:
+    held = ", ".join(f"{count} {state}" for state, count in counts.items())
+    try:
+        return input(f"Delete {held} of queue {queue_name!r}? Write yes: ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
