@@ -53,6 +53,7 @@ __all__ = [
     "keyword_arguments",
     "renders_start_trigger",
     "stats",
+    "worker_lag_seconds",
 ]
 
 
@@ -101,6 +102,16 @@ def renders_start_trigger() -> bool:
     from airflow.triggers.base import BaseTrigger
 
     return hasattr(BaseTrigger, "render_template_fields")
+
+
+def worker_lag_seconds() -> float:
+    """
+    Return the time after which Airflow knows that the worker of a deferred task has ended.
+
+    A worker may report that as late as ``[workers] min_heartbeat_interval`` after the deferral. If the task is queued
+    again by then, Airflow takes the report for one about the second worker, and fails the task.
+    """
+    return conf.getfloat("workers", "min_heartbeat_interval", fallback=5.0) + 1.0
 
 
 def stats() -> Any:

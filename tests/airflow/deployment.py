@@ -23,6 +23,8 @@ load_examples = False
 simple_auth_manager_all_admins = True
 [database]
 sql_alchemy_conn = sqlite:///{home}/airflow.db
+[workers]
+min_heartbeat_interval = 1
 [logging]
 base_log_folder = {home}/logs
 """

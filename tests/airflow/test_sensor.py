@@ -16,6 +16,7 @@ from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG, timezone
 from airflow.sdk.module_loading import import_string
 
+from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.compat import (
     AirflowException,
     AirflowFailException,
@@ -411,7 +412,8 @@ def test_a_deferrable_sensor_hands_its_conditions_and_its_deadline_to_the_trigge
 
     assert found.trigger.serialize()[1] == {
         "queue_name": queue.name, "min_ready": "3", "max_age_seconds": None, "min_dead": None, "match": "any",
-        "poll_interval_seconds": 7, "initial_delay_seconds": 0.0, "redis_conn_id": "sluicegate_default",
+        "poll_interval_seconds": 7, "initial_delay_seconds": compat.worker_lag_seconds(),
+        "redis_conn_id": "sluicegate_default",
     }  # fmt: skip
     assert 90 < found.timeout.total_seconds() <= 100
     deadline = datetime.fromisoformat(found.kwargs["deadline"])
@@ -540,6 +542,7 @@ def test_a_race_that_is_lost_waits_again_for_what_is_left_of_the_timeout(
     queue: RedisMessageQueue, instance: Instance
 ) -> None:
     gate = claiming(queue, deferrable=True, timeout=1000)
+    gate.poke_interval = 30
     deadline = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
     event = {"status": "open", "value": {}}
 

@@ -45,7 +45,10 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     messages of a crashed consumer open the gate too. A paused queue opens no gate, since nothing could be claimed.
 
     With ``deferrable=True`` the sensor waits in the triggerer and occupies no worker; all sensors of a connection there
-    share one poller. With ``mode="reschedule"`` it frees its worker between two pokes. Either suits long waits.
+    share one poller. With ``mode="reschedule"`` it frees its worker between two pokes. Either suits long waits:
+    Airflow fails a task that continues before the end of its first worker was reported, so a deferred sensor looks
+    again after ``[workers] min_heartbeat_interval`` (5 s) and one second more, and ``mode="reschedule"`` needs a
+    ``poke_interval`` of ten seconds or more.
 
     **Delivery semantics.** Without ``claim``, the sensor only reads: it claims nothing and changes nothing. Any number
     of sensors may watch a queue, and a failed or repeated sensor loses nothing. An open gate reserves no messages:
@@ -336,6 +339,7 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
         """Defer until the gate opens, for what is left of the sensor's timeout."""
         from airflow_provider_sluicegate.triggers.redis_queue import RedisQueueTrigger
 
+        initial_delay_seconds = max(initial_delay_seconds, compat.worker_lag_seconds())
         left = deadline - datetime.now(UTC)
         if left <= timedelta():
             raise AirflowSensorTimeout(f"the gate gave no messages within the sensor's timeout of {self.timeout:g} s")

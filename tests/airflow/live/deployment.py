@@ -176,8 +176,7 @@ class LiveDeployment(AirflowApi):
                 "task_instance_heartbeat_timeout": TASK_TIMEOUT_SECONDS,
                 "task_instance_heartbeat_timeout_detection_interval": 2,
             },
-            # A worker may notice the end of its task as late as this. A task that is rescheduled or resumed within
-            # this time fails, because Airflow attributes the end of the worker to the next one.
+            # A worker may notice the end of its task as late as this.
             "workers": {"min_heartbeat_interval": 1},
             "triggerer": {"capacity": 100, "job_heartbeat_sec": 2, "triggerer_health_check_threshold": 10},
             "dag_processor": {"refresh_interval": 2, "bundle_refresh_check_interval": 1, "parsing_processes": 1},

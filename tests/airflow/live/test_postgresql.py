@@ -13,7 +13,10 @@ from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held, check_settled
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600)),
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    pytest.mark.full,
+    pytest.mark.timeout(600),
     pytest.mark.parametrize("deployment", ["postgresql"], indirect=True),
 ]
 

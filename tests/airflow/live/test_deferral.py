@@ -1,0 +1,24 @@
+"""A sensor waits in the triggerer."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from sluicegate import RedisMessageQueue
+from tests.airflow.live.deployment import LiveDeployment
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600)]
+
+
+def test_a_gate_that_opens_before_the_worker_has_ended_does_not_fail_its_deferred_sensor(
+    deployment: LiveDeployment, queue_name: str
+) -> None:
+    deployment.ready("waits_deferred")
+    for name in (f"{queue_name}-0", f"{queue_name}-1"):  # the first trigger of a triggerer is too slow to meet this
+        run_id = deployment.trigger("waits_deferred", queues=[name])
+        deployment.wait_for_tasks("waits_deferred", run_id, "deferred", "gate")
+        with closing(RedisMessageQueue(name, url=deployment.redis.url)) as queue:
+            queue.publish({"n": 1})
+        deployment.wait_for_run("waits_deferred", run_id)
