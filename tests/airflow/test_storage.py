@@ -13,7 +13,7 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import attach, store
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from airflow_provider_sluicegate.compat import AirflowFailException
+from airflow_provider_sluicegate.compat import AirflowFailException, AirflowNotFoundException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sources import MalformedMessageFileError, MessageFile
 from airflow_provider_sluicegate.storage import StoredFile, find_file
@@ -187,10 +187,7 @@ def test_a_filesystem_whose_library_or_connection_is_missing_says_so(monkeypatch
         raise ImportError("pip install apache-airflow-providers-amazon[s3fs]")
 
     def with_connection(conn_id: str | None) -> AbstractFileSystem:
-        from airflow.sdk import BaseHook
-
-        BaseHook.get_connection(conn_id or "")
-        raise AssertionError("the connection is not defined")
+        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
 
     filesystems = {"s3": without_library, "gs": with_connection}
     monkeypatch.setattr(fs, "_register_filesystems", lambda: filesystems)
