@@ -1,0 +1,66 @@
+"""Answer the request for a person, through Airflow's REST API, while a DAG runs in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.waiting import wait_until
+
+REQUEST_SECONDS = 60.0
+
+
+@dataclass
+class Request:
+    """What a person was shown."""
+
+    body: str = ""
+
+
+@contextmanager
+def answered(choice: str, *, before: Callable[[], None]) -> Iterator[Request]:
+    """Wait for one request while the block runs, call `before`, and answer with the choice."""
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    seen, errors = Request(), []
+
+    def answer() -> None:
+        try:
+            with TestClient(create_app(apps="core")) as client:
+                token = client.get("/auth/token").json()["access_token"]
+                client.headers["Authorization"] = f"Bearer {token}"
+                ask(client)
+        except BaseException as error:  # the block's thread reports it
+            errors.append(error)
+
+    def ask(client: Any) -> None:
+        base = "/api/v2/dags/~/dagRuns/~/hitlDetails"
+        found: list[dict[str, Any]] = []
+
+        def is_asked() -> bool:
+            found[:] = client.get(base, params={"response_received": False}).json()["hitl_details"]
+            return bool(found)
+
+        wait_until(is_asked, "a task asks a person", REQUEST_SECONDS)
+        (request,) = found
+        seen.body = request["body"]
+        before()
+        instance = request["task_instance"]
+        place = (
+            f"/api/v2/dags/{instance['dag_id']}/dagRuns/{instance['dag_run_id']}/taskInstances/{instance['task_id']}"
+        )
+        response = client.patch(f"{place}/-1/hitlDetails", json={"chosen_options": [choice]})
+        assert response.status_code == 200, response.text
+
+    thread = threading.Thread(target=answer, name="answering")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        thread.join(REQUEST_SECONDS)
+    if errors:
+        raise errors[0]
