@@ -77,14 +77,15 @@ class DrainOperator(Protocol):
 def execute(
     operator: DrainOperator,
     context: Mapping[str, Any],
-    drain: Callable[[RedisQueueHook, RedisMessageQueue, Any], DrainSummary],
-) -> dict[str, Any]:
+    drain: Callable[[RedisQueueHook, RedisMessageQueue, Any], DrainSummary | None],
+) -> dict[str, Any] | None:
     """
     Drain an operator's queue, report in its log, and return its XCom.
 
     :param operator: of the task.
     :param context: of the task instance.
-    :param drain: drains the queue; gets the hook, the queue and the context.
+    :param drain: drains the queue; gets the hook, the queue and the context. It returns None if the summary is where
+        the task cannot read it, and then so does this function.
     :raises AirflowFailException: an argument or the connection cannot work as given.
     :raises AirflowSkipException: there was no message, and the operator has ``skip_if_empty``.
     :raises DrainFailedError: the function failed on a message at least; the report is stored.
@@ -105,9 +106,16 @@ def execute(
             push_report(context, operator, partial)
             hook.close()
             raise
-        operator.lineage_count = summary.acked
-        log_end(operator.log, queue, summary)
+        if summary is not None:
+            operator.lineage_count = summary.acked
+            log_end(operator.log, queue, summary)
         hook.close()
+    if summary is None:
+        operator.log.warning(
+            "queue %r: the drain has ended, and its summary is in the output of its driver, which ran elsewhere",
+            queue.name,
+        )
+        return None
     if operator.skip_if_empty and summary.claimed == 0:
         push_report(context, operator, summary)
         raise AirflowSkipException(f"queue {queue.name!r} had no message")

@@ -30,6 +30,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.lease",
                 "operators.publish",
                 "operators.spark",
+                "operators.spark_submit",
             )
         ],
         "sensors": [_modules("sensors.redis_queue")],

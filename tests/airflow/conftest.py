@@ -14,8 +14,6 @@ from sluicegate.embedded import stop_server
 from tests.airflow.deployment import Deployment, choose_home
 from tests.airflow.instance import Instance
 from tests.airflow.servers import PasswordServer
-from tests.spark.session import end_gateway
-from tests.spark.shipping import spark_defaults
 from tests.support.project import ROOT
 
 # This comes before the test modules are collected, because they import Airflow.
@@ -102,6 +100,9 @@ def instance() -> Instance:
 @pytest.fixture(scope="session")
 def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let Spark sessions of this process be small and local; the JVM starts with the first of them and ends here."""
+    from tests.spark.session import end_gateway  # Spark is not installed beside every version of Airflow
+    from tests.spark.shipping import spark_defaults
+
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(spark_defaults(folder)))

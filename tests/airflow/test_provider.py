@@ -8,7 +8,7 @@ import pkgutil
 import subprocess
 import sys
 from importlib import resources
-from importlib.metadata import distribution
+from importlib.metadata import distribution, entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 import airflow_provider_sluicegate
-from airflow_provider_sluicegate.compat import AirflowFailException
+from airflow_provider_sluicegate.compat import AirflowFailException, AirflowOptionalProviderFeatureException
 from airflow_provider_sluicegate.connection import EXTRA_KEYS
 from airflow_provider_sluicegate.get_provider_info import get_provider_info
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
@@ -41,6 +41,19 @@ def import_string(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def names_in(module: str) -> list[str] | str:
+    """Return what a module exports, or what its error says to do where a provider that it needs is missing."""
+    try:
+        names: list[str] = import_string(f"{module}.__all__")
+    except AirflowOptionalProviderFeatureException as error:
+        return str(error).partition(": ")[2].partition(",")[0]
+    return names
+
+
+HAS_SPARK_PROVIDER = any(
+    entry_point.value.startswith("airflow.providers.apache.spark.")
+    for entry_point in entry_points(group="apache_airflow_provider")
+)
 INFO = get_provider_info()
 FOLDER = Path(airflow_provider_sluicegate.__file__).parent
 PACKAGE = airflow_provider_sluicegate.__name__
@@ -73,7 +86,7 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
     modules = [name for kind in kinds for entry in INFO[kind] for name in entry["python-modules"]]
     classes = [import_string(entry["hook-class-name"]) for entry in INFO["connection-types"]]
 
-    assert [import_string(f"{module}.__all__") for module in modules] == [
+    assert [names_in(module) for module in modules] == [
         ["RedisQueueHook"],
         ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"],
         ["RedisQueueConsumeOperator"],
@@ -81,6 +94,9 @@ def test_every_name_in_the_metadata_can_be_imported() -> None:
         ["RedisQueueClaimOperator", "RedisQueueKeepLeaseOperator", "RedisQueueSettleLeaseOperator"],
         ["RedisQueuePublishOperator"],
         ["SparkRedisQueueDrainOperator"],
+        ["SparkSubmitRedisQueueDrainOperator"]
+        if HAS_SPARK_PROVIDER
+        else "install apache-airflow-providers-apache-spark",
         ["RedisQueueSensor"],
         ["RedisQueueDeliveryTrigger"],
         ["RedisQueueEventTrigger"],
@@ -121,6 +137,7 @@ print(*{{name.partition(".")[0] for name in sys.modules}})
 
 def test_reading_a_dag_file_loads_airflow_only() -> None:
     modules = [module.name for module in pkgutil.walk_packages([str(FOLDER)], f"{PACKAGE}.")]
+    modules.remove(f"{PACKAGE}.operators.spark_submit")  # its parent is of the Spark provider, which loads OpenLineage
     code = f"""
 import importlib, json, sys
 import airflow.exceptions, airflow.sdk.bases.decorator, airflow.triggers.base  # what these load is Airflow's choice

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from tenacity import wait_none
+from tenacity import wait_fixed
 
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.operators.spark import SparkRedisQueueDrainOperator
@@ -149,10 +149,11 @@ def test_the_report_of_a_drain_that_failed_is_stored_and_its_retry_works_on_what
     queue: RedisMessageQueue, drain: Drain, instance: Instance, lines: Lines, tmp_path: Path
 ) -> None:
     publish(queue, 25)
+    # A call that meets its own failed message puts it off for the time of its lease.
     options: dict[str, Any] = {
         "partitions": 2,
-        "lease_seconds": 0.5,  # a call that meets its own failed message puts it off for as long
-        "queue_options": {"retry_backoff": wait_none()},
+        "lease_seconds": 3,
+        "queue_options": {"retry_backoff": wait_fixed(0.01)},
     }
 
     with pytest.raises(DrainFailedError, match="failed on 2 of 25 messages") as failed:

@@ -127,6 +127,8 @@ def test_arguments_refuses_what_no_text_carries() -> None:
         submit.arguments(queue, HANDLER, schema=object())
     with pytest.raises(ConfigurationError, match="password"):
         submit.arguments(RedisMessageQueue("orders", url="redis://:hunter2@localhost"), HANDLER)
+    with pytest.raises(ConfigurationError, match=r"'module:function', not 'json\.loads'"):
+        submit.arguments(queue, "json.loads")
 
 
 def test_messages_that_failed_give_an_exit_code_of_their_own_and_the_summary(

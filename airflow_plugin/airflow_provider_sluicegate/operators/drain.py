@@ -109,7 +109,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         self.redis_conn_id = redis_conn_id
         self._draining: RedisMessageQueue | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any] | None:
         """
         Drain the queue.
 

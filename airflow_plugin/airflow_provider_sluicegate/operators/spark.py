@@ -117,7 +117,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         self.redis_conn_id = redis_conn_id
         self._job: SparkJob[DrainSummary] | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any] | None:
         """
         Drain the queue.
 

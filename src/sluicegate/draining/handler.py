@@ -15,7 +15,7 @@ from sluicegate.message import Message
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Columns, Schema
 
-__all__ = ["BatchFormat", "Handler", "import_handler"]
+__all__ = ["BatchFormat", "Handler", "import_handler", "split_name"]
 
 BatchFormat = Literal["messages", "arrow", "pandas"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -37,9 +37,7 @@ def import_handler(name: str) -> Callable[..., object]:
     Raises:
         ConfigurationError: the name has another form, or the module cannot be imported or has no such function.
     """
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise ConfigurationError(f"process must be a function or its name, 'module:function', not {name!r}")
+    module, attribute = split_name(name)
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except Exception as error:
@@ -51,6 +49,18 @@ def import_handler(name: str) -> Callable[..., object]:
         raise ConfigurationError(f"process {name!r}: module {module!r} has no function {attribute!r}")
     process: Callable[..., object] = found
     return process
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return the module and the function of a handler's name, without importing them.
+
+    Raises:
+        ConfigurationError: the name is not `"module:function"`.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise ConfigurationError(f"process must be a function or its name, 'module:function', not {name!r}")
+    return module, attribute
 
 
 @dataclass(frozen=True, slots=True)

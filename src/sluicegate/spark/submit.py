@@ -55,9 +55,12 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
         **options: options of `drain` under the same names, except `progress`, and `summary_file`; None is left out.
 
     Raises:
-        ConfigurationError: the queue cannot be serialized, its URL has a password, or a value is invalid.
+        ConfigurationError: the queue cannot be serialized, its URL has a password, or a name or value is invalid.
         TypeError: `drain` does not have the option, or its value cannot be written as text.
     """
+    from sluicegate.draining.handler import split_name
+
+    split_name(process)
     listed = ["--spec", queue.spec().to_json(), "--process", process]
     for name, value in options.items():
         if name not in (*_OPTIONS, "summary_file"):

@@ -7,7 +7,7 @@ import os
 from datetime import timedelta
 
 from airflow.sdk import DAG
-from tenacity import wait_none
+from tenacity import wait_fixed
 
 from airflow_provider_sluicegate.operators.spark import SparkRedisQueueDrainOperator
 from sluicegate import DrainContext, Message
@@ -27,17 +27,22 @@ def store(batch: list[Message], ctx: DrainContext) -> None:
 with DAG(
     "spark_drains",
     schedule=None,
-    default_args={"redis_conn_id": "orders_redis", "retries": 1, "retry_delay": timedelta(seconds=1), "partitions": 2},
+    default_args={
+        "redis_conn_id": "orders_redis",
+        "conn_id": "{{ dag_run.conf['spark'] }}",
+        "partitions": 2,
+        "retries": 1,
+        "retry_delay": timedelta(seconds=3),
+    },
 ) as dag:
     work = SparkRedisQueueDrainOperator(
         task_id="work",
         queue_name=QUEUE,
         process=store,
-        conn_id="{{ dag_run.conf['spark'] }}",
         config_kwargs={"spark.app.name": "drain of " + QUEUE},
         batch_size=10,
-        lease_seconds=0.5,  # a run that meets its own failed message puts it off for as long
-        queue_options={"retry_backoff": wait_none()},
+        lease_seconds=3,  # a run that meets its own failed message puts it off for as long
+        queue_options={"retry_backoff": wait_fixed(0.01)},
     )
     nothing_left = SparkRedisQueueDrainOperator(
         task_id="nothing_left", queue_name=QUEUE, process="tests.airflow.handlers:accept", skip_if_empty=True
