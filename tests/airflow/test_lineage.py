@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,19 +31,17 @@ from tests.support.project import ROOT
 
 pytestmark = pytest.mark.airflow
 
+SDK = "airflow.sdk.lineage"  # from Airflow 3.2 on
 DAG_FILE = Path(__file__).parent / "dags" / "lineage.py"
 
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return Airflow's collector as if somebody read it; OpenLineage is off in this process."""
-    try:
-        from airflow.sdk.lineage import HookLineageCollector
-    except ImportError:  # Airflow 3.1
-        from airflow.lineage.hook import HookLineageCollector  # type: ignore[import-not-found, no-redef]
-    fresh = HookLineageCollector()
+    lineage: Any = importlib.import_module(SDK if find_spec(SDK) else "airflow.lineage.hook")
+    fresh = lineage.HookLineageCollector()
     monkeypatch.setattr(compat, "collects_hook_lineage", lambda: True)
-    monkeypatch.setattr(compat, "hook_lineage_collector", lambda: fresh)
+    monkeypatch.setattr(lineage, "get_hook_lineage_collector", lambda: fresh)
     return fresh
 
 
@@ -187,6 +187,24 @@ def test_a_failed_drain_has_read_what_it_acked(collector: Any, queue: RedisMessa
     lineage = lineage_of(drain, "failed")
 
     assert (described(lineage.inputs), described(lineage.outputs)) == ([(queue.name, 3)], [])
+
+
+@pytest.mark.usefixtures("collector")
+def test_what_a_handler_writes_by_a_hook_is_reported_with_its_drain(
+    queue: RedisMessageQueue, instance: Instance
+) -> None:
+    def forward(batch: list[Any]) -> None:
+        with RedisQueueHook() as hook:
+            hook.get_queue(f"{queue.name}-forwarded").publish_many([message.payload for message in batch])
+
+    queue.publish_many([{"id": number} for number in range(3)])
+    drain = RedisQueueDrainOperator(task_id="drain", queue_name=queue.name, process=forward)
+    drain.execute({"ti": instance})  # type: ignore[typeddict-item]
+
+    lineage = lineage_of(drain, "success")
+
+    assert described(lineage.inputs) == [(queue.name, 3)]
+    assert described(lineage.outputs) == [(f"{queue.name}-forwarded", None)]
 
 
 def test_a_publish_that_stopped_has_written_what_it_published(queue: RedisMessageQueue) -> None:
