@@ -12,13 +12,8 @@ from tests.airflow.live import handlers
 from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held, check_settled
 
-pytestmark = [
-    pytest.mark.airflow,
-    pytest.mark.slow,
-    pytest.mark.full,
-    pytest.mark.timeout(600),
-    pytest.mark.parametrize("deployment", ["postgresql"], indirect=True),
-]
+POSTGRESQL = pytest.mark.parametrize("deployment", ["postgresql"], indirect=True)
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600), POSTGRESQL]
 
 RUNS = 20
 PART = 100
