@@ -52,12 +52,14 @@ class Publisher:
     :param reader: the messages.
     :param log: receives the progress, as counts only.
     :param progress_interval_seconds: time between two lines of progress.
+    :param earlier: the report of the earlier parts of this publish, whose messages this part finds as duplicates.
     """
 
     queue: RedisMessageQueue
     reader: Reader
     log: Log
     progress_interval_seconds: float
+    earlier: Mapping[str, Any] | None = None
     published: int = 0
     duplicates: int = 0
     batches: int = 0
@@ -103,7 +105,21 @@ class Publisher:
             self._log_progress("stopped; the current batch may be published too")
             raise
         self._log_progress("done")
-        return self._report()
+        return self.report()
+
+    def report(self) -> dict[str, Any]:
+        """Return the counts of this part and the earlier ones."""
+        earlier = self.earlier or {"published": 0, "batches": 0, "seconds": 0.0, "first_message_id": None}
+        return {
+            "queue": self.queue.name,
+            "published": earlier["published"] + self.published,
+            "duplicates": max(0, self.duplicates - earlier["published"]),
+            "dropped": self.reader.dropped,
+            "batches": earlier["batches"] + self.batches,
+            "seconds": round(earlier["seconds"] + time.monotonic() - self._started, 3),
+            "first_message_id": earlier["first_message_id"] or self.first_id,
+            "last_message_id": self.last_id or earlier.get("last_message_id"),
+        }
 
     def advice(self, again: str, *, may_have_published: bool) -> str:
         """
@@ -142,18 +158,6 @@ class Publisher:
             "queue %r, %s: %d published, %d duplicates refused, %d dropped, in %d batches and %.1f s",
             *(self.queue.name, when, self.published, self.duplicates, self.reader.dropped, self.batches, seconds),
         )
-
-    def _report(self) -> dict[str, Any]:
-        return {
-            "queue": self.queue.name,
-            "published": self.published,
-            "duplicates": self.duplicates,
-            "dropped": self.reader.dropped,
-            "batches": self.batches,
-            "seconds": round(time.monotonic() - self._started, 3),
-            "first_message_id": self.first_id,
-            "last_message_id": self.last_id,
-        }
 
     def _stopped(self, error: Exception) -> PublishStoppedError:
         parts = [self.reader.explain(error)]

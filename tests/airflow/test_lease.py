@@ -379,6 +379,21 @@ def test_a_keeper_says_that_its_lease_is_lost(queue: RedisMessageQueue, claim: C
     other.ack()
 
 
+def test_a_keeper_does_not_end_before_airflow_knows_of_its_deferral(
+    queue: RedisMessageQueue, claim: Callable[..., Handle | None]
+) -> None:
+    queue.publish({"n": 1})
+    handle = claim() or {}
+    settle(handle)
+
+    async def work() -> float:
+        began = time.monotonic()
+        assert (await event_of(RedisQueueLeaseTrigger(lease=handle, min_seconds=0.5)))["status"] == "ended"
+        return time.monotonic() - began
+
+    assert run(work) >= 0.5
+
+
 def test_a_keeper_outlives_an_outage_that_is_shorter_than_the_lease(connect: Connect) -> None:
     server = PasswordServer(PASSWORD, "--appendonly", "yes", "--appendfsync", "always")
     server.start()
@@ -420,7 +435,7 @@ def test_a_keeper_that_cannot_work_ends_at_once(
 
 
 def test_a_keepers_trigger_is_rebuilt_from_plain_values() -> None:
-    trigger = RedisQueueLeaseTrigger(lease={"id": "x", "queue": "q"}, redis_conn_id="other")
+    trigger = RedisQueueLeaseTrigger(lease={"id": "x", "queue": "q"}, min_seconds=6, redis_conn_id="other")
     path, arguments = trigger.serialize()
 
     assert json.loads(json.dumps(arguments)) == arguments

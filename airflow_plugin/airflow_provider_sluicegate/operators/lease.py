@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSkipException
+from airflow_provider_sluicegate.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    worker_lag_seconds,
+)
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.lineage import ReportsLineage
 
@@ -295,7 +300,9 @@ class RedisQueueKeepLeaseOperator(BaseOperator):
             checks.positive("max_seconds", self.max_seconds)
             handle = LeaseHandle.from_dict(self.lease)  # type: ignore[arg-type]  # rendered by now
         self.defer(
-            trigger=RedisQueueLeaseTrigger(lease=handle.to_dict(), redis_conn_id=self.redis_conn_id),
+            trigger=RedisQueueLeaseTrigger(
+                lease=handle.to_dict(), min_seconds=worker_lag_seconds(), redis_conn_id=self.redis_conn_id
+            ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.max_seconds),
         )

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Asset, BaseOperator
 
-from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSkipException
+from airflow_provider_sluicegate.compat import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    worker_lag_seconds,
+)
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hidden import Hidden, HidingPartial, hidden
 from airflow_provider_sluicegate.lineage import ReportsLineage
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, ObjectStoragePath, XComArg
 
     from airflow_provider_sluicegate.reading import Reader
+    from sluicegate import RedisMessageQueue
     from sluicegate.core.deduplication import KeySource
     from sluicegate.core.durability import DurabilityOption
     from sluicegate.json_default import JsonDefault
@@ -81,6 +87,9 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     :param json_default: how values are written that JSON does not have, such as those of an SQL hook: ``"iso"`` for
         dates as ISO 8601 and decimals as text, or a function of the value.
     :param skip_if_empty: skip the task, and so what depends on it, when there is no message.
+    :param deferrable: when the queue is at ``max_pending_length`` (a queue option), wait in the triggerer until a batch
+        fits, instead of failing. It needs a ``deduplication_key``, whose window exceeds the whole wait: after each wait
+        the messages are read again, and the published ones are refused.
     :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
         ``deduplication_window_seconds``.
     :param progress_interval_seconds: the time between two lines of progress in the log.
@@ -118,6 +127,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         empty_as_null: bool = True,
         json_default: JsonDefault | None = None,
         skip_if_empty: bool = False,
+        deferrable: bool = False,
         queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
         redis_conn_id: str = "sluicegate_default",
@@ -137,6 +147,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         self.empty_as_null = empty_as_null
         self.json_default = json_default
         self.skip_if_empty = skip_if_empty
+        self.deferrable = deferrable
         self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
         self.redis_conn_id = redis_conn_id
@@ -163,15 +174,34 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         Publish all messages.
 
         :return: the report.
+        :raises TaskDeferred: the queue is full, and the operator is deferrable.
         :raises AirflowFailException: an argument, the connection, the file's format or a payload cannot work.
         :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
         :raises FileNotFoundError: the file is not there.
         :raises PublishStoppedError: reading or publishing failed midway, and a retry may help.
         """
+        return self._execute(context, None)
+
+    def execute_complete(
+        self, context: Context, event: Mapping[str, Any], earlier: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """
+        Publish what is missing, now that the queue has room.
+
+        :param context: of the task.
+        :param event: of :class:`~airflow_provider_sluicegate.triggers.room.RedisQueueRoomTrigger`.
+        :param earlier: the report so far; ``dag.test()`` forgets it and reports the last part.
+        :return: the report of the whole publish.
+        """
+        if event["status"] == "error":
+            raise (AirflowFailException if event["is_permanent"] else AirflowException)(event["error"])
+        return self._execute(context, earlier)
+
+    def _execute(self, context: Context, earlier: dict[str, Any] | None) -> dict[str, Any]:
         self._can_be_stopped = True
         try:
             with fail_at_once():
-                report = self._publish(context)
+                report = self._publish(context, earlier)
         except _Stopped:
             raise AirflowException(f"queue {self.queue_name!r}: the task was stopped; {self._advice}") from None
         finally:
@@ -191,16 +221,18 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
             self._can_be_stopped = False
             raise _Stopped
 
-    def _publish(self, context: Context) -> dict[str, Any]:
+    def _publish(self, context: Context, earlier: dict[str, Any] | None) -> dict[str, Any]:
         from airflow_provider_sluicegate.due import delay_of, due_time_of
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
         from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError
+        from sluicegate.errors import QueueBackpressureError
 
         reader = self._reader(context)
         options = self._queue_options(reader, context)
         with RedisQueueHook(self.redis_conn_id) as hook:
             queue = hook.get_queue(self.queue_name, **options)
-            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds)
+            self._check_deferrable(queue)
+            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds, earlier)
             self._advice = publisher.advice("running it again", may_have_published=True)
             try:
                 return publisher.run(
@@ -211,11 +243,57 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
                     durability=self.durability,
                 )
             except PublishStoppedError as stopped:
+                if self.deferrable and isinstance(stopped.__cause__, QueueBackpressureError):
+                    self._wait_for_room(queue, publisher.report())
                 if stopped.is_permanent:
                     raise AirflowFailException(str(stopped)) from stopped
                 raise
             finally:
                 self.lineage_count = publisher.published
+
+    def _check_deferrable(self, queue: RedisMessageQueue) -> None:
+        """
+        Refuse to defer a publish that would publish messages twice, or never end.
+
+        :raises ConfigurationError: says which option is missing.
+        """
+        from sluicegate.errors import ConfigurationError
+
+        if not self.deferrable:
+            return
+        config = queue.session.config
+        limit = config.max_pending_length
+        if limit is None:
+            raise ConfigurationError(
+                'deferrable=True waits for room; say how much, in queue_options["max_pending_length"]'
+            )
+        if config.get_deduplication_key is None or config.deduplication_policy != "window":
+            raise ConfigurationError(
+                "deferrable=True reads the messages again after each wait, so it needs a deduplication_key with the "
+                'policy "window"; deduplication_key="position" serves where the messages have no key'
+            )
+        if self.batch_size > limit:
+            raise ConfigurationError(
+                f"batch_size={self.batch_size} exceeds max_pending_length={limit}, so no batch would ever fit"
+            )
+
+    def _wait_for_room(self, queue: RedisMessageQueue, report: dict[str, Any]) -> None:
+        """Defer until a batch fits."""
+        from airflow_provider_sluicegate.triggers.room import RedisQueueRoomTrigger
+
+        limit = queue.session.config.max_pending_length
+        assert limit is not None  # checked before the publish
+        self.log.info("queue %r is full; waiting in the triggerer until a batch fits", queue.name)
+        self.defer(
+            trigger=RedisQueueRoomTrigger(
+                queue_name=queue.name,
+                max_waiting=limit - self.batch_size,
+                initial_delay_seconds=worker_lag_seconds(),
+                redis_conn_id=self.redis_conn_id,
+            ),
+            method_name="execute_complete",
+            kwargs={"earlier": report},
+        )
 
     @property
     def _key_source(self) -> KeySource | None:

@@ -115,12 +115,21 @@ class RedisQueueDeliveryTrigger(BaseEventTrigger):
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Make an event of each batch."""
         async for batch in shared_stream:
-            yield TriggerEvent(batch)
+            yield _BatchEvent(payload=batch)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Refuse to run without a shared stream, which alone says when an event is stored."""
         raise NotImplementedError("RedisQueueDeliveryTrigger runs in the triggerer of Airflow 3.3, for asset watchers")
         yield
+
+
+class _BatchEvent(TriggerEvent):
+    """Carries a batch. The triggerer logs each event, and payloads do not belong in a log."""
+
+    def __repr__(self) -> str:
+        return f"TriggerEvent<{len(self.payload['messages'])} messages of queue {self.payload['queue']!r}>"
+
+    __str__ = __repr__
 
 
 class _Deliverer(LoggingMixin, SharedStreamProducer):

@@ -28,23 +28,39 @@ class RedisQueueLeaseTrigger(BaseTrigger):
 
     :param lease: the handle of the lease, as ``LeaseHandle.to_dict()`` makes it. Its token opens nothing but this
         opening of this lease.
+    :param min_seconds: the earliest end after the start.
     :param redis_conn_id: the connection.
     """
 
-    def __init__(self, *, lease: Mapping[str, str], redis_conn_id: str = "sluicegate_default", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        lease: Mapping[str, str],
+        min_seconds: float = 0.0,
+        redis_conn_id: str = "sluicegate_default",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.lease = dict(lease)
+        self.min_seconds = min_seconds
         self.redis_conn_id = redis_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, which are plain values."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {"lease": self.lease, "redis_conn_id": self.redis_conn_id},
+            {"lease": self.lease, "min_seconds": self.min_seconds, "redis_conn_id": self.redis_conn_id},
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the lease has ended, is lost, or cannot be used."""
+        earliest = asyncio.get_running_loop().time() + self.min_seconds
+        event = await self._keep()
+        await asyncio.sleep(max(0.0, earliest - asyncio.get_running_loop().time()))
+        yield TriggerEvent(event)
+
+    async def _keep(self) -> dict[str, Any]:
+        """Extend the lease until it has ended; return the event that says how."""
         from sluicegate import LeaseHandle
         from sluicegate.errors import LeaseEndedError, LeaseLostError
 
@@ -59,14 +75,11 @@ class RedisQueueLeaseTrigger(BaseTrigger):
                         outage.is_over()
                         await asyncio.sleep(pause)
                 except LeaseEndedError as ended:
-                    yield TriggerEvent({"status": "ended", "text": str(ended)})
-                    return
+                    return {"status": "ended", "text": str(ended)}
                 except LeaseLostError as lost:
-                    yield TriggerEvent({"status": "error", "error": str(lost), "is_permanent": True})
-                    return
+                    return {"status": "error", "error": str(lost), "is_permanent": True}
                 except Exception as error:  # noqa: BLE001  (a database that is away passes too)
                     if (event := outage.ends_with(error)) is not None:
-                        yield TriggerEvent(event)
-                        return
+                        return event
                 await hook.aclose()
                 await asyncio.sleep(min(1.0, pause))

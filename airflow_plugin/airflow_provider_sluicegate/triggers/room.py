@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,6 +29,7 @@ class RedisQueueRoomTrigger(BaseTrigger):
     :param queue_name: the name of the queue.
     :param max_waiting: the largest number of waiting messages that counts as room.
     :param poll_interval_seconds: the longest time between two looks.
+    :param initial_delay_seconds: a pause before the first look.
     :param redis_conn_id: the connection.
     """
 
@@ -37,6 +39,7 @@ class RedisQueueRoomTrigger(BaseTrigger):
         queue_name: str,
         max_waiting: int,
         poll_interval_seconds: float = 5.0,
+        initial_delay_seconds: float = 0.0,
         redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
@@ -44,6 +47,7 @@ class RedisQueueRoomTrigger(BaseTrigger):
         self.queue_name = queue_name
         self.max_waiting = max_waiting
         self.poll_interval_seconds = poll_interval_seconds
+        self.initial_delay_seconds = initial_delay_seconds
         self.redis_conn_id = redis_conn_id
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -54,12 +58,14 @@ class RedisQueueRoomTrigger(BaseTrigger):
                 "queue_name": self.queue_name,
                 "max_waiting": self.max_waiting,
                 "poll_interval_seconds": self.poll_interval_seconds,
+                "initial_delay_seconds": self.initial_delay_seconds,
                 "redis_conn_id": self.redis_conn_id,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: there is room, or the queue can never be read."""
+        await asyncio.sleep(self.initial_delay_seconds)
         outage, is_time = OutageLog(self.log), EveryMinute()
         async with watch_depths(
             self.redis_conn_id, [self.queue_name], interval_seconds=self.poll_interval_seconds

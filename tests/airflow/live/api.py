@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 
 RUN_SECONDS = 120.0
 EVERY_SECONDS = 0.25
-_MORE = 1000  # rows of an answer
+_PAGE = 100  # rows of an answer at most
 _DONE = ("success", "failed")
 
 
@@ -31,6 +31,15 @@ class AirflowApi:
 
     def get(self, path: str, **query: Any) -> Any:
         return self._json(self.client.get(path, params=query))
+
+    def rows(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
+        """Return all rows of an answer that comes in pages."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.get(path, limit=_PAGE, offset=len(found), **query)[key]
+            found += page
+            if len(page) < _PAGE:
+                return found
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         return self._json(self.client.post(path, json=body))
@@ -60,7 +69,7 @@ class AirflowApi:
 
     def run_states(self, dag_id: str) -> dict[str, str]:
         """Return the state of each run by its id, the first run first."""
-        runs = self.get(f"/dags/{dag_id}/dagRuns", limit=_MORE, order_by="id")["dag_runs"]
+        runs = self.rows(f"/dags/{dag_id}/dagRuns", "dag_runs", order_by="id")
         return {run["dag_run_id"]: run["state"] for run in runs}
 
     def wait_for_run(self, dag_id: str, run_id: str, state: str = "success", seconds: float = RUN_SECONDS) -> None:
@@ -86,8 +95,7 @@ class AirflowApi:
     def instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Return the task instances of a run."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances"
-        found: list[dict[str, Any]] = self.get(path, limit=_MORE)["task_instances"]
-        return found
+        return self.rows(path, "task_instances")
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         """Return the state of each task of a run; mapped ones are numbered."""
@@ -138,10 +146,7 @@ class AirflowApi:
 
     def asset_events(self, **query: Any) -> list[dict[str, Any]]:
         """Return asset events, the first one first; `source_dag_id` and the like select some."""
-        found: list[dict[str, Any]] = self.get("/assets/events", limit=_MORE, order_by="timestamp", **query)[
-            "asset_events"
-        ]
-        return found
+        return self.rows("/assets/events", "asset_events", order_by="timestamp", **query)
 
     def add_connection(self, conn_id: str, conn_type: str, **fields: Any) -> None:
         """Store a connection in the database of the deployment."""
@@ -149,8 +154,7 @@ class AirflowApi:
 
     def jobs(self, kind: str) -> list[dict[str, Any]]:
         """Return what has reported itself as `SchedulerJob`, `TriggererJob` or `DagProcessorJob`."""
-        found: list[dict[str, Any]] = self.get("/jobs", job_type=kind, limit=_MORE)["jobs"]
-        return found
+        return self.rows("/jobs", "jobs", job_type=kind)
 
     @staticmethod
     def _json(response: httpx.Response) -> Any:
