@@ -1,4 +1,4 @@
-"""Publish, wait at the gate, drain. The queue, the folder and the number of messages are in the run's conf."""
+"""Publish, wait in the triggerer, drain. The queue, the folder and the number of messages are in the run's conf."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ def make(dag_run: Any) -> list[dict[str, Any]]:
 with DAG("gate", schedule=None):
     publish = RedisQueuePublishOperator(task_id="publish", queue_name=QUEUE, messages=make)
     gate = RedisQueueSensor(
-        task_id="gate", queue_name=QUEUE, min_ready="{{ dag_run.conf['count'] }}", poke_interval=1, timeout=60
+        task_id="gate",
+        queue_name=QUEUE,
+        min_ready="{{ dag_run.conf['count'] }}",
+        poke_interval=1,
+        timeout=120,
+        start_from_trigger=True,
     )
     drain = RedisQueueDrainOperator(task_id="drain", queue_name=QUEUE, process=handlers.record, batch_size=10)
     publish >> gate >> drain
