@@ -53,7 +53,7 @@ def test_tasks_and_their_run_notify_of_their_end(
         {**instance, "try_number": 1, "state": "up_for_retry"},
         {**instance, "try_number": 2, "state": "failed"},
     ]
-    assert b"CANARY" not in b"".join(message.payload for message in of_tasks)
+    assert b"NIGHTINGALE" not in b"".join(message.payload for message in of_tasks)
     printed = "".join(capfd.readouterr())
     assert "could not be published to queue 'unheard' on connection 'no_such_connection'" in printed
 

@@ -22,7 +22,8 @@ def forward(batch: list[Any]) -> None:
 
 
 with DAG("lineage", schedule=None) as dag:
-    publish = RedisQueuePublishOperator(task_id="publish", queue_name=QUEUE, messages=[{"note": "CANARY"}] * 5)
+    # Airflow stores this file, so the word that tests look for is not in it.
+    publish = RedisQueuePublishOperator(task_id="publish", queue_name=QUEUE, messages=[{"note": "canary".upper()}] * 5)
     consume = RedisQueueConsumeOperator(task_id="consume", queue_name=QUEUE, max_messages=2)
     drain = RedisQueueDrainOperator(task_id="drain", queue_name=QUEUE, process=forward)
 

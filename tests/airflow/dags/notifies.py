@@ -23,7 +23,7 @@ with DAG(
 
     @task(retries=1, retry_delay=timedelta(), on_retry_callback=RedisQueueNotifier(QUEUE))
     def fails() -> None:
-        raise RuntimeError("CANARY")
+        raise RuntimeError("NIGHTINGALE")
 
     @task(on_success_callback=RedisQueueNotifier("unheard", redis_conn_id="no_such_connection"))
     def is_not_heard() -> None: ...
