@@ -4,7 +4,9 @@ Use it when a second delivery is expensive or can be seen outside: payments, mai
 counts, the request waits under "Required Actions" in Airflow, and only an approval moves messages.
 
 What happens on failure:
-- The request is rejected, or nobody answers for a day: nothing is moved, and the redrive is skipped.
+- The request is rejected: nothing is moved, and the redrive is skipped.
+- Nobody answers: the run waits, and with it the next one. The approval takes a `response_timeout` and a default answer
+  from `apache-airflow-providers-standard` 1.13 on.
 - Redis is away: the task is retried. A retry moves the dead letters that are left, and none twice.
 - Messages die while the request waits: they stay dead, because nobody has approved them. The next run asks for them.
 
@@ -13,7 +15,6 @@ It needs the connection `sluicegate_default`, and on Airflow below 3.3 a trigger
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -34,7 +35,14 @@ def was_dead_before_the_run(dead: DeadMessage) -> bool:
 
 which: dict[str, Any] = {"queue_name": QUEUE, "reason": "handler_error", "where": was_dead_before_the_run}
 
-with DAG("redrive_after_approval", schedule="@daily", catchup=False, default_args={"retries": 2}, tags=["sluicegate"]):
+with DAG(
+    "redrive_after_approval",
+    schedule="@daily",
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2},
+    tags=["sluicegate"],
+):
     count = RedisQueueRedriveOperator(task_id="count", dry_run=True, **which)
 
     @task.short_circuit
@@ -48,8 +56,6 @@ with DAG("redrive_after_approval", schedule="@daily", catchup=False, default_arg
         body="{% set found = ti.xcom_pull(task_ids='count') %}"
         "{{ found['redriven'] }} dead letters would be delivered again, {{ found['blocked'] }} are blocked: "
         "another message holds their deduplication key.",
-        defaults="Reject",
-        response_timeout=timedelta(days=1),
     )
     redrive = RedisQueueRedriveOperator(task_id="redrive", **which)
     is_any(count.output) >> approve >> redrive

@@ -72,7 +72,7 @@ def test_reading_the_examples_needs_no_redis_and_no_connection(tmp_path: Path) -
     home.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "tests.airflow.reading_examples"],
-        env={**os.environ, "AIRFLOW_HOME": str(home), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PYTHONPATH": str(ROOT)},
         text=True,
         capture_output=True,
         timeout=120,
