@@ -220,6 +220,17 @@ def test_200_triggers_of_a_connection_cost_one_write_per_interval_and_two_connec
     run(work)
 
 
+def test_an_interval_of_zero_does_not_ask_redis_all_the_time(queue: RedisMessageQueue, readings: Any) -> None:
+    async def work() -> float:
+        async with started(RedisQueueTrigger(queue_name=queue.name, min_ready=1, poll_interval_seconds=0)):
+            await readings(1)
+            began = asyncio.get_running_loop().time()
+            await readings(5)
+            return asyncio.get_running_loop().time() - began
+
+    assert run(work) >= 0.2
+
+
 def test_triggers_of_one_queue_share_its_reading(queue: RedisMessageQueue, readings: Any) -> None:
     queue.publish("a")
 

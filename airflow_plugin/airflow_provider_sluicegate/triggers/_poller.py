@@ -24,7 +24,7 @@ __all__ = ["DepthPoller", "Reading", "watch_depths"]
 Reading = Mapping[str, "Depth | Exception"]
 """Per queue its depth, or why it could not be read."""
 
-_GATHER_SECONDS = 0.05  # triggers that start together are read together
+_GATHER_SECONDS = 0.05  # triggers that start together are read together, and nothing is read more often
 _MAX_PAUSE_SECONDS = 30.0  # between attempts while Redis is away
 _WARNING_SECONDS = 60.0
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ async def watch_depths(
     """
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     poller = pollers.setdefault(redis_conn_id, DepthPoller(redis_conn_id))
-    watch = _Watch(tuple(names), interval_seconds)
+    watch = _Watch(tuple(names), max(_GATHER_SECONDS, interval_seconds))
     poller.join(watch)
     try:
         yield poller.readings(watch)

@@ -31,7 +31,7 @@ __all__ = ["RedisQueueDeliveryTrigger"]
 _WAIT_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 30.0
 _AGAIN_SECONDS = 30.0  # before messages are delivered again whose event was not stored
-_UNWATCHED_SECONDS = 5.0  # before the next claim when nobody watched; the stream usually ends before that
+_UNWATCHED_SECONDS = 5.0  # before the next claim when no trigger was left; the stream usually ends before that
 
 
 class RedisQueueDeliveryTrigger(BaseEventTrigger):
