@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from tests.support.project import ROOT
 
 # This comes before the test modules are collected, because they import Airflow.
 HOME = choose_home()
+
+# Airflow below 3.3 does not say when an event is stored, so the trigger that needs it cannot be imported there.
+collect_ignore = [] if find_spec("airflow.triggers.shared_stream") else ["test_delivery_trigger.py"]
 
 # It has every character that has a meaning in a URL.
 PASSWORD = "s3cr3t:/@?#&=%41+ word"
