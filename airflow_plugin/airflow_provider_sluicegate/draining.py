@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
@@ -95,7 +96,7 @@ def execute(
 
     with fail_at_once():
         hook = RedisQueueHook(operator.redis_conn_id)
-        queue = hook.get_queue(operator.queue_name, **dict(operator.queue_options or {}))
+        queue = hook.get_queue(operator.queue_name, **options_of(operator.queue_options))
         try:
             # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
             summary = drain(hook, queue, context)

@@ -268,15 +268,23 @@ def test_template_fields_are_attributes_and_leave_airflows_own_alone(operators: 
 
 
 @pytest.mark.usefixtures("queue")
-def test_an_unknown_option_of_the_queue_fails_every_task_at_once_with_the_nearest(
-    operators: list[Any], instance: Instance
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_delivery_cuont": 3}, "'max_delivery_cuont'; did you mean max_delivery_count"),
+        ({"name": "orders"}, "queue_options holds 'name'; give the queue's name as queue_name"),
+        ("max_delivery_count=3", "queue_options must be a dict of options, such as .* not a str"),
+    ],
+)
+def test_an_option_of_the_queue_that_cannot_work_fails_every_task_at_once(
+    operators: list[Any], instance: Instance, options: object, says: str
 ) -> None:
     for operator in operators:
-        operator.queue_options = {"max_delivery_cuont": 3}
+        operator.queue_options = options
         if isinstance(operator, RedisQueueSettleLeaseOperator):
             operator.lease = LeaseHandle("orders", "dag/claim/run/-1", "nonce:1", 60).to_dict()
             operator.work_task_ids = ["work"]
-        with pytest.raises(AirflowFailException, match="'max_delivery_cuont'; did you mean max_delivery_count"):
+        with pytest.raises(AirflowFailException, match=says):
             operator.execute({"ti": instance})
 
 

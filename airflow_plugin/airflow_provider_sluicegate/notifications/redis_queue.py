@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from airflow_provider_sluicegate.compat import AirflowException
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -101,7 +102,7 @@ class RedisQueueNotifier(BaseNotifier):
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"retry_budget_seconds": 10, **(self.queue_options or {})}
+        return {"retry_budget_seconds": 10, **options_of(self.queue_options)}
 
     def _payload(self, context: Context) -> Payload:
         return _event_of(context) if self.message is None else self.message

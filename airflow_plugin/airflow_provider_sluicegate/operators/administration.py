@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.purging import count_states, states_of
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -108,7 +109,7 @@ class RedisQueueRedriveOperator(BaseOperator):
         with fail_at_once():
             self._check()
             with RedisQueueHook(self.redis_conn_id) as hook:
-                queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+                queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
                 done = queue.redrive(
                     reason=self.reason,
                     older_than_seconds=self.older_than_seconds,
@@ -207,7 +208,7 @@ class RedisQueuePurgeOperator(BaseOperator):
         with fail_at_once():
             states = self._states()
             with RedisQueueHook(self.redis_conn_id) as hook:
-                queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+                queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
                 if self.is_dry_run:
                     deleted = count_states(hook, queue, states)
                 else:

@@ -11,6 +11,7 @@ from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -104,7 +105,7 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         with fail_at_once():
             self._check()
             hook = RedisQueueHook(self.redis_conn_id)
-            queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+            queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
             lease = self._claim(queue, context)
             if lease:
                 batch = self._hand_on(lease, context)

@@ -16,6 +16,7 @@ from airflow_provider_sluicegate.compat import (
 )
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -93,7 +94,7 @@ class RedisQueueClaimOperator(ReportsLineage, BaseOperator):
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 
         with fail_at_once(), RedisQueueHook(self.redis_conn_id) as hook:
-            queue = hook.get_queue(self.queue_name, **dict(self.queue_options or {}))
+            queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
             lease = claim_batch(queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
             self.lineage_count = len(lease)
             if lease:
@@ -185,7 +186,7 @@ class RedisQueueSettleLeaseOperator(BaseOperator):
 
         with RedisQueueHook(self.redis_conn_id) as hook:
             handle = LeaseHandle.from_dict(self.lease)  # type: ignore[arg-type]  # rendered by now
-            queue = hook.get_queue(handle.queue, **dict(self.queue_options or {}))
+            queue = hook.get_queue(handle.queue, **options_of(self.queue_options))
             try:
                 lease = queue.attach(handle, retention_seconds=RETENTION_SECONDS, heartbeat=False)
                 if unfinished:

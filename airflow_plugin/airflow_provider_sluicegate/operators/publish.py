@@ -16,6 +16,7 @@ from airflow_provider_sluicegate.compat import (
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hidden import Hidden, HidingPartial, hidden
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     import os
@@ -304,7 +305,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         from sluicegate.checks import is_async
         from sluicegate.errors import ConfigurationError
 
-        options = dict(self.queue_options or {})
+        options = options_of(self.queue_options)
         if "get_deduplication_key" in options:
             raise ConfigurationError("give deduplication_key instead of get_deduplication_key in queue_options")
         if self.json_default is not None:

@@ -19,6 +19,7 @@ from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.lineage import ReportsLineage
 from airflow_provider_sluicegate.outages import RescheduledOutage
+from airflow_provider_sluicegate.queue_options import options_of
 from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     def _queue(self) -> RedisMessageQueue:
         # Pokes share the queue, and with it a connection and the retries of an outage.
         name = self.queue_name if isinstance(self.queue_name, str) else self.queue_name[0]
-        return self._hook.get_queue(name, **(self.queue_options or {}))
+        return self._hook.get_queue(name, **options_of(self.queue_options))
 
     def _close(self) -> None:
         if "_hook" in self.__dict__:
