@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -255,6 +257,35 @@ def test_a_trigger_that_starts_later_is_answered_at_once(queue: RedisMessageQueu
             return await event_of(trigger)
 
     assert run(work)["status"] == "open"
+
+
+_LOADED_IN = """
+import asyncio, sys, threading
+from airflow_provider_sluicegate.triggers.redis_queue import RedisQueueTrigger
+
+threads = {}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        threads.setdefault(name, threading.current_thread() is threading.main_thread())
+
+async def main():
+    assert "redis" not in sys.modules
+    sys.meta_path.insert(0, Finder())
+    return await anext(RedisQueueTrigger(queue_name="orders", min_ready=1).run())
+
+event = asyncio.run(main())
+print(event.payload["status"], threads["redis"])
+"""
+
+
+def test_the_client_is_loaded_in_a_thread_so_that_other_triggers_continue(queue: RedisMessageQueue) -> None:
+    queue.publish("a")
+    code = _LOADED_IN.replace('"orders"', repr(queue.name))
+
+    shown = subprocess.check_output([sys.executable, "-c", code], text=True)
+
+    assert shown.splitlines()[-1] == "open False"
 
 
 # ---------------------------------------------------------------------- what goes wrong

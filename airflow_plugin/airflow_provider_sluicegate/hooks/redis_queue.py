@@ -11,6 +11,7 @@ from airflow.sdk import BaseHook
 from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.connection import connection_url, secrets_in
 from airflow_provider_sluicegate.lineage import namespace_of, reporting
+from airflow_provider_sluicegate.loading import import_async
 
 if TYPE_CHECKING:
     import redis
@@ -103,10 +104,11 @@ class RedisQueueHook(BaseHook):
 
         The parameters and errors are those of :meth:`get_queue`.
         """
-        from sluicegate.asyncio import RedisMessageQueue
-
         self._refuse_place(queue_options)
-        queue = RedisMessageQueue(name, url=await self.aconnection_url(), **self._reporting(name, queue_options))
+        library = await import_async("sluicegate.asyncio")
+        queue: AsyncRedisMessageQueue = library.RedisMessageQueue(
+            name, url=await self.aconnection_url(), **self._reporting(name, queue_options)
+        )
         self._async_queues.append(queue)
         return queue
 

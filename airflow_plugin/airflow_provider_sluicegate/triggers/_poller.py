@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.loading import import_async
 from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
@@ -162,13 +163,12 @@ class DepthPoller:
                     await asyncio.sleep(_GATHER_SECONDS)
 
     async def _read(self, names: Sequence[str]) -> Reading:
-        from sluicegate.asyncio import RedisGateway
-        from sluicegate.asyncio.depths import read_depths
-
+        library = await import_async("sluicegate.asyncio.depths")
         if self._gateway is None:
             url = await RedisQueueHook(self._redis_conn_id).aconnection_url()
-            self._gateway = RedisGateway(url=url)
-        return await read_depths(self._gateway, names, retry=False)
+            self._gateway = library.RedisGateway(url=url)
+        reading: Reading = await library.read_depths(self._gateway, names, retry=False)
+        return reading
 
     async def _disconnect(self) -> None:
         gateway, self._gateway = self._gateway, None
