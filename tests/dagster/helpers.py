@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
 from dagster._core.execution.api import execute_run
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 from dagster._core.remote_representation.external_data import RepositorySnap, ResourceSnap
 
 from dagster_sluicegate import RedisQueueResource
@@ -18,15 +18,19 @@ from dagster_sluicegate import RedisQueueResource
 DEADLINE_SECONDS = 60.0
 # Runs start in this process, which spares each of them a new interpreter.
 _SYNCHRONOUS = {"module": "dagster._core.launcher.sync_in_memory_run_launcher", "class": "SyncInMemoryRunLauncher"}
-# A queued run must say where its job comes from.
-_ORIGIN = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("gates"), "__repository__").get_job_origin("_noop")
 
 
 def look(
-    sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance
+    sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance, location: str = ""
 ) -> tuple[dg.RunRequest | None, str]:
-    """Evaluate one tick and return the run request, or None and the reason for skipping."""
+    """Evaluate one tick and return the run request, or None and the reason for skipping.
+
+    Args:
+        location: name of the code location, whose origin a daemon gives to the context.
+    """
     context = dg.build_sensor_context(instance=instance, resources={"queue": resource})
+    if location:
+        context._code_location_origin = RegisteredCodeLocationOrigin(location)
     data = sensor.evaluate_tick(context)
     requests = data.run_requests or []
     assert len(requests) <= 1
@@ -37,10 +41,18 @@ def submit(
     instance: dg.DagsterInstance,
     request: dg.RunRequest,
     status: dg.DagsterRunStatus = dg.DagsterRunStatus.QUEUED,
+    location: str = "gates",
     **tags: str,
 ) -> dg.DagsterRun:
     """Record a run as the daemon does for a request."""
-    return instance.create_run_for_job(_noop, tags={**request.tags, **tags}, status=status, remote_job_origin=_ORIGIN)
+    return instance.create_run_for_job(
+        _noop, tags={**request.tags, **tags}, status=status, remote_job_origin=_origin(location)
+    )
+
+
+def _origin(location: str) -> RemoteJobOrigin:
+    """Return where a job comes from, which a queued run must say."""
+    return RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__").get_job_origin("_noop")
 
 
 def retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
@@ -52,7 +64,7 @@ def retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
         status=dg.DagsterRunStatus.QUEUED,
         parent_run_id=run.run_id,
         root_run_id=run.run_id,
-        remote_job_origin=_ORIGIN,
+        remote_job_origin=_origin("gates"),
     )
     instance.add_run_tags(run.run_id, {"dagster/auto_retry_run_id": child.run_id})
     return child

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import dagster as dg
 import pytest
 import redis
@@ -57,6 +60,7 @@ def test_opens_at_min_ready_with_small_facts_in_the_tags(
         "sluicegate/generation": "0",
         "sluicegate/attempt": "0",
         "sluicegate/ready": "3",
+        "dagster/max_runtime": "86400",
     }
     assert request.run_config == {}
 
@@ -72,7 +76,7 @@ def test_below_min_ready_it_says_the_numbers(
 
 
 def test_an_empty_queue_stays_shut_at_any_age(resource: RedisQueueResource, instance: dg.DagsterInstance) -> None:
-    request, reason = look(gate(min_ready=None, max_age_seconds=0), resource, instance)
+    request, reason = look(gate(min_ready=None, max_age_seconds=0.001), resource, instance)
     assert request is None
     assert reason.startswith(f"0 messages ready in {resource.queue_name!r} (")
 
@@ -168,14 +172,81 @@ def test_a_second_run_in_flight_needs_leave_and_a_claim_of_the_first(
     lease.release()
 
 
-def test_runs_of_other_sensors_and_queues_hold_nothing_back(
+def test_runs_of_other_queues_hold_nothing_back(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     fill(queue, 3)
     request = open_gate(gate(), resource, instance)
-    submit(instance, request, **{"sluicegate/sensor": "another"})
     submit(instance, request, **{"sluicegate/queue": "another"})
     assert open_gate(gate(), resource, instance).run_key == request.run_key
+
+
+def test_a_renamed_sensor_counts_the_runs_of_its_former_name_unless_told_otherwise(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    request = open_gate(gate(), resource, instance)
+    submit(instance, request, STARTED)
+    assert "1 of at most 1 runs in flight" in look(gate(name="renamed"), resource, instance)[1]
+    alone = gate(name="renamed", count_runs_of="sensor")
+    assert open_gate(alone, resource, instance).run_key == request.run_key
+
+
+def test_two_code_locations_with_the_same_names_do_not_shut_each_others_gate(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    request = open_gate(gate(), resource, instance)
+    submit(instance, request, STARTED, location="theirs")
+    assert look(gate(), resource, instance, location="theirs")[0] is None
+    assert look(gate(), resource, instance, location="ours")[0] is not None
+
+
+# ---------------------------------------------------------------------------------------------------- dead runs
+
+
+def age(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let so many seconds pass for the gate."""
+    monkeypatch.setattr("dagster_sluicegate.runs.time", SimpleNamespace(time=lambda: time.time() + seconds))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [STARTED, dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.CANCELING],
+)
+def test_a_run_whose_host_died_does_not_shut_the_gate_for_good(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    status: dg.DagsterRunStatus,
+) -> None:
+    fill(queue, 3)
+    first = open_gate(gate(), resource, instance)
+    run = submit(instance, first, status)
+    age(monkeypatch, 3500)
+    assert "1 of at most 1 runs in flight" in look(gate(), resource, instance)[1]
+    age(monkeypatch, 2 * 3600)
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:0:1"
+    request, reason = look(gate(min_ready=100), resource, instance)
+    assert request is None
+    assert f"run {run.run_id} ({status.value}) has not ended for 2.0 h and no lease is alive" in reason
+
+
+def test_an_old_run_that_still_holds_a_lease_is_counted(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(queue, 6)
+    submit(instance, open_gate(gate(), resource, instance), STARTED)
+    lease = queue.claim(3, lease_seconds=600)
+    age(monkeypatch, 100_000)
+    assert "1 of at most 1 runs in flight" in look(gate(), resource, instance)[1]
+    lease.extend(0.05)
+    wait_until(lambda: queue.depth().expired == 3, "the lease expires")
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:3:0"
 
 
 # ---------------------------------------------------------------------------------------------------- next attempts
@@ -188,7 +259,7 @@ def test_a_run_that_ended_without_claiming_gets_a_next_attempt(
     instance: dg.DagsterInstance,
     status: dg.DagsterRunStatus,
 ) -> None:
-    at_once = gate(attempt_delay_seconds=0)
+    at_once = gate(attempt_delay_seconds=0, failure_delay_seconds=0)
     fill(queue, 3)
     for attempt in range(3):
         request = open_gate(at_once, resource, instance)
@@ -215,23 +286,49 @@ def test_next_attempts_come_after_a_growing_pause(
         assert seconds - 10 <= remaining <= seconds
 
 
-def test_a_run_that_failed_after_claiming_delays_nothing(
+def test_runs_that_fail_one_after_the_other_are_followed_after_a_growing_pause(
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(queue, 300)
+    passed = 0.0
+    for failures, seconds in ((1, 60), (2, 120), (3, 240), (4, 480)):
+        submit(instance, open_gate(gate(), resource, instance), FAILED)
+        queue.claim(3).nack()  # each had claimed, so the next one is no further attempt
+        reason = look(gate(), resource, instance)[1]
+        runs = "the last run" if failures == 1 else f"the last {failures} runs"
+        assert f"{runs} failed, the next follows in " in reason
+        remaining = int(reason.rsplit(" in ", 1)[1].split()[0])
+        assert seconds - passed - 10 <= remaining <= seconds - passed
+        passed = seconds
+        age(monkeypatch, seconds)
+    submit(instance, open_gate(gate(), resource, instance), SUCCEEDED)
+    queue.claim(3).nack()
+    assert look(gate(), resource, instance)[0] is not None
+
+
+def test_without_a_pause_a_failed_run_delays_nothing(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     fill(queue, 6)
     submit(instance, open_gate(gate(), resource, instance), FAILED)
     queue.claim(3).nack()
-    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:3:0"
+    assert open_gate(gate(failure_delay_seconds=0), resource, instance).run_key == f"{queue.name}:3:0"
 
 
 def test_a_failed_run_that_dagster_will_retry_is_waited_for(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    at_once = gate(attempt_delay_seconds=0)
+    at_once = gate(attempt_delay_seconds=0, failure_delay_seconds=0)
     fill(queue, 6)
     run = submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
     assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
-    assert "has not claimed yet" in look(gate(attempt_delay_seconds=0, max_in_flight=2), resource, instance)[1]
+    assert (
+        "has not claimed yet"
+        in look(gate(attempt_delay_seconds=0, failure_delay_seconds=0, max_in_flight=2), resource, instance)[1]
+    )
     lease = queue.claim(3)  # it failed only then
     assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
     lease.release()
@@ -247,7 +344,7 @@ def test_a_retry_that_never_comes_is_not_waited_for_for_ever(
     instance: dg.DagsterInstance,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at_once = gate(attempt_delay_seconds=0)
+    at_once = gate(attempt_delay_seconds=0, failure_delay_seconds=0)
     fill(queue, 3)
     submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
     assert look(at_once, resource, instance)[0] is None
@@ -258,7 +355,7 @@ def test_a_retry_that_never_comes_is_not_waited_for_for_ever(
 def test_a_queue_whose_counters_start_anew_is_not_stuck_at_old_run_keys(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, client: redis.Redis
 ) -> None:
-    at_once = gate(attempt_delay_seconds=0)
+    at_once = gate(attempt_delay_seconds=0, failure_delay_seconds=0)
     fill(queue, 3)
     submit(instance, open_gate(at_once, resource, instance), SUCCEEDED)
     with queue.claim(3):
@@ -342,11 +439,15 @@ def test_it_is_a_sensor_on_its_target_and_resource() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"min_ready": None}, "needs min_ready or max_age_seconds"),
-        ({"min_ready": 0}, "min_ready must be 1 or more, not 0"),
-        ({"max_age_seconds": -1}, "max_age_seconds must be 0 or more, not -1"),
-        ({"max_in_flight": 0}, "max_in_flight must be 1 or more, not 0"),
-        ({"attempt_delay_seconds": -1}, "attempt_delay_seconds must be 0 or more, not -1"),
+        ({"min_ready": None}, "give min_ready, max_age_seconds"),
+        ({"min_ready": 0}, "min_ready must be None or an int of 1 or more, not 0"),
+        ({"max_age_seconds": -1}, "max_age_seconds must be None or a finite number above 0, not -1"),
+        ({"max_in_flight": 0}, "max_in_flight must be an int from 1 to .*, not 0"),
+        ({"attempt_delay_seconds": -1}, "attempt_delay_seconds must be a number of 0 or more .*, not -1"),
+        ({"failure_delay_seconds": -1}, "failure_delay_seconds must be a number of 0 or more .*, not -1"),
+        ({"stale_run_seconds": 0}, "stale_run_seconds must be a number above 0 .*, not 0"),
+        ({"max_runtime_seconds": 0}, "max_runtime_seconds must be an int from 1 to .*, not 0"),
+        ({"count_runs_of": "location"}, "count_runs_of"),
         ({"run_tags": {"sluicegate/queue": "x"}}, "the run tags \\['sluicegate/queue'\\] are the sensor's own"),
     ],
 )
