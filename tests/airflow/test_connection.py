@@ -202,7 +202,8 @@ def test_the_documented_commands_add_the_same_connection(monkeypatch: pytest.Mon
     from airflow.utils.session import create_session
 
     page = (ROOT / "docs" / "airflow.md").read_text()
-    (block,) = re.findall(r"```bash\n(.*?airflow connections add.*?)```", page, re.DOTALL)
+    section = page.partition("### How to add one\n")[2].partition("\n#")[0]
+    (block,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     words = shlex.split(block.replace("\\\n", " "))
     first, second, third = words.index("airflow"), words.index("airflow", 1), words.index("export")
     (variable, _, text) = words[third + 1].partition("=")
