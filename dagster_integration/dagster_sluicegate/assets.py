@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
-from dagster_sluicegate.resources import queue_resource
+from dagster_sluicegate.resources import RedisQueueResource, queue_resource, takes_resource
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.draining.handler import Handler
 from sluicegate.errors import ConfigurationError
@@ -128,19 +128,25 @@ def build_queue_drain_asset(
         combine=combine,
     )
 
-    @dg.multi_asset(
+    def run(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> Iterator[dg.MaterializeResult[Any]]:
+        with resource.get_queue() as queue:
+            yield from drain(context, queue, options)
+
+    def run_with_others(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        yield from run(context, queue_resource(context.resources, resource_key))
+
+    declare = dg.multi_asset(
         specs=[asset],
         name=asset.key.to_python_identifier(),
-        required_resource_keys={resource_key, *required_resource_keys},
+        # Dagster takes resources either by these keys or by the parameters of the function.
+        required_resource_keys={resource_key, *required_resource_keys} if required_resource_keys else None,
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
     )
-    def queue_drain(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
-        with queue_resource(context.resources, resource_key).get_queue() as queue:
-            yield from drain(context, queue, options)
-
-    return queue_drain
+    return declare(
+        run_with_others if required_resource_keys else takes_resource(resource_key, run, dg.AssetExecutionContext)
+    )
 
 
 def _check(

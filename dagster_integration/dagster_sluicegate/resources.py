@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -14,7 +16,7 @@ from sluicegate import Depth, RedisMessageQueue
 from sluicegate._redis.connection import Address
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["RedisQueueResource", "queue_resource"]
+__all__ = ["RedisQueueResource", "queue_resource", "takes_resource"]
 
 _LOOK_SECONDS = 4.0
 
@@ -143,13 +145,42 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
 
 
+def takes_resource(key: str, function: Callable[..., Any], context: type) -> Callable[..., Any]:
+    """Return a function whose signature names the queue resource, so that a test may call the definition with it.
+
+    Args:
+        key: of the resource, a Python identifier.
+        function: takes the context and the resource.
+        context: the class of the context.
+    """
+    if not key.isidentifier():
+        raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
+
+    @functools.wraps(function)
+    def named(context: Any, **resources: Any) -> Any:
+        return function(context, _checked(resources[key], key))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        inspect.Parameter("context", kind, annotation=context),
+        inspect.Parameter(key, kind, annotation=RedisQueueResource),
+    ]
+    del named.__wrapped__  # its annotations would be taken instead
+    named.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return named
+
+
 def queue_resource(resources: object, key: str) -> RedisQueueResource:
     """Return the queue resource of a context.
 
     Raises:
         ConfigurationError: something else is there under this key.
     """
-    found = getattr(resources, key)
+    return _checked(getattr(resources, key), key)
+
+
+def _checked(found: object, key: str) -> RedisQueueResource:
     if not isinstance(found, RedisQueueResource):
         raise ConfigurationError(
             f"the resource {key!r} is a {type(found).__name__}; put a RedisQueueResource there, or name another key "

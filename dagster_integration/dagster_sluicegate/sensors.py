@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.resources import queue_resource
+from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from dagster_sluicegate.runs import (
     ATTEMPT_TAG,
     GENERATION_TAG,
@@ -130,7 +130,6 @@ def build_queue_depth_sensor(
         raise ConfigurationError(f"sensor {name!r}: {error}") from None
     sensor = _DepthSensor(
         sensor=name,
-        resource_key=resource_key,
         gate=gate,
         max_in_flight=max_in_flight,
         attempt_delay_seconds=attempt_delay_seconds,
@@ -142,19 +141,15 @@ def build_queue_depth_sensor(
         run_config_fn=run_config_fn,
     )
 
-    @dg.sensor(
+    declare = dg.sensor(
         name=name,
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description or f"Opens when {gate.condition} in the queue; reads only.",
         default_status=default_status,
-        required_resource_keys={resource_key},
         tags=tags,
     )
-    def queue_depth_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.RunRequest:
-        return sensor.look(context)
-
-    return queue_depth_sensor
+    return declare(takes_resource(resource_key, sensor.look, dg.SensorEvaluationContext))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +157,6 @@ class _DepthSensor:
     """When to open, and under which run key."""
 
     sensor: str
-    resource_key: str
     gate: Gate
     max_in_flight: int
     attempt_delay_seconds: float
@@ -190,9 +184,8 @@ class _DepthSensor:
                 f"sensor {self.sensor!r}: the run tags {ours} are the sensor's own; use other names"
             )
 
-    def look(self, context: dg.SensorEvaluationContext) -> dg.SkipReason | dg.RunRequest:
+    def look(self, context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SkipReason | dg.RunRequest:
         """Evaluate one tick of the sensor."""
-        resource = queue_resource(context.resources, self.resource_key)
         runs = GateRuns(
             context.instance,
             resource.queue_name,

@@ -499,3 +499,14 @@ def test_per_batch_refuses_a_value_that_would_be_acked_before_it_was_stored(
     assert "process must write its result and return None, not list" in error_of(failed)
     assert storage.stored == []
     waits_for(queue, 2)
+
+
+def test_a_test_may_call_it_directly(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    drained = drain_asset()
+    fill(queue, 3)
+    (by_context,) = drained(dg.build_asset_context(resources={"queue": resource}))  # type: ignore[misc]
+    fill(queue, 2)
+    (by_argument,) = drained(dg.build_asset_context(), queue=resource)  # type: ignore[misc]
+
+    assert (by_context.value, by_argument.value) == ([0, 1, 2], [0, 1])
+    assert (queue.stats().acked, queue.depth().in_flight) == (5, 0)

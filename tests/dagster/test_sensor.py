@@ -460,3 +460,20 @@ def test_a_resource_of_another_kind_is_refused_by_name(instance: dg.DagsterInsta
     context = dg.build_sensor_context(instance=instance, resources={"queue": "redis://localhost"})
     with pytest.raises(ConfigurationError, match="the resource 'queue' is a str; put a RedisQueueResource there"):
         gate().evaluate_tick(context)
+
+
+def test_a_test_may_call_it_directly(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    sensor = gate()
+    by_context = sensor(dg.build_sensor_context(instance=instance, resources={"queue": resource}))
+    by_argument = sensor(dg.build_sensor_context(instance=instance), queue=resource)
+    assert isinstance(by_context, dg.RunRequest)
+    assert isinstance(by_argument, dg.RunRequest)
+    assert by_context.run_key == by_argument.run_key == f"{queue.name}:0:0"
+
+
+def test_a_resource_key_is_the_name_of_a_parameter() -> None:
+    with pytest.raises(ConfigurationError, match="resource_key must be a Python identifier, not 'my-queue'"):
+        gate(resource_key="my-queue")
