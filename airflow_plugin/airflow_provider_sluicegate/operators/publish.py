@@ -77,7 +77,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         this task instance and the number of the message in its input, whose order must stay. (templated)
     :param batch_size: messages per call, from 1 to 1,000.
     :param headers: names and texts that every message carries. (templated)
-    :param delay_seconds: how long nobody may claim a message, counted from the publish of its batch. (templated)
+    :param delay_seconds: how long a message cannot be claimed, counted from the publish of its batch. (templated)
     :param due_at: instead, when the messages become claimable: a datetime with a zone, or its text in ISO 8601.
         (templated)
     :param durability: what each batch waits for: ``"memory"`` (Redis has it), ``"fsync"`` (it is on disk; Redis 7.2),
