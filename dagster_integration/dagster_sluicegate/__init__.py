@@ -6,13 +6,17 @@ stored.
 
 from __future__ import annotations
 
-from dagster_shared.libraries import DagsterLibraryRegistry
+import importlib
+from typing import TYPE_CHECKING
 
-from dagster_sluicegate.assets import build_queue_drain_asset
-from dagster_sluicegate.drain import QueueDrainContext
-from dagster_sluicegate.resources import RedisQueueResource
-from dagster_sluicegate.sensors import build_queue_depth_sensor
+from dagster_sluicegate.compat import register_library
 from dagster_sluicegate.version import __version__
+
+if TYPE_CHECKING:
+    from dagster_sluicegate.assets import build_queue_drain_asset
+    from dagster_sluicegate.drain import QueueDrainContext
+    from dagster_sluicegate.resources import RedisQueueResource
+    from dagster_sluicegate.sensors import build_queue_depth_sensor
 
 __all__ = [
     "QueueDrainContext",
@@ -22,5 +26,27 @@ __all__ = [
     "build_queue_drain_asset",
 ]
 
-# Otherwise Dagster would expect its own version number here, and warn at every import.
-DagsterLibraryRegistry.register("dagster-sluicegate", __version__, is_dagster_package=False)
+# The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
+# in environments without Dagster too, and nobody loads what they do not use.
+_MODULE_OF = {
+    "QueueDrainContext": "drain",
+    "RedisQueueResource": "resources",
+    "build_queue_depth_sensor": "sensors",
+    "build_queue_drain_asset": "assets",
+}
+
+register_library("dagster-sluicegate", __version__)
+
+
+if not TYPE_CHECKING:  # a checker of types would accept every name
+
+    def __getattr__(name: str) -> object:
+        """Load a public name."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,32 @@
+"""What differs between versions of Dagster, and what only its private modules offer, is in this module alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["component_type_spec", "register_library"]
+
+
+def register_library(name: str, version: str) -> None:
+    """Name this library and its version to Dagster; without Dagster nothing happens."""
+    try:
+        from dagster_shared.libraries import DagsterLibraryRegistry
+    except ImportError:
+        return
+    # Otherwise Dagster would expect its own version number here, and warn at every import.
+    DagsterLibraryRegistry.register(name, version, is_dagster_package=False)
+
+
+def component_type_spec(*, description: str, produces: Sequence[str]) -> Any:
+    """Return the `ComponentTypeSpec` of a component; what it produces is left out before Dagster 1.13.
+
+    It names no owner, because one that Dagster refuses would make `dg list components` fail as a whole.
+    """
+    import dagster as dg
+
+    spec: dict[str, Any] = {"description": description, "tags": ["redis", "queue"]}
+    if "produces" in inspect.signature(dg.ComponentTypeSpec).parameters:
+        spec["produces"] = list(produces)
+    return dg.ComponentTypeSpec(**spec)
