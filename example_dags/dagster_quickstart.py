@@ -31,7 +31,7 @@ def write(messages: list[Message], ctx: QueueDrainContext) -> None:
     (FOLDER / f"{ctx.lease_key}.jsonl").write_text("".join(message.text() + "\n" for message in messages))
 
 
-orders = build_queue_drain_asset(spec="orders", process=write, max_batches=None, settle="per_batch")
+orders = build_queue_drain_asset(spec="orders", process=write, settle="per_batch")
 
 defs = dg.Definitions(
     assets=[published, orders],

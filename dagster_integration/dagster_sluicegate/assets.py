@@ -9,10 +9,14 @@ import dagster as dg
 from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.resources import RedisQueueResource, queue_resource, takes_resource
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
+from sluicegate.draining import arguments
 from sluicegate.draining.handler import Handler
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_drain_asset"]
+
+DEFAULT_MAX_MESSAGES = 100_000
+MAX_MESSAGES = 2**53
 
 _IO_MANAGER_METADATA = "dagster/io_manager_key"
 
@@ -22,7 +26,7 @@ def build_queue_drain_asset(
     spec: dg.AssetSpec | dg.AssetKey | str | Sequence[str],
     process: Callable[..., Any],
     batch_size: int = 1000,
-    max_batches: int | None = 1,
+    max_messages: int | None = DEFAULT_MAX_MESSAGES,
     settle: SettleWhen = "after_yield",
     lease_seconds: float | None = None,
     combine: Callable[[list[Any]], Any] | None = None,
@@ -34,6 +38,9 @@ def build_queue_drain_asset(
     op_tags: Mapping[str, Any] | None = None,
 ) -> dg.AssetsDefinition:
     """Build an asset that claims batches of messages, processes them, hands the result over and only then acks.
+
+    A run drains what is ready when the step begins, `max_messages` at most. Messages that arrive meanwhile are left for
+    the next run, except those that fill the last batch, so a fast producer cannot keep a run busy for ever.
 
     Delivery is at-least-once. When `process` raises, its batch returns to the queue with the error (counted as a
     delivery) and the step fails. Earlier batches that are not settled yet return uncounted. When the IO manager raises,
@@ -65,15 +72,17 @@ def build_queue_drain_asset(
             raises. What it returns goes to the IO manager; None means that it has written everything by itself.
         batch_size: most messages per batch, up to 10,000; default 1000. Messages that failed before come in smaller
             batches.
-        max_batches: how many batches one run takes; default 1. None, for `per_batch` only: as many as are ready when
-            the step begins.
-        settle: `after_yield` (the default): every batch is held, and kept in memory, until Dagster has stored the
-            result. `per_batch`: each batch is settled as soon as `process` returns, so `process` must have written it
-            durably by then (`ctx.output_file` does), and must return None.
+        max_messages: most messages of one run, its retries included; default 100,000. None, for `per_batch` only: as
+            many as are ready when the step begins.
+        settle: `after_yield` (the default): every batch is held, and kept in memory together with what `process`
+            returned, until Dagster has stored the result; `max_messages` bounds that memory. `per_batch`: each batch is
+            settled as soon as `process` returns, so `process` must have written it durably by then (`ctx.output_file`
+            does), and must return None.
         lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
             `visibility_timeout_seconds`. A worker that is killed gives its messages back after this time.
-        combine: makes one value of the results of several batches; default: the list of them (the result itself with
-            `max_batches=1`).
+        combine: makes one value of the list of what `process` returned, one item per batch; default: that list, also
+            for a single batch, so that the type of the value does not depend on how many messages there were. It is not
+            called when no batch returned a value.
         resource_key: key of the `RedisQueueResource`.
         io_manager_key: where the value goes, unless `spec` says so; default `io_manager`, Dagster's own default.
         required_resource_keys: further resources that `process` reads from `ctx.asset.resources`.
@@ -109,7 +118,7 @@ def build_queue_drain_asset(
 
 
             defs = dg.Definitions(
-                assets=[build_queue_drain_asset(spec="orders", process=write, max_batches=10)],
+                assets=[build_queue_drain_asset(spec="orders", process=write)],
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
@@ -117,12 +126,12 @@ def build_queue_drain_asset(
     asset = asset.replace_attributes(skippable=True)
     if _IO_MANAGER_METADATA not in asset.metadata:  # without it, Dagster would refuse any value
         asset = asset.with_io_manager_key(io_manager_key)
-    _check(asset, batch_size, max_batches, settle, lease_seconds)
+    _check(asset, batch_size, max_messages, settle, lease_seconds)
     options = QueueDrainOptions(
         key=asset.key,
         handler=Handler.of(process),
         batch_size=batch_size,
-        max_batches=max_batches,
+        max_messages=max_messages,
         lease_seconds=lease_seconds,
         settle=settle,
         combine=combine,
@@ -150,7 +159,7 @@ def build_queue_drain_asset(
 
 
 def _check(
-    asset: dg.AssetSpec, batch_size: int, max_batches: int | None, settle: str, lease_seconds: float | None
+    asset: dg.AssetSpec, batch_size: int, max_messages: int | None, settle: str, lease_seconds: float | None
 ) -> None:
     name = asset.key.to_user_string()
     if asset.partitions_def is not None:
@@ -159,16 +168,18 @@ def _check(
         )
     if settle not in ("after_yield", "per_batch"):
         raise ConfigurationError(f"drain asset {name!r}: settle must be 'after_yield' or 'per_batch', not {settle!r}")
-    if not 1 <= batch_size <= MAX_CLAIM_LIMIT:
+    if not arguments.is_count(batch_size, MAX_CLAIM_LIMIT):
         raise ConfigurationError(
-            f"drain asset {name!r}: batch_size must be from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}"
+            f"drain asset {name!r}: batch_size must be an int from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}"
         )
-    if max_batches is None and settle == "after_yield":
+    if max_messages is None and settle == "after_yield":
         raise ConfigurationError(
-            f"drain asset {name!r}: max_batches=None would hold a whole backlog in memory until the yield; give a "
+            f"drain asset {name!r}: max_messages=None would hold a whole backlog in memory until the yield; give a "
             "number, or let process write each batch and settle='per_batch'"
         )
-    if max_batches is not None and max_batches < 1:
-        raise ConfigurationError(f"drain asset {name!r}: max_batches must be 1 or more, or None, not {max_batches!r}")
+    if max_messages is not None and not arguments.is_count(max_messages, MAX_MESSAGES):
+        raise ConfigurationError(
+            f"drain asset {name!r}: max_messages must be an int from 1 on, or None, not {max_messages!r}"
+        )
     if lease_seconds is not None and not lease_seconds > 0:
         raise ConfigurationError(f"drain asset {name!r}: lease_seconds must be above 0, not {lease_seconds!r}")

@@ -45,7 +45,7 @@ class QueueDrainOptions:
     key: dg.AssetKey
     handler: Handler
     batch_size: int
-    max_batches: int | None
+    max_messages: int | None
     lease_seconds: float | None
     settle: SettleWhen
     combine: Callable[[list[Any]], Any] | None
@@ -57,8 +57,8 @@ class QueueDrainOptions:
             handler=replace(self.handler, process=_returning_none(self.handler)) if self.per_batch else self.handler,
             batch_size=self.batch_size,
             lease_seconds=self.lease_seconds,
-            max_chunks=self.max_batches,
-            enough=max(ready, 1) if self.max_batches is None else None,
+            limit=self.max_messages,
+            enough=max(ready, 1),
             first_wait_seconds=_RETRY_WAIT_SECONDS if _retry_number(context) else 0,
             remembers_empty=False,
             on_failure="raise",
@@ -74,11 +74,7 @@ class QueueDrainOptions:
     def value_of(self, results: list[Any]) -> Any:
         """Return the value for the IO manager; None for nothing."""
         results = [result for result in results if result is not None]
-        if not results:
-            return None
-        if self.combine is not None:
-            return self.combine(results)
-        return results[0] if self.max_batches == 1 else results
+        return self.combine(results) if results and self.combine is not None else results or None
 
 
 def drain(

@@ -14,6 +14,7 @@ import redis
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from dagster_sluicegate import QueueDrainContext, RedisQueueResource, build_queue_drain_asset
+from dagster_sluicegate.drain import SettleWhen
 from sluicegate import Depth, Lease, Message, RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from tests.dagster.helpers import asset_job, re_execute
@@ -89,7 +90,7 @@ def test_it_settles_after_the_result_was_stored(queue: RedisMessageQueue, resour
     seen: list[Depth] = []
     storage = Storage(lambda: seen.append(queue.depth()))
     assert run(drain_asset(), resource, storage).success
-    assert storage.stored == [[0, 1, 2]]
+    assert storage.stored == [[[0, 1, 2]]]
     assert (seen[0].in_flight, seen[0].ready) == (3, 0)
     depth = queue.depth()
     assert (depth.in_flight, depth.ready, depth.dead, depth.leases) == (0, 0, 0, 0)
@@ -102,7 +103,7 @@ def test_the_metadata_counts(queue: RedisMessageQueue, resource: RedisQueueResou
         return len(messages) - 3
 
     fill(queue, 12)
-    assert metadata_of(run(drain_asset(process, batch_size=10), resource)) == {
+    assert metadata_of(run(drain_asset(process, max_messages=10), resource)) == {
         "dagster/row_count": 7,
         "sluicegate/queue": queue.name,
         "sluicegate/batches": 1,
@@ -125,14 +126,14 @@ def test_several_batches_are_held_until_the_one_yield(queue: RedisMessageQueue, 
     fill(queue, 7)
     seen: list[Depth] = []
     storage = Storage(lambda: seen.append(queue.depth()))
-    result = run(drain_asset(batch_size=2, max_batches=3), resource, storage)
+    result = run(drain_asset(batch_size=2, max_messages=6), resource, storage)
     assert storage.stored == [[[0, 1], [2, 3], [4, 5]]]
     assert (seen[0].in_flight, seen[0].leases) == (6, 3)
     assert metadata_of(result)["dagster/row_count"] == 6
     assert queue.depth().in_flight == 0
     storage = Storage()
     fill(queue, 2)
-    run(drain_asset(batch_size=2, max_batches=9, combine=lambda parts: [*itertools.chain(*parts)]), resource, storage)
+    run(drain_asset(batch_size=2, combine=lambda parts: [*itertools.chain(*parts)]), resource, storage)
     assert storage.stored == [[6, 0, 1]]
 
 
@@ -156,7 +157,7 @@ def test_the_handler_knows_its_lease_and_the_run(queue: RedisMessageQueue, resou
         known.append((ctx.lease_id, ctx.lease_key, ctx.chunk, ctx.lost, ctx.asset.run.run_id))
 
     fill(queue, 4)
-    result = run(drain_asset(process, batch_size=2, max_batches=2), resource)
+    result = run(drain_asset(process, batch_size=2), resource)
     assert [entry[:1] + entry[2:] for entry in known] == [
         (f"{result.run_id}:drained/0/{chunk}", chunk, False, result.run_id) for chunk in range(2)
     ]
@@ -255,13 +256,13 @@ def test_an_io_manager_that_raises_leaves_every_message_to_come_back(
         raise OSError("disk full")
 
     fill(queue, 4)
-    failed = run(drain_asset(batch_size=2, max_batches=2), resource, Storage(full))
+    failed = run(drain_asset(batch_size=2), resource, Storage(full))
     assert "disk full" in error_of(failed)
     depth = queue.depth()
     assert (depth.ready, depth.returned, depth.in_flight) == (4, 4, 0)
     storage = Storage()
     assert run(drain_asset(), resource, storage).success
-    assert storage.stored == [[0, 1, 2, 3]]
+    assert storage.stored == [[[0, 1, 2, 3]]]
 
 
 def test_a_handler_that_raises_gives_its_batch_back_with_the_error_and_the_earlier_ones_uncounted(
@@ -274,7 +275,7 @@ def test_a_handler_that_raises_gives_its_batch_back_with_the_error_and_the_earli
 
     fill(queue, 4)
     storage = Storage()
-    failed = run(drain_asset(process, batch_size=2, max_batches=2), resource, storage)
+    failed = run(drain_asset(process, batch_size=2), resource, storage)
     assert "no such customer" in error_of(failed)
     assert storage.stored == []
     assert queue.depth().in_flight == 0
@@ -319,7 +320,7 @@ def test_a_retry_of_the_step_works_on_what_failed(queue: RedisMessageQueue, reso
     storage = Storage()
     result = run(drain_asset(process, retry_policy=dg.RetryPolicy(max_retries=1)), resource, storage)
     assert tries == [[0], [0]]
-    assert storage.stored == [[0]]
+    assert storage.stored == [[[0]]]
     assert metadata_of(result)["sluicegate/acked"] == 1
     assert queue.depth().in_flight == 0
 
@@ -352,7 +353,7 @@ def test_an_ack_that_comes_too_late_fails_the_step_and_settles_the_other_batches
         queue.claim(lease_id=leases[0], take_over_after_seconds=0)
 
     fill(queue, 4)
-    failed = run(drain_asset(process, batch_size=2, max_batches=2), resource, Storage(steal))
+    failed = run(drain_asset(process, batch_size=2), resource, Storage(steal))
     assert LeaseLostError.__name__ in error_of(failed)
     depth = queue.depth()
     assert (depth.in_flight, depth.ready) == (2, 0)
@@ -398,7 +399,8 @@ def test_a_re_executed_run_takes_over_the_batch_of_its_dead_root(
 
     job = asset_job([drain_asset(process)], {"queue": resource, "io_manager": Storage()})
     assert re_execute(job, instance, root).is_success
-    assert handled == [(dead.key, [0, 1, 2], {2})]
+    assert handled[0] == (dead.key, [0, 1, 2], {2})
+    assert [entry[1:] for entry in handled[1:]] == [([3, 4], {1})]
     assert queue.depth().in_flight == 0
     with pytest.raises(LeaseLostError):
         dead.ack()
@@ -410,15 +412,15 @@ def test_a_re_executed_run_does_nothing_twice(
     handled: list[int] = []
     fill(queue, 6)
     job = asset_job(
-        [drain_asset(lambda messages: handled.extend(numbers(messages)), batch_size=3)],
+        [drain_asset(lambda messages: handled.extend(numbers(messages)), batch_size=2, max_messages=4)],
         {"queue": resource, "io_manager": Storage()},
     )
     first = job.execute_in_process(instance=instance)
-    assert metadata_of(first)["sluicegate/acked"] == 3
+    assert metadata_of(first)["sluicegate/acked"] == 4
     again = re_execute(job, instance, first.run_id)
     assert again.is_success
-    assert handled == [0, 1, 2]
-    assert queue.depth().pending == 3
+    assert handled == [0, 1, 2, 3]
+    assert queue.depth().pending == 2
     events = instance.all_logs(again.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     assert len(events) == 0
 
@@ -426,9 +428,32 @@ def test_a_re_executed_run_does_nothing_twice(
 # ---------------------------------------------------------------------------------------------------- per batch
 
 
-def test_per_batch_settles_each_and_stops_at_what_was_ready(
-    queue: RedisMessageQueue, resource: RedisQueueResource
+@pytest.mark.parametrize("settle", ["after_yield", "per_batch"])
+def test_a_run_drains_what_was_ready_when_it_began(
+    queue: RedisMessageQueue, resource: RedisQueueResource, settle: SettleWhen
 ) -> None:
+    def process(messages: list[Message]) -> None:
+        fill(queue, 2)  # a producer that is as fast as the drain
+
+    fill(queue, 6)
+    metadata = metadata_of(run(drain_asset(process, batch_size=2, settle=settle), resource))
+    assert (metadata["sluicegate/batches"], metadata["sluicegate/acked"]) == (3, 6)
+    assert metadata["sluicegate/ready_left"] == 6
+
+
+@pytest.mark.parametrize("settle", ["after_yield", "per_batch"])
+def test_a_run_takes_no_more_than_max_messages(
+    queue: RedisMessageQueue, resource: RedisQueueResource, settle: SettleWhen
+) -> None:
+    sizes: list[int] = []
+    fill(queue, 9)
+    asset = drain_asset(lambda messages: sizes.append(len(messages)), batch_size=4, max_messages=6, settle=settle)
+    metadata = metadata_of(run(asset, resource))
+    assert sizes == [4, 2]
+    assert (metadata["sluicegate/acked"], metadata["sluicegate/ready_left"]) == (6, 3)
+
+
+def test_per_batch_settles_each(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
     in_flight: list[int] = []
 
     def process(messages: list[Message]) -> None:
@@ -436,7 +461,7 @@ def test_per_batch_settles_each_and_stops_at_what_was_ready(
         fill(queue, 2)  # a producer that is as fast as the drain
 
     fill(queue, 5)
-    result = run(drain_asset(process, batch_size=2, max_batches=None, settle="per_batch"), resource)
+    result = run(drain_asset(process, batch_size=2, max_messages=None, settle="per_batch"), resource)
     assert in_flight == [2, 2, 2]
     metadata = metadata_of(result)
     assert (metadata["sluicegate/batches"], metadata["sluicegate/acked"], metadata["sluicegate/ready_left"]) == (
@@ -458,7 +483,7 @@ def test_per_batch_keeps_what_was_acked_before_a_failure(
         written.extend(numbers(messages))
 
     fill(queue, 5)
-    asset = drain_asset(process, batch_size=2, max_batches=None, settle="per_batch")
+    asset = drain_asset(process, batch_size=2, settle="per_batch")
     job = asset_job([asset], {"queue": resource, "io_manager": Storage()})
     failed = job.execute_in_process(instance=instance, raise_on_error=False)
     assert not failed.success
@@ -481,7 +506,7 @@ def test_per_batch_materializes_what_an_earlier_try_acked_but_could_not_report(
     fill(queue, 3)
     root = dg.DagsterRun(job_name="drain_job").run_id
     queue.claim(3, lease_id=f"{root}:drained/0/0").ack()
-    asset = drain_asset(lambda messages: None, max_batches=None, settle="per_batch")
+    asset = drain_asset(lambda messages: None, settle="per_batch")
     job = asset_job([asset], {"queue": resource, "io_manager": Storage()})
     again = re_execute(job, instance, root)
     (event,) = instance.all_logs(again.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
@@ -508,5 +533,5 @@ def test_a_test_may_call_it_directly(queue: RedisMessageQueue, resource: RedisQu
     fill(queue, 2)
     (by_argument,) = drained(dg.build_asset_context(), queue=resource)  # type: ignore[misc]
 
-    assert (by_context.value, by_argument.value) == ([0, 1, 2], [0, 1])
+    assert (by_context.value, by_argument.value) == ([[0, 1, 2]], [[0, 1]])
     assert (queue.stats().acked, queue.depth().in_flight) == (5, 0)

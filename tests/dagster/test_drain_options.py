@@ -48,10 +48,12 @@ def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"batch_size": 0}, "batch_size must be from 1 to 10000, not 0"),
-        ({"batch_size": 10_001}, "batch_size must be from 1 to 10000, not 10001"),
-        ({"max_batches": 0}, "max_batches must be 1 or more, or None, not 0"),
-        ({"max_batches": None}, "max_batches=None would hold a whole backlog in memory"),
+        ({"batch_size": 0}, "batch_size must be an int from 1 to 10000, not 0"),
+        ({"batch_size": 10_001}, "batch_size must be an int from 1 to 10000, not 10001"),
+        ({"batch_size": True}, "batch_size must be an int from 1 to 10000, not True"),
+        ({"max_messages": 0}, "max_messages must be an int from 1 on, or None, not 0"),
+        ({"max_messages": 2.5}, "max_messages must be an int from 1 on, or None, not 2.5"),
+        ({"max_messages": None}, "max_messages=None would hold a whole backlog in memory"),
         ({"settle": "before"}, "settle must be 'after_yield' or 'per_batch', not 'before'"),
         ({"lease_seconds": 0}, "lease_seconds must be above 0, not 0"),
         (
