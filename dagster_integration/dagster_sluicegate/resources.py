@@ -4,33 +4,57 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import dagster as dg
-from pydantic import Field
+from pydantic import ConfigDict, Field, PrivateAttr
 
+from dagster_sluicegate.urls import has_password, holds, impatient_url, is_variable, refuse_plain_password
 from sluicegate import Depth, RedisMessageQueue
-from sluicegate._redis.connection import Address
+from sluicegate import asyncio as queues
+from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig
+from sluicegate.core.deduplication import DeduplicationPolicy
 from sluicegate.errors import ConfigurationError
+from sluicegate.options import OPTIONS, OnError, OverloadPolicy, QueueOptions
+from sluicegate.signatures import refuse_unknown_options
 
-__all__ = ["RedisQueueResource", "queue_resource", "takes_resource"]
+__all__ = ["RedisQueueResource", "impatient_url", "queue_resource", "takes_resource"]
 
-_LOOK_SECONDS = 4.0
+_PLACES = ("url", "client", "gateway")
+# What a field of config cannot hold, and where it goes instead.
+_NOT_CONFIG = {
+    **dict.fromkeys(OPTIONS, "it is no plain value; give it to get_queue() or get_async_queue()"),
+    "get_deduplication_key": "a field or a template is deduplication_key here; a function goes to get_queue()",
+    "deduplication": "leave it out: deduplication is on when deduplication_key is set",
+    "name": "its name is queue_name",
+    **{name: reason for name, reason in OPTIONS_ELSEWHERE.items() if name != "redis_client"},
+    **dict.fromkeys(("redis_client", "client", "gateway"), "give url"),
+}
+
+
+def _declared(name: str) -> Any:
+    """Return the field of an option, with the default and the words of its declaration."""
+    option = OPTIONS[name]
+    unit = f" (in {option.unit})" if option.unit else ""
+    summary = option.summary[0].upper() + option.summary[1:]
+    return Field(default=option.default, description=f"{summary}. It takes {option.rule}{unit}.")
 
 
 class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """A Sluicegate queue on Redis.
 
-    It has no life cycle of its own: nothing connects before `get_queue` or `get_depth` is used, and nothing is settled
-    when a run or a tick ends, because Dagster does not tell a resource whether the step succeeded.
+    It has no life cycle of its own: nothing connects before `get_queue` or another method is used, and nothing is
+    settled when a run or a tick ends, because Dagster does not report to a resource whether the step succeeded.
 
     A password never belongs in `url` as plain text, since Dagster's UI shows the values of resources: such a resource
     is refused when it becomes part of `Definitions`. Give the whole URL by `dg.EnvVar`, or name the variable of the
     password in the URL (`?password_env=NAME`); the second form can also be sent to Spark executors
-    (`queue.spec()`).
+    (`queue.spec()`). A resource that is configured at launch refuses a password that the run config holds as text.
+
+    The fields are the options of a queue that are plain values. Options that are functions or objects, such as
+    `on_event`, go to `get_queue`. Options that cannot work are refused when the resource becomes part of `Definitions`.
 
     Example:
         .. code-block:: python
@@ -56,14 +80,24 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
     """
 
+    # An error of pydantic would show the values, and one of them is the URL.
+    model_config: ClassVar[ConfigDict] = ConfigDict(hide_input_in_errors=True)
+
     url: str = Field(
         repr=False,
         description=(
-            "Where Redis is: redis://, rediss://, unix:// or embedded:///folder. A URL with a password goes in by "
-            "dg.EnvVar; or leave the password out and name its environment variable with ?password_env=NAME."
+            "Where Redis is: redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or embedded:///folder. "
+            "A URL with a password goes in by dg.EnvVar; or leave the password out and name its environment variable "
+            "with ?password_env=NAME."
         ),
     )
-    queue_name: str = Field(description="Name of the queue; any text with a visible character in it.")
+    queue_name: str | None = Field(
+        default=None,
+        description=(
+            "Name of the queue; any text with a visible character in it. It may be left out where every use names a "
+            'queue, as get_queue("orders") does; sensors and assets built by this library need it.'
+        ),
+    )
     deduplication_key: str | None = Field(
         default=None,
         description=(
@@ -71,78 +105,174 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             '"{tenant}:{order_id}". None: no deduplication.'
         ),
     )
-    deduplication_window_seconds: float = Field(
-        default=3600, description="How long a deduplication key refuses further messages, from the publish."
-    )
-    visibility_timeout_seconds: float = Field(
-        default=300,
-        description="Life of a lease without a heartbeat: how long after a crash its messages come back.",
-    )
-    max_delivery_count: int | None = Field(
-        default=10,
-        description="Deliveries after which a message becomes a dead letter, crashes and errors counted; None: no cap.",
-    )
-    retry_budget_seconds: float = Field(
-        default=120,
-        description="How long a call is retried when Redis goes away in the middle of a run; 0: not at all.",
-    )
+    deduplication_policy: DeduplicationPolicy = _declared("deduplication_policy")
+    deduplication_window_seconds: float = _declared("deduplication_window_seconds")
+    visibility_timeout_seconds: float | None = _declared("visibility_timeout_seconds")
+    heartbeat_interval_seconds: float | None = _declared("heartbeat_interval_seconds")
+    max_delivery_count: int | None = _declared("max_delivery_count")
+    max_lease_seconds: float | None = _declared("max_lease_seconds")
+    on_error: OnError = _declared("on_error")
+    max_pending_length: int | None = _declared("max_pending_length")
+    pending_overload_policy: OverloadPolicy = _declared("pending_overload_policy")
+    pending_overload_block_timeout_seconds: float = _declared("pending_overload_block_timeout_seconds")
+    enable_completed_queue: bool = _declared("enable_completed_queue")
+    max_completed_length: int | None = _declared("max_completed_length")
+    enable_failed_queue: bool = _declared("enable_failed_queue")
+    max_failed_length: int | None = _declared("max_failed_length")
+    max_dead_length: int | None = _declared("max_dead_length")
+    strict_payload_types: bool = _declared("strict_payload_types")
+    max_payload_bytes: int | None = _declared("max_payload_bytes")
+    max_payload_depth: int | None = _declared("max_payload_depth")
+    sort_keys: bool = _declared("sort_keys")
+    json_default: str | None = _declared("json_default")
+    strict_envelope_decoding: bool = _declared("strict_envelope_decoding")
+    require_noeviction: bool = _declared("require_noeviction")
+    message_wait_interval_seconds: float = _declared("message_wait_interval_seconds")
+    retry_budget_seconds: float = _declared("retry_budget_seconds")
+    retry_initial_delay_seconds: float = _declared("retry_initial_delay_seconds")
+    retry_max_delay_seconds: float = _declared("retry_max_delay_seconds")
 
-    @contextmanager
-    def get_queue(self) -> Iterator[RedisMessageQueue]:
-        """Yield the queue; it is closed at the end of the block, which releases what the block still holds.
+    _is_resolved: bool = PrivateAttr(default=False)
+
+    if not TYPE_CHECKING:  # a checker takes the signature from the fields
+
+        def __init__(self, **values: Any) -> None:
+            refuse_unknown_options(type(self).__name__, values, type(self).model_fields, _NOT_CONFIG)
+            super().__init__(**values)
+
+    @classmethod
+    def configure_at_launch(cls, **kwargs: Any) -> Any:
+        """Return a resource whose other fields the run config gives; those given here are its defaults.
 
         Raises:
-            ConfigurationError: an option that cannot work, or the password's variable is not set.
+            ConfigurationError: a field is unknown, or `url` is plain text with a password in it.
+        """
+        refuse_unknown_options(f"{cls.__name__}.configure_at_launch", kwargs, cls.model_fields, _NOT_CONFIG)
+        refuse_plain_password(kwargs.get("url"), "a queue resource")
+        return super().configure_at_launch(**kwargs)
+
+    @contextmanager
+    def get_queue(self, name: str | None = None, **options: Unpack[QueueOptions]) -> Iterator[RedisMessageQueue]:
+        """Yield the queue; it is closed at the end of the block, which releases what the block still holds.
+
+        Args:
+            name: of another queue on the same server; default: `queue_name`.
+            options: of `sluicegate.RedisMessageQueue`; they override those of the resource. A key function is
+                `get_deduplication_key`.
+
+        Raises:
+            ConfigurationError: an option that is unknown or cannot work, no queue is named, or the password's variable
+                is not set.
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
-        queue = self._queue(self.url, self.retry_budget_seconds)
+        queue = RedisMessageQueue(self.resolve_name(name), url=self.url, **self._options(options))
         try:
             yield queue
         finally:
             queue.close()
 
-    def get_depth(self) -> Depth:
-        """Count the queue's messages: read-only, without retries, for sensors and checks.
+    @asynccontextmanager
+    async def get_async_queue(
+        self, name: str | None = None, **options: Unpack[QueueOptions]
+    ) -> AsyncIterator[queues.RedisMessageQueue]:
+        """Yield a `sluicegate.asyncio.RedisMessageQueue`, for `async def` assets and ops; see `get_queue`."""
+        queue = queues.RedisMessageQueue(self.resolve_name(name), url=self.url, **self._options(options))
+        try:
+            yield queue
+        finally:
+            await queue.aclose()
+
+    def get_depth(self, name: str | None = None) -> Depth:
+        """Count the messages of a queue: read-only, without retries, for sensors and checks.
 
         A server that does not answer costs a few seconds (4 s for each of connecting and reading, unless the URL sets
         `socket_connect_timeout` and `socket_timeout`), so that one tick cannot hold up the others.
 
+        Args:
+            name: of another queue on the same server; default: `queue_name`.
+
         Raises:
-            ConfigurationError: an option that cannot work, or the password's variable is not set.
+            ConfigurationError: an option that cannot work, no queue is named, or the password's variable is not set.
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
-        queue = self._queue(_impatient(self.url), 0)
+        options = self._options({"retry_budget_seconds": 0})
+        queue = RedisMessageQueue(self.resolve_name(name), url=impatient_url(self.url), **options)
         try:
             return queue.depth()
         finally:
             queue.close()
 
-    def get_resource_definition(self) -> Any:
-        """Refuse a literal password at the point where Dagster takes the values that its UI shows.
-
-        The values that Dagster resolves for a run or a tick do not come by here, so that a URL out of `dg.EnvVar` may
-        have one.
+    def resolve_name(self, name: str | None = None) -> str:
+        """Return the name of the queue that a use means: the one that it names, or `queue_name`.
 
         Raises:
-            ConfigurationError: `url` is plain text with a password in it.
+            ConfigurationError: neither is given.
         """
-        if not isinstance(self.url, dg.EnvVar) and Address.parse(self.url).password is not None:
+        chosen = self.queue_name if name is None else name
+        if chosen is None:
             raise ConfigurationError(
-                f"the url of queue {self.queue_name!r} carries a password as plain text, which the UI would show; "
-                'write url=dg.EnvVar("REDIS_URL"), or redis://user@host:6379/0?password_env=NAME'
+                "the queue resource names no queue; set its queue_name, or name one where it is used, as in "
+                'get_queue("orders")'
             )
+        return chosen
+
+    def get_resource_definition(self) -> Any:
+        """Refuse a literal password, and options that cannot work, where Dagster takes the values that its UI shows.
+
+        The values that Dagster resolves for a run or a tick are not checked here, so that a URL out of `dg.EnvVar` may
+        have a password.
+
+        Raises:
+            ConfigurationError: `url` is plain text with a password in it, or an option cannot work.
+        """
+        if not self._is_resolved:  # a resource that is nested in another one comes by here again in a run
+            refuse_plain_password(self.url, self._described)
+            self._check_options()
         return super().get_resource_definition()
 
-    def _queue(self, url: str, retry_budget_seconds: float) -> RedisMessageQueue:
-        return RedisMessageQueue(
-            self.queue_name,
-            url=url,
-            get_deduplication_key=self.deduplication_key,
-            deduplication_window_seconds=self.deduplication_window_seconds,
-            visibility_timeout_seconds=self.visibility_timeout_seconds,
-            max_delivery_count=self.max_delivery_count,
-            retry_budget_seconds=retry_budget_seconds,
-        )
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Refuse a password that the run config holds as text; Dagster stores and shows that.
+
+        Raises:
+            ConfigurationError: names the resource's queue.
+        """
+        self._is_resolved = True
+        run = context.run
+        if run is None or not has_password(self.url):
+            return
+        if holds(run.run_config.get("resources"), self.url):
+            raise ConfigurationError(
+                f"the run config gives the url of {self._described} with a password as plain text, which Dagster "
+                'stores and shows; give url: {"env": "REDIS_URL"} there, and replace the password, which stands in the '
+                "run's config now"
+            )
+
+    @property
+    def _described(self) -> str:
+        return "a queue resource" if self.queue_name is None else f"queue {self.queue_name!r}"
+
+    def _configured(self) -> dict[str, Any]:
+        """Return the options that the fields hold, by their names in the core."""
+        held = {name: getattr(self, name) for name in OPTIONS if name in RedisQueueResource.model_fields}
+        return {"get_deduplication_key": self.deduplication_key, **held}
+
+    def _options(self, overriding: QueueOptions) -> dict[str, Any]:
+        places = sorted(set(_PLACES) & set(overriding))
+        if places:
+            raise ConfigurationError(
+                f"{places[0]} is no option of a queue here: the resource says where Redis is; make another resource"
+            )
+        refuse_unknown_options("get_queue", overriding, OPTIONS, OPTIONS_ELSEWHERE)
+        return {**self._configured(), **overriding}
+
+    def _check_options(self) -> None:
+        """Check what is known before a run: each value that no variable holds, and all together if none does."""
+        options = self._configured()
+        known = {name: value for name, value in options.items() if not is_variable(value)}
+        if len(known) == len(options):
+            QueueConfig(**options)
+        for name, value in known.items():
+            OPTIONS[name].check(name, value)
 
 
 def takes_resource(key: str, function: Callable[..., Any], context: type) -> Callable[..., Any]:
@@ -187,15 +317,3 @@ def _checked(found: object, key: str) -> RedisQueueResource:
             "with resource_key"
         )
     return found
-
-
-def _impatient(url: str) -> str:
-    """Return the URL with short timeouts, unless it has its own."""
-    parts = urlsplit(url)
-    if parts.scheme == "embedded":  # a local socket; it starts within half a second or says why not
-        return url
-    given = parse_qs(parts.query)
-    missing = {name: _LOOK_SECONDS for name in ("socket_connect_timeout", "socket_timeout") if name not in given}
-    if not missing:
-        return url
-    return f"{url}{'&' if parts.query else '?'}{urlencode(missing)}"

@@ -186,9 +186,10 @@ class _DepthSensor:
 
     def look(self, context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SkipReason | dg.RunRequest:
         """Evaluate one tick of the sensor."""
+        queue = resource.resolve_name()
         runs = GateRuns(
             context.instance,
-            resource.queue_name,
+            queue,
             _location_of(context),
             self.sensor if self.count_runs_of == "sensor" else None,
         )
@@ -196,7 +197,7 @@ class _DepthSensor:
         unfinished = runs.unfinished()
         depth = resource.get_depth()
         stale = self._stale(unfinished, depth)
-        seen = _describe(depth, resource.queue_name) + "".join(f"; {_described(run)}" for run in stale)
+        seen = _describe(depth, queue) + "".join(f"; {_described(run)}" for run in stale)
         if depth.paused:
             return dg.SkipReason(f"The queue is paused: {seen}.")
         if self.gate.fired_by(depth) is None:
@@ -209,8 +210,8 @@ class _DepthSensor:
         if waiting:
             return dg.SkipReason(f"{seen}; {waiting}.")
         for run in stale:
-            context.log.warning(f"Queue {resource.queue_name!r}: {_described(run)}")
-        return self._request(context, resource.queue_name, depth, newest.number + 1 if newest else 0)
+            context.log.warning(f"Queue {queue!r}: {_described(run)}")
+        return self._request(context, queue, depth, newest.number + 1 if newest else 0)
 
     def _stale(self, unfinished: list[Unfinished], depth: Depth) -> list[Unfinished]:
         """Return the runs whose process has died unnoticed: they are old, and no lease of the queue is alive."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
-__all__ = ["explains_unknown_options"]
+__all__ = ["explains_unknown_options", "refuse_unknown_options"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -35,9 +35,7 @@ def explains_unknown_options(hints: Mapping[str, str]) -> Callable[[F], F]:
 
         @functools.wraps(init)
         def checked(self: Any, /, *args: Any, **options: Any) -> None:
-            for name in options:
-                if name not in known:
-                    raise _unknown(owner, name, known, hints)
+            refuse_unknown_options(owner, options, known, hints)
             init(self, *args, **options)
 
         return cast("F", checked)
@@ -45,9 +43,23 @@ def explains_unknown_options(hints: Mapping[str, str]) -> Callable[[F], F]:
     return decorate
 
 
-def _unknown(owner: str, name: str, known: Sequence[str], hints: Mapping[str, str]) -> ConfigurationError:
-    if name in hints:
-        return ConfigurationError(f"{owner} has no option {name}; {hints[name]}")
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return OptionTypeError(f"{owner}() got an unexpected keyword argument {name!r}{hint}")
+def refuse_unknown_options(owner: str, given: Iterable[str], known: Collection[str], hints: Mapping[str, str]) -> None:
+    """Refuse a name that is not known.
+
+    Args:
+        owner: what is called, as in its code.
+        given: names of keyword arguments.
+        known: names that it takes.
+        hints: what to do instead, by name.
+
+    Raises:
+        ConfigurationError: a name has a hint; `OptionTypeError` for any other, with the nearest name that is known.
+    """
+    for name in given:
+        if name in known:
+            continue
+        if name in hints:
+            raise ConfigurationError(f"{owner} has no option {name}; {hints[name]}")
+        near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise OptionTypeError(f"{owner}() got an unexpected keyword argument {name!r}{hint}")
