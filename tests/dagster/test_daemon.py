@@ -13,7 +13,7 @@ from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 
 # An idle machine needs 16 s, of which most starts interpreters; a busy one needs several times that.
-pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(300)]
 
 
 def iterate(gates: SensorDaemon) -> None:

@@ -16,7 +16,7 @@ import psutil
 from cryptography.fernet import Fernet
 
 from tests.airflow.live.api import EVERY_SECONDS, AirflowApi
-from tests.airflow.live.components import Component
+from tests.support.components import Component
 from tests.support.project import ROOT
 from tests.support.servers import PROGRAMS, RedisServer, free_port
 from tests.support.waiting import wait_until

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.airflow.live.components import Component
+from tests.support.components import Component
 from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.airflow.live import handlers
 from tests.airflow.live.held import Held, check_settled
+from tests.support import handlers
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600)]
 

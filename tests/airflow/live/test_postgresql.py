@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.airflow.live import handlers
 from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held, check_settled
+from tests.support import handlers
 
 POSTGRESQL = pytest.mark.parametrize("deployment", ["postgresql"], indirect=True)
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600), POSTGRESQL]

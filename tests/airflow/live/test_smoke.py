@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.airflow.live import handlers
 from tests.airflow.live.deployment import LiveDeployment
+from tests.support import handlers
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sluicegate import RedisMessageQueue
-from tests.airflow.live import handlers
 from tests.airflow.live.api import EVERY_SECONDS, RUN_SECONDS
 from tests.airflow.live.dags.triggered import DELIVERED, WATCHED
 from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held, check_settled
+from tests.support import handlers
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(600)]

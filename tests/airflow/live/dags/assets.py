@@ -8,7 +8,7 @@ from airflow.sdk import DAG, Asset
 
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 QUEUE = "live-assets"
 ORDERS = Asset("live-orders")

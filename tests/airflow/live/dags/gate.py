@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 QUEUE = "{{ dag_run.conf['queue'] }}"
 

@@ -16,7 +16,7 @@ from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
 from airflow_provider_sluicegate.operators.lease import RedisQueueClaimOperator, RedisQueueSettleLeaseOperator
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
 from sluicegate import DrainContext, Message
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 QUEUE = "{{ dag_run.conf['queue'] }}"
 RETRIES = {"retries": 2, "retry_delay": 1}

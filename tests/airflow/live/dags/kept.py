@@ -9,7 +9,7 @@ from airflow_provider_sluicegate.operators.lease import (
     RedisQueueKeepLeaseOperator,
     RedisQueueSettleLeaseOperator,
 )
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 with DAG("kept", schedule=None):
     claim = RedisQueueClaimOperator(task_id="claim", queue_name="{{ dag_run.conf['queue'] }}", lease_seconds=15)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from airflow_provider_sluicegate.operators.drain import RedisQueueDrainOperator
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 with DAG("shares", schedule=None, max_active_runs=20):
     RedisQueueDrainOperator(

@@ -12,7 +12,7 @@ from airflow_provider_sluicegate.operators.lease import RedisQueueSettleLeaseOpe
 from airflow_provider_sluicegate.sensors.redis_queue import RedisQueueSensor
 from airflow_provider_sluicegate.triggers.delivery import RedisQueueDeliveryTrigger
 from airflow_provider_sluicegate.triggers.event import RedisQueueEventTrigger
-from tests.airflow.live import handlers
+from tests.support import handlers
 
 QUEUE = "{{ dag_run.conf['queue'] }}"
 WATCHED = "live-watched"

@@ -1,8 +1,9 @@
-"""Work that the DAGs of the live tests do. Each message says in which folder its handling is recorded."""
+"""Work that the live tests let an orchestrator do. Each message says in which folder its handling is recorded."""
 
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,6 +44,8 @@ def numbers(folder: Path) -> list[int]:
 
 
 def hold(folder: str | Path) -> None:
-    """Report that this place is reached, and wait until the test lets the task continue or kills it."""
-    (Path(folder) / "held").touch()
-    wait_until((Path(folder) / "go").exists, "the test lets the task continue", HELD_SECONDS)
+    """Report that this place is reached, and wait until the test lets the process continue or kills it."""
+    reached = Path(folder) / "held.new"
+    reached.write_text(str(os.getpid()))
+    reached.rename(Path(folder) / "held")
+    wait_until((Path(folder) / "go").exists, "the test lets the process continue", HELD_SECONDS)

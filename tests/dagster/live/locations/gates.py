@@ -1,0 +1,51 @@
+"""The code location of the live tests: for each test a queue, its gate and its drain, all named alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset
+from sluicegate import Message
+from tests.support import handlers
+
+LEASE_SECONDS = 6.0
+RETRY_BUDGET_SECONDS = 10.0
+
+
+def record(messages: list[Message]) -> None:
+    """Record a batch, and hold if one of its messages says so."""
+    handlers.record(messages)
+    if any(message.json().get("holds") for message in messages):
+        handlers.hold(messages[0].json()["folder"])
+
+
+def group(
+    name: str,
+    *,
+    executor: dg.ExecutorDefinition = dg.in_process_executor,
+    lease_seconds: float = LEASE_SECONDS,
+    url: str = "LIVE_REDIS_URL",
+    **gate: Any,
+) -> dg.Definitions:
+    """Return a queue with its drain, which takes ten messages at a time, and its gate, which a test switches on."""
+    drained = build_queue_drain_asset(
+        spec=name,
+        process=record,
+        batch_size=10,
+        settle="per_batch",
+        lease_seconds=lease_seconds,
+        resource_key=f"{name}_queue",
+    )
+    job = dg.define_asset_job(f"{name}_job", selection=[drained], executor_def=executor)
+    options = {"min_ready": 1, "minimum_interval_seconds": 1, "failure_delay_seconds": 1, "attempt_delay_seconds": 1}
+    sensor = build_queue_depth_sensor(name=f"{name}_gate", target=job, resource_key=f"{name}_queue", **(options | gate))
+    queue = RedisQueueResource(url=dg.EnvVar(url), queue_name=name, retry_budget_seconds=RETRY_BUDGET_SECONDS)
+    return dg.Definitions(assets=[drained], jobs=[job], sensors=[sensor], resources={f"{name}_queue": queue})
+
+
+defs = dg.Definitions.merge(
+    group("orders", min_ready=3),
+    group("unreachable", url="LIVE_DEAD_URL"),
+)

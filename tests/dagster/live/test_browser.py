@@ -1,0 +1,31 @@
+"""What a person sees in the browser; the pictures are in `build/screenshots`."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.dagster.live import browser
+from tests.dagster.live.gate import LiveGate
+
+pytestmark = [pytest.mark.dagster, pytest.mark.slow]
+
+
+def test_the_page_shows_the_gate_and_what_it_drained(drained: LiveGate) -> None:
+    with browser.opened(drained.deployment.url) as page:
+        page.goto("/locations/gates/sensors/orders_gate")
+        expect(page.get_by_text("3 messages are ready")).to_be_visible()
+        page.get_by_text("1 run requested").first.wait_for()
+        browser.keep(page, "sensor")
+        page.get_by_role("button", name="0 runs requested").first.click()
+        expect(page.get_by_text("0 messages ready in 'orders'")).to_be_visible()
+        browser.keep(page, "tick")
+
+        page.goto("/assets/orders?view=overview")
+        row = page.get_by_role("row").filter(has_text="sluicegate/acked").first
+        expect(row).to_contain_text("25")
+        browser.keep(page, "asset")
+        page.get_by_text("Plots").click()
+        expect(page.get_by_text("dagster/row_count")).to_be_visible()
+        expect(page.locator("canvas").first).to_be_visible()
+        browser.keep(page, "plots")
