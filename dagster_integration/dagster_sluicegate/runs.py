@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 import dagster as dg
@@ -12,20 +14,26 @@ import dagster as dg
 __all__ = [
     "ATTEMPT_TAG",
     "GENERATION_TAG",
+    "MAX_DELAY_SECONDS",
+    "QUEUE_ID_TAG",
     "QUEUE_TAG",
     "READY_TAG",
     "SENSOR_TAG",
-    "Attempt",
     "Failures",
     "GateRuns",
+    "History",
     "Unfinished",
 ]
 
 QUEUE_TAG = "sluicegate/queue"
+QUEUE_ID_TAG = "sluicegate/queue_id"
 SENSOR_TAG = "sluicegate/sensor"
 GENERATION_TAG = "sluicegate/generation"
 ATTEMPT_TAG = "sluicegate/attempt"
 READY_TAG = "sluicegate/ready"
+
+MAX_DELAY_SECONDS = 3600.0
+"""No failure holds a gate shut for longer, so that older ones need not be read."""
 
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -35,28 +43,14 @@ _UNFINISHED = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+_FAILED = [dg.DagsterRunStatus.FAILURE]
 _WILL_RETRY_TAG = "dagster/will_retry"
 _LOCATION_TAG = "dagster/code_location"
-_MOST = 20  # runs that one question reads
+_MOST_PER_QUEUE = 20
+_MOST = 1000  # runs that one question reads: each costs about 0.2 ms
 # Run retries start within seconds. A gate must not stay shut for one that was promised and never came.
 _RETRY_EXPECTED_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The newest run of a generation.
-
-    Attributes:
-        number: which attempt at this generation it is, from 0.
-        run_id: of the run.
-        status: of the run, such as `FAILURE`.
-        ended_seconds_ago: None while the run is unfinished or waits for its retry.
-    """
-
-    number: int
-    run_id: str
-    status: str
-    ended_seconds_ago: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,75 +82,148 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """What became of the runs that were requested for one generation of a queue.
+
+    Attributes:
+        next_attempt: the number of the next run of this generation, from 0.
+        unfinished: ids of its runs that may still claim.
+        ended_run_id: its run that ended last; "" if none has ended.
+        ended_status: of that run, such as `FAILURE`.
+        ended_seconds_ago: since that run ended.
+        failures: of the queue's runs of any generation.
+    """
+
+    next_attempt: int = 0
+    unfinished: frozenset[str] = frozenset()
+    ended_run_id: str = ""
+    ended_status: str = ""
+    ended_seconds_ago: float = 0.0
+    failures: Failures = Failures()
+
+
+@dataclass(frozen=True, slots=True)
 class GateRuns:
-    """The runs that gates of one queue asked for, found by our own tags, which Dagster copies to the retries of a run.
+    """The runs that gates asked for, found by our own tags, which Dagster copies to the retries of a run.
+
+    Every method asks about any number of queues in as many questions as about one.
 
     Attributes:
         instance: whose storage is asked.
-        queue: name of the queue.
         location: name of the code location, whose runs are counted; None for every one.
-        sensor: name of the only sensor whose runs are counted; None for every one of the queue.
+        sensor: name of the only sensor whose runs are counted; None for every one of a queue.
     """
 
     instance: dg.DagsterInstance
-    queue: str
     location: str | None = None
     sensor: str | None = None
 
-    def unfinished(self) -> list[Unfinished]:
-        """Return the runs that may still claim, at most twenty."""
+    @classmethod
+    def of(cls, context: dg.SensorEvaluationContext, sensor: str | None = None) -> GateRuns:
+        """Return the runs of the code location of a sensor; of every one in a test that has none."""
+        origin = context.code_location_origin
+        return cls(context.instance, origin.location_name if origin is not None else None, sensor)
+
+    def unfinished(self, queue_ids: Collection[str]) -> dict[str, list[Unfinished]]:
+        """Return per queue the runs that may still claim."""
         now = time.time()
-        found = [
-            Unfinished(
-                record.dagster_run.run_id,
-                record.dagster_run.status.value,
-                max(0.0, now - (record.start_time or record.create_timestamp.timestamp())),
-            )
-            for record in self._records(statuses=_UNFINISHED)
-        ]
-        failed = self._records(statuses=[dg.DagsterRunStatus.FAILURE], tags={_WILL_RETRY_TAG: "true"})
-        return found + [
-            Unfinished(record.dagster_run.run_id, record.dagster_run.status.value, 0.0)
-            for record in failed
-            if _awaits_retry(record)
-        ]
+        found: dict[str, list[Unfinished]] = {queue_id: [] for queue_id in queue_ids}
+        for queue_id, records in self._records(queue_ids, statuses=_UNFINISHED).items():
+            found[queue_id] += [
+                Unfinished(
+                    record.dagster_run.run_id,
+                    record.dagster_run.status.value,
+                    max(0.0, now - (record.start_time or record.create_timestamp.timestamp())),
+                )
+                for record in records
+            ]
+        failed = self._records(
+            queue_ids, statuses=_FAILED, tags={_WILL_RETRY_TAG: "true"}, seconds=_RETRY_EXPECTED_SECONDS
+        )
+        for queue_id, records in failed.items():
+            found[queue_id] += [
+                Unfinished(record.dagster_run.run_id, record.dagster_run.status.value, 0.0)
+                for record in records
+                if _awaits_retry(record)
+            ]
+        return found
 
-    def newest_attempt(self, generation: int) -> Attempt | None:
-        """Return the newest run of a generation; None if there was none."""
-        for record in self._records(tags={GENERATION_TAG: str(generation)}, limit=1):
-            run = record.dagster_run
-            over = run.is_finished and not _awaits_retry(record)
-            return Attempt(
-                number=int(run.tags[ATTEMPT_TAG]),
-                run_id=run.run_id,
-                status=run.status.value,
-                ended_seconds_ago=_seconds_since_end(record) if over else None,
+    def histories(self, generations: Mapping[str, str]) -> dict[str, History]:
+        """Return what became of the runs of some queues, given the current generation of each."""
+        queue_ids = list(generations)
+        failures = self._failures(queue_ids)
+        runs = self._records(queue_ids, tags={GENERATION_TAG: sorted(set(generations.values()))})
+        return {
+            queue_id: _history(
+                [
+                    record
+                    for record in runs.get(queue_id, ())
+                    if record.dagster_run.tags[GENERATION_TAG] == generations[queue_id]
+                ],
+                failures.get(queue_id, Failures()),
             )
-        return None
+            for queue_id in queue_ids
+        }
 
-    def failures(self) -> Failures:
-        """Return how many of the newest runs failed one after the other, at most twenty."""
-        ended = [record for record in self._records() if record.dagster_run.is_finished]
-        count = 0
-        while count < len(ended) and ended[count].dagster_run.status is dg.DagsterRunStatus.FAILURE:
-            count += 1
-        return Failures(count, _seconds_since_end(ended[0])) if count else Failures()
+    def _failures(self, queue_ids: Collection[str]) -> dict[str, Failures]:
+        """Return how many of the newest runs failed one after the other, for queues where one failed lately."""
+        lately = self._records(queue_ids, statuses=_FAILED, seconds=MAX_DELAY_SECONDS)
+        ended = self._records(list(lately), statuses=_ENDED) if lately else {}
+        found = {}
+        for queue_id, records in ended.items():
+            count = 0
+            while count < len(records) and records[count].dagster_run.status is dg.DagsterRunStatus.FAILURE:
+                count += 1
+            if count:
+                found[queue_id] = Failures(count, _seconds_since_end(records[0]))
+        return found
 
     def _records(
         self,
+        queue_ids: Collection[str],
         *,
-        tags: Mapping[str, str] = MappingProxyType({}),
-        limit: int = _MOST,
+        tags: Mapping[str, str | Sequence[str]] = MappingProxyType({}),
         statuses: Sequence[dg.DagsterRunStatus] = (),
-    ) -> Sequence[dg.RunRecord]:
-        ours = {QUEUE_TAG: self.queue}
+        seconds: float | None = None,
+    ) -> dict[str, list[dg.RunRecord]]:
+        """Return runs by queue, the newest first: at most twenty per queue, and a thousand in all.
+
+        Args:
+            queue_ids: of the queues.
+            tags: that a run must have.
+            statuses: one of which a run must have; none for any.
+            seconds: only runs that changed within so many seconds.
+        """
+        ours: dict[str, str | Sequence[str]] = {QUEUE_ID_TAG: list(queue_ids)}
         if self.location is not None:
             ours[_LOCATION_TAG] = self.location
         if self.sensor is not None:
             ours[SENSOR_TAG] = self.sensor
-        return self.instance.get_run_records(
-            dg.RunsFilter(tags={**ours, **tags}, statuses=list(statuses) or None), limit=limit
+        since = None if seconds is None else datetime.fromtimestamp(time.time(), UTC) - timedelta(seconds=seconds)
+        records = self.instance.get_run_records(
+            dg.RunsFilter(tags={**ours, **tags}, statuses=list(statuses) or None, updated_after=since),
+            limit=min(_MOST_PER_QUEUE * len(queue_ids), _MOST),
         )
+        by_queue: defaultdict[str, list[dg.RunRecord]] = defaultdict(list)
+        for record in records:
+            by_queue[record.dagster_run.tags[QUEUE_ID_TAG]].append(record)
+        return dict(by_queue)
+
+
+def _history(records: Sequence[dg.RunRecord], failures: Failures) -> History:
+    """Summarize the runs of one generation, which Dagster's retries and re-executions belong to as well."""
+    ended = [record for record in records if record.dagster_run.is_finished and not _awaits_retry(record)]
+    ids = {record.dagster_run.run_id for record in records} - {record.dagster_run.run_id for record in ended}
+    last = min(ended, key=_seconds_since_end, default=None)
+    return History(
+        # Not the newest run's number plus one: a retry is newer than the attempts after the one that it repeats.
+        next_attempt=max((int(record.dagster_run.tags[ATTEMPT_TAG]) for record in records), default=-1) + 1,
+        unfinished=frozenset(ids),
+        ended_run_id=last.dagster_run.run_id if last else "",
+        ended_status=last.dagster_run.status.value if last else "",
+        ended_seconds_ago=_seconds_since_end(last) if last else 0.0,
+        failures=failures,
+    )
 
 
 def _awaits_retry(record: dg.RunRecord) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
@@ -10,6 +12,7 @@ import pytest
 import redis
 
 from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor
+from dagster_sluicegate.depths import identify
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate.embedded import EmbeddedServer
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
@@ -56,6 +59,7 @@ def test_opens_at_min_ready_with_small_facts_in_the_tags(
         "dagster/sensor_name": "gate",
         "team": "orders",
         "sluicegate/queue": queue.name,
+        "sluicegate/queue_id": identify(resource.url, queue.name),
         "sluicegate/sensor": "gate",
         "sluicegate/generation": "0",
         "sluicegate/attempt": "0",
@@ -154,22 +158,101 @@ def test_a_burst_while_a_run_is_unfinished_asks_for_no_second_run(
         assert "1 of at most 1 runs in flight" in reason
 
 
-def test_a_second_run_in_flight_needs_leave_and_a_claim_of_the_first(
+def requested(
+    sensor: dg.SensorDefinition, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> list[dg.RunRequest]:
+    context = dg.build_sensor_context(instance=instance, resources={"queue": resource})
+    return list(sensor.evaluate_tick(context).run_requests or ())
+
+
+def test_a_backlog_of_three_runs_gets_three_at_once_and_no_fourth(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
-    two = gate(max_in_flight=2)
-    fill(queue, 10)
-    run = submit(instance, open_gate(two, resource, instance), STARTED)
-    request, reason = look(two, resource, instance)
-    assert request is None
-    assert f"run {run.run_id} (STARTED) has not claimed yet" in reason
-    lease = queue.claim(3)
-    second = open_gate(two, resource, instance)
-    assert second.run_key == f"{queue.name}:3:0"
+    three = gate(max_in_flight=3)
+    fill(queue, 100)
+    requests = requested(three, resource, instance)
+    assert [request.run_key for request in requests] == [f"{queue.name}:0:{attempt}" for attempt in range(3)]
+    for request in requests:
+        submit(instance, request)
+    assert "3 of at most 3 runs in flight" in look(three, resource, instance)[1]
+    queue.claim(10)
+    assert "3 of at most 3 runs in flight" in look(three, resource, instance)[1]
+
+
+def test_further_runs_are_requested_as_far_as_ready_messages_warrant_them(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    three = gate(max_in_flight=3, min_ready=1, messages_per_run=10)
+    fill(queue, 2)
+    (first,) = requested(three, resource, instance)
+    submit(instance, first, STARTED)
+    assert (
+        "1 of at most 3 runs in flight, a further one follows at 11 ready messages"
+        in (look(three, resource, instance)[1])
+    )
+    fill(queue, 9)
+    (second,) = requested(three, resource, instance)
+    assert second.run_key == f"{queue.name}:0:1"
     submit(instance, second, STARTED)
-    queue.claim(3)
-    assert "2 of at most 2 runs in flight" in look(two, resource, instance)[1]
+    lease = queue.claim(11)
+    fill(queue, 30)
+    (third,) = requested(three, resource, instance)
+    assert third.run_key == f"{queue.name}:11:0"
     lease.release()
+
+
+def test_a_run_beside_others_that_ended_without_claiming_is_repeated_after_one_pause_and_under_a_new_key(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    three = gate(max_in_flight=3, failure_delay_seconds=0)
+    fill(queue, 100)
+    runs = [submit(instance, request) for request in requested(three, resource, instance)]
+    instance.report_run_failed(runs[1])
+    reason = look(three, resource, instance)[1]
+    assert f"run {runs[1].run_id} ended as FAILURE without claiming, attempt 3 follows in" in reason
+    assert 50 <= int(reason.rsplit(" in ", 1)[1].split()[0]) <= 60
+    at_once = gate(max_in_flight=3, failure_delay_seconds=0, attempt_delay_seconds=0)
+    assert [request.run_key for request in requested(at_once, resource, instance)] == [f"{queue.name}:0:3"]
+
+
+def test_a_re_execution_of_an_early_attempt_does_not_bring_back_the_key_of_a_later_one(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    at_once = gate(attempt_delay_seconds=0, failure_delay_seconds=0)
+    fill(queue, 3)
+    first = open_gate(at_once, resource, instance)
+    submit(instance, first, FAILED)
+    submit(instance, open_gate(at_once, resource, instance), FAILED)
+    submit(instance, first, FAILED)
+    assert open_gate(at_once, resource, instance).run_key == f"{queue.name}:0:2"
+
+
+def test_queues_of_one_name_on_two_servers_hold_nothing_back_from_each_other(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    with RedisQueueResource(url=f"embedded://{tmp_path}", queue_name=queue.name).get_queue() as theirs:
+        fill(theirs, 3)
+        elsewhere = RedisQueueResource(url=f"embedded://{tmp_path}", queue_name=queue.name)
+        submit(instance, open_gate(gate(), elsewhere, instance), STARTED)
+        assert look(gate(), elsewhere, instance)[0] is None
+    fill(queue, 3)
+    assert open_gate(gate(), resource, instance).run_key == f"{queue.name}:0:0"
+
+
+@pytest.mark.parametrize(
+    ("url", "same"),
+    [
+        ("redis://user@redis.example:6379/0?password_env=PASSWORD&socket_timeout=1", True),
+        ("redis://user:secret@redis.example:6379/0", True),
+        ("redis://redis.example:6379/1", False),
+        ("redis://redis.example:6380/0", False),
+        ("redis://elsewhere.example:6379/0", False),
+    ],
+)
+def test_the_id_of_a_queue_marks_its_server_and_shows_no_part_of_its_url(url: str, same: bool) -> None:
+    plain, found = identify("redis://redis.example:6379/0", "orders"), identify(url, "orders")
+    assert (found == plain) is same
+    assert re.fullmatch(r"orders@[0-9a-f]{8}", found)
 
 
 def test_runs_of_other_queues_hold_nothing_back(
@@ -177,7 +260,7 @@ def test_runs_of_other_queues_hold_nothing_back(
 ) -> None:
     fill(queue, 3)
     request = open_gate(gate(), resource, instance)
-    submit(instance, request, **{"sluicegate/queue": "another"})
+    submit(instance, request, **{"sluicegate/queue_id": "another"})
     assert open_gate(gate(), resource, instance).run_key == request.run_key
 
 
@@ -325,10 +408,8 @@ def test_a_failed_run_that_dagster_will_retry_is_waited_for(
     fill(queue, 6)
     run = submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
     assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
-    assert (
-        "has not claimed yet"
-        in look(gate(attempt_delay_seconds=0, failure_delay_seconds=0, max_in_flight=2), resource, instance)[1]
-    )
+    two = gate(attempt_delay_seconds=0, failure_delay_seconds=0, max_in_flight=2)
+    assert open_gate(two, resource, instance).run_key == f"{queue.name}:0:1"
     lease = queue.claim(3)  # it failed only then
     assert "1 of at most 1 runs in flight" in look(at_once, resource, instance)[1]
     lease.release()
@@ -429,7 +510,9 @@ def test_it_is_a_sensor_on_its_target_and_resource() -> None:
     assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
     assert sensor.tags == {"team": "orders"}
     assert sensor.required_resource_keys == {"queue"}
-    assert sensor.description == "Opens when 3 messages are ready in the queue; reads only."
+    assert sensor.description == (
+        "Requests a run when **3 messages are ready** in the queue of the resource `queue`. Only reads."
+    )
     defs = dg.Definitions(
         assets=[drained], sensors=[sensor], resources={"queue": RedisQueueResource(url="redis://x", queue_name="q")}
     )
@@ -443,6 +526,8 @@ def test_it_is_a_sensor_on_its_target_and_resource() -> None:
         ({"min_ready": 0}, "min_ready must be None or an int of 1 or more, not 0"),
         ({"max_age_seconds": -1}, "max_age_seconds must be None or a finite number above 0, not -1"),
         ({"max_in_flight": 0}, "max_in_flight must be an int from 1 to .*, not 0"),
+        ({"messages_per_run": 0}, "messages_per_run must be an int from 1 to .*, not 0"),
+        ({"min_ready": None, "max_age_seconds": 9, "max_in_flight": 3}, "max_in_flight=3 .* needs messages_per_run"),
         ({"attempt_delay_seconds": -1}, "attempt_delay_seconds must be a number of 0 or more .*, not -1"),
         ({"failure_delay_seconds": -1}, "failure_delay_seconds must be a number of 0 or more .*, not -1"),
         ({"stale_run_seconds": 0}, "stale_run_seconds must be a number above 0 .*, not 0"),
@@ -469,9 +554,9 @@ def test_a_test_may_call_it_directly(
     sensor = gate()
     by_context = sensor(dg.build_sensor_context(instance=instance, resources={"queue": resource}))
     by_argument = sensor(dg.build_sensor_context(instance=instance), queue=resource)
-    assert isinstance(by_context, dg.RunRequest)
-    assert isinstance(by_argument, dg.RunRequest)
-    assert by_context.run_key == by_argument.run_key == f"{queue.name}:0:0"
+    for result in (by_context, by_argument):
+        assert isinstance(result, dg.SensorResult)
+        assert [request.run_key for request in result.run_requests or ()] == [f"{queue.name}:0:0"]
 
 
 def test_a_resource_key_is_the_name_of_a_parameter() -> None:

@@ -1,0 +1,58 @@
+"""The cursor of a gate's sensor: what the last tick saw, for people, and which queues the next tick reads first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+__all__ = ["GateCursor"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateCursor:
+    """What one tick leaves to be shown in the UI.
+
+    It decides nothing: without it a gate requests the same runs.
+
+    Attributes:
+        queues: per queue what was seen, such as "500 ready, 1 run in flight".
+        failed: per queue why it could not be read.
+        unread: labels of the queues that the tick had no time for, which the next tick reads first.
+    """
+
+    queues: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unread: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, context: dg.SensorEvaluationContext) -> GateCursor:
+        """Return the cursor of the last tick; an empty one, with a warning, if it cannot be read."""
+        if not context.cursor:
+            return cls()
+        try:
+            found = json.loads(context.cursor)
+            if found["version"] != _VERSION:
+                raise ValueError(f"version {found['version']!r}")
+            return cls(
+                queues=dict(found["queues"]),
+                failed=dict(found.get("failed", {})),
+                unread=[str(label) for label in found.get("unread", [])],
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            context.log.warning(
+                f"The cursor of this sensor cannot be read ({type(error).__name__}: {error}); it starts anew, which "
+                "changes no decision."
+            )
+            return cls()
+
+    def to_text(self) -> str:
+        """Return the text for the UI; it is never empty, because Dagster ignores an empty cursor."""
+        shown = {"version": _VERSION, "queues": self.queues, "failed": self.failed, "unread": list(self.unread)}
+        return json.dumps(
+            {name: value for name, value in shown.items() if value or name == "queues"}, ensure_ascii=False
+        )

@@ -1,0 +1,264 @@
+"""The decision about one queue in one tick: which runs a gate requests, or why none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dagster_sluicegate.runs import MAX_DELAY_SECONDS, GateRuns, History, Unfinished
+from sluicegate import Depth, checks
+from sluicegate.errors import ConfigurationError
+from sluicegate.gates import Gate, why_not_ready
+
+__all__ = ["Decision", "GateRules", "WatchedQueue", "decide"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateRules:
+    """When a gate opens, and how many runs may be in flight.
+
+    Attributes:
+        gate: the condition on the depth.
+        max_in_flight: how many runs may be unfinished at a time.
+        messages_per_run: how many ready messages warrant a run each, up to `max_in_flight`; None for the gate's
+            `min_ready`.
+        attempt_delay_seconds: pause after a run that ended without claiming, doubled with each attempt.
+        failure_delay_seconds: pause after a run that failed, doubled with each further failure in a row.
+        stale_run_seconds: how old an unfinished run may be while no lease of the queue is alive.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
+    """
+
+    gate: Gate
+    max_in_flight: int = 1
+    messages_per_run: int | None = None
+    attempt_delay_seconds: float = 60
+    failure_delay_seconds: float = 60
+    stale_run_seconds: float = 3600
+
+    def __post_init__(self) -> None:
+        checks.count("max_in_flight", self.max_in_flight)
+        if self.messages_per_run is not None:
+            checks.count("messages_per_run", self.messages_per_run)
+        elif self.max_in_flight > 1 and self.gate.min_ready is None:
+            raise ConfigurationError(
+                f"max_in_flight={self.max_in_flight} without min_ready needs messages_per_run, the number of ready "
+                "messages that warrants each run"
+            )
+        checks.not_negative("attempt_delay_seconds", self.attempt_delay_seconds)
+        checks.not_negative("failure_delay_seconds", self.failure_delay_seconds)
+        checks.positive("stale_run_seconds", self.stale_run_seconds)
+
+    @property
+    def share(self) -> int:
+        """Return how many ready messages warrant a run each."""
+        return self.messages_per_run or self.gate.min_ready or 1
+
+    def warranted(self, depth: Depth) -> int:
+        """Return how many runs the ready messages of a queue whose gate is open warrant."""
+        return min(self.max_in_flight, max(1, math.ceil(depth.ready / self.share)))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedQueue:
+    """A queue that a gate watches.
+
+    Attributes:
+        name: of the queue.
+        queue_id: its name and a mark of its server, which separates queues of one name on several servers.
+        rules: of its gate.
+        label: how its run keys begin.
+    """
+
+    name: str
+    queue_id: str
+    rules: GateRules
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a gate decided about its queue.
+
+    Attributes:
+        queue: that was looked at.
+        depth: what was seen.
+        attempts: numbers of the runs to request; none while the gate is shut.
+        reason: in words, why none is requested.
+        summary: in words, what was seen, for the cursor.
+        warnings: about runs that are no longer counted.
+    """
+
+    queue: WatchedQueue
+    depth: Depth
+    attempts: Sequence[int]
+    reason: str
+    summary: str
+    warnings: Sequence[str] = ()
+
+
+def decide(
+    runs: GateRuns,
+    queues: Sequence[WatchedQueue],
+    read: Callable[[], Mapping[str, Depth | Exception]],
+) -> dict[str, Decision | Exception]:
+    """Decide about any number of queues in at most five questions to the run storage.
+
+    Args:
+        runs: what is known about the runs of their gates.
+        queues: to decide about; each has an id of its own.
+        read: reads the depths by id of the queue. A queue that is left out is left out of the answer.
+
+    Returns:
+        By id of the queue the decision, or why its depth could not be read.
+    """
+    # Runs first: one that was unfinished then and has ended since had claimed by the time of the depth.
+    unfinished = runs.unfinished([queue.queue_id for queue in queues])
+    depths = read()
+    looks: dict[str, _Look] = {}
+    decided: dict[str, Decision | Exception] = {}
+    for queue in queues:
+        match depths.get(queue.queue_id):
+            case None:
+                pass
+            case Exception() as error:
+                decided[queue.queue_id] = error
+            case depth:
+                look = _Look.of(queue, depth, unfinished[queue.queue_id])
+                if look.why_shut:
+                    decided[queue.queue_id] = look.shut(look.why_shut)
+                else:
+                    looks[queue.queue_id] = look
+    if looks:
+        histories = runs.histories({queue_id: str(look.depth.claimed_total) for queue_id, look in looks.items()})
+        decided |= {queue_id: look.decide(histories[queue_id]) for queue_id, look in looks.items()}
+    return decided
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A queue as one tick sees it, before the question about the history of its runs."""
+
+    queue: WatchedQueue
+    depth: Depth
+    counted: Sequence[Unfinished]
+    stale: Sequence[Unfinished]
+
+    @classmethod
+    def of(cls, queue: WatchedQueue, depth: Depth, unfinished: Sequence[Unfinished]) -> _Look:
+        """Separate the runs that count from those whose process has died unnoticed.
+
+        These are old, and no lease of the queue is alive.
+        """
+        alive = depth.in_flight > depth.expired
+        stale = [run for run in unfinished if not alive and run.age_seconds > queue.rules.stale_run_seconds]
+        return cls(queue, depth, [run for run in unfinished if run not in stale], stale)
+
+    @property
+    def why_shut(self) -> str:
+        """Return why the gate is shut as far as depth and unfinished runs decide; "" if they leave it open."""
+        rules = self.queue.rules
+        if self.depth.paused:
+            return f"The queue is paused: {self._seen}."
+        if rules.gate.fired_by(self.depth) is None:
+            return f"{self._seen}; the gate opens when {rules.gate.condition}."
+        if len(self.counted) >= rules.warranted(self.depth):
+            return f"{self._seen}; {self._enough(len(self.counted))}."
+        return ""
+
+    def decide(self, history: History) -> Decision:
+        """Decide with what became of earlier runs of the generation."""
+        rules = self.queue.rules
+        stale = {run.run_id for run in self.stale}
+        # Another sensor may have requested one since the unfinished runs were read.
+        unclaimed = history.unfinished - stale
+        in_flight = len({run.run_id for run in self.counted} | unclaimed)
+        if in_flight >= rules.warranted(self.depth):
+            unknown = ", ".join(sorted(unclaimed))
+            return self.shut(f"{self._seen}; {self._enough(in_flight)} with {unknown}.")
+        waiting = self._waits_for_next_attempt(history, len(unclaimed)) or self._waits_after_failures(history)
+        if waiting:
+            return self.shut(f"{self._seen}; {waiting}.")
+        number = rules.warranted(self.depth) - in_flight
+        return Decision(
+            self.queue,
+            self.depth,
+            attempts=range(history.next_attempt, history.next_attempt + number),
+            reason="",
+            summary=f"{self._summary}, {_counted(number, 'run')} requested",
+            warnings=[f"Queue {self.queue.name!r}: {_described(run)}" for run in self.stale],
+        )
+
+    def shut(self, reason: str) -> Decision:
+        """Decide for no run."""
+        return Decision(self.queue, self.depth, (), reason, self._summary)
+
+    @property
+    def _seen(self) -> str:
+        return _describe(self.depth, self.queue.name) + "".join(f"; {_described(run)}" for run in self.stale)
+
+    @property
+    def _summary(self) -> str:
+        paused = "paused, " if self.depth.paused else ""
+        return f"{paused}{self.depth.ready} ready, {_counted(len(self.counted), 'run')} in flight"
+
+    def _enough(self, in_flight: int) -> str:
+        rules = self.queue.rules
+        said = f"{in_flight} of at most {rules.max_in_flight} runs in flight"
+        if in_flight >= rules.max_in_flight:
+            return said
+        return f"{said}, a further one follows at {in_flight * rules.share + 1} ready messages"
+
+    def _waits_for_next_attempt(self, history: History, unclaimed: int) -> str:
+        """Return why a run that ended without claiming holds the gate shut; "" if it does not."""
+        if not history.ended_run_id:
+            return ""
+        repeats = history.next_attempt - 1 - unclaimed
+        remaining = _doubled(self.queue.rules.attempt_delay_seconds, repeats) - history.ended_seconds_ago
+        if remaining <= 0:
+            return ""
+        return (
+            f"run {history.ended_run_id} ended as {history.ended_status} without claiming, attempt "
+            f"{history.next_attempt} follows in {remaining:.0f} s"
+        )
+
+    def _waits_after_failures(self, history: History) -> str:
+        """Return why runs that failed hold the gate shut; "" if they do not."""
+        failures = history.failures
+        if not failures.count:
+            return ""
+        remaining = _doubled(self.queue.rules.failure_delay_seconds, failures.count - 1) - failures.seconds_ago
+        if remaining <= 0:
+            return ""
+        runs = "the last run" if failures.count == 1 else f"the last {failures.count} runs"
+        return f"{runs} failed, the next follows in {remaining:.0f} s"
+
+
+def _describe(depth: Depth, queue: str) -> str:
+    if not depth.ready:
+        return f"0 messages ready in {queue!r} ({why_not_ready(depth, datetime.now(UTC))})"
+    age = depth.oldest_ready_age_seconds
+    oldest = "" if age is None else f", the oldest for {age:.1f} s"
+    # Messages of expired leases and those that are due count as ready already.
+    elsewhere = f"{depth.in_flight - depth.expired} in flight, {depth.delayed - depth.due} delayed"
+    return f"{_counted(depth.ready, 'message')} ready in {queue!r}{oldest} ({elsewhere})"
+
+
+def _described(run: Unfinished) -> str:
+    hours = run.age_seconds / 3600
+    return (
+        f"run {run.run_id} ({run.status}) has not ended for {hours:.1f} h and no lease is alive, so it is not counted; "
+        "terminate it, and enable run_monitoring"
+    )
+
+
+def _doubled(seconds: float, times: int) -> float:
+    """Return a delay that doubles, an hour at most."""
+    return min(seconds * 2.0 ** min(times, 30), MAX_DELAY_SECONDS)  # a float bounds the exponent
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
