@@ -152,9 +152,7 @@ class GatewayBase:
 
         The note about an attempt is left in `notes`, for the sleep that follows it.
         """
-        budget = self.retry_budget_seconds
-        if call.patience_seconds is not None:
-            budget = min(budget, call.patience_seconds)
+        budget = self._budget(call)
 
         def left() -> float:
             return budget - (elapsed_clock() - start)
@@ -173,6 +171,12 @@ class GatewayBase:
             "before_sleep": note,
             "reraise": True,
         }
+
+    def _budget(self, call: Call[Any]) -> float:
+        """Return how many seconds a call may be retried."""
+        if call.patience_seconds is None:
+            return self.retry_budget_seconds
+        return min(self.retry_budget_seconds, call.patience_seconds)
 
     def _result(self, call: Call[Any], replies: Sequence[Any]) -> Any:
         """Return the result of a call from its raw replies.
@@ -203,7 +207,7 @@ class GatewayBase:
         """Return the error for a failure that did not pass; it says whether the call may have taken effect."""
         if not self._reached and self._nobody_answers(error):
             return error_mapping.unavailable(self.server, error)
-        spent = f"retried for {self.retry_budget_seconds:g} s" if retried else "not retried"
+        spent = f"retried for {self._budget(call):.3g} s" if retried else "not retried"
         known: Exception = error_mapping.unavailable(self.server, error)
         if error_mapping.is_refusal(error):
             why = error_mapping.refused_in_doubt if course.doubtful else error_mapping.refused

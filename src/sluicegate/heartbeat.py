@@ -49,16 +49,20 @@ class HeartbeatScheduler:
             self._due.add(lease, at)
             self._workers.wake(at)
 
-    def unwatch(self, lease: Beating) -> None:
+    def unwatch(self, lease: Beating, *, wait: bool = True) -> None:
         """Send no more heartbeats for a lease: nothing is sent for it after this returns.
 
         Waits for a heartbeat that is under way: usually for one round trip, and at most for the 5 s that a gateway
         gives a heartbeat. It stops waiting for a user's callback that runs in the heartbeat for 15 s. A heartbeat does
         not wait for itself.
+
+        Args:
+            lease: the lease.
+            wait: whether to wait for a heartbeat that is under way.
         """
         with self._lock:
             self._due.remove(lease)
-        if not self._workers.has_ended(lease, MAX_HEARTBEAT_SECONDS):
+        if wait and not self._workers.has_ended(lease, MAX_HEARTBEAT_SECONDS):
             _log.warning("a heartbeat takes longer than %g s; it is not waited for", MAX_HEARTBEAT_SECONDS)
 
     def run_once(self) -> float | None:

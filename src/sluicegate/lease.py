@@ -58,11 +58,11 @@ class LeaseHeartbeat:
         self.is_running = True
         scheduler().watch(self, interval_seconds)
 
-    def stop(self) -> None:
-        """No extension begins after this."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Begin no extension after this; `wait` for one that is under way."""
         if self.is_running:
             self.is_running = False
-            scheduler().unwatch(self)
+            scheduler().unwatch(self, wait=wait)
 
     def beat(self) -> float | None:
         """Extend the lease once, without retries; returns the seconds to the next beat, None for no more."""
@@ -241,10 +241,14 @@ class Lease(LeaseBase[OperationRunner]):
             heartbeat = self._heartbeat = LeaseHeartbeat(self._session, batch, interval)
         heartbeat.start(interval)
 
-    def stop_heartbeat(self) -> None:
-        """End the background extensions: none begins after this."""
+    def stop_heartbeat(self, *, wait: bool = True) -> None:
+        """End the background extensions: none begins after this.
+
+        Args:
+            wait: for an extension that is under way. False suits a lease that is left to expire.
+        """
         if self._heartbeat is not None:
-            self._heartbeat.stop()
+            self._heartbeat.stop(wait=wait)
 
     def __enter__(self) -> Lease:
         if self._batch.claim.heartbeat:

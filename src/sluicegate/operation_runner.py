@@ -12,9 +12,10 @@ from sluicegate._gateway_base import RetryNote
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Operation, Pause, Wait
 from sluicegate.dispatch import emit
-from sluicegate.errors import RedisMessageQueueError
+from sluicegate.errors import RedisMessageQueueError, RedisUnavailableError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import Gateway
+from sluicegate.outage import Outage
 from sluicegate.runtime import give_way, pause
 
 __all__ = ["OperationRunner"]
@@ -32,6 +33,9 @@ class OperationRunner:
         name: name of the queue, for events about retries.
         on_event: receives the events; None for no events.
         stopping: whether the queue is stopping, which ends waits and pauses early.
+
+    Attributes:
+        outage: what the queue object knows of an outage of Redis.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class OperationRunner:
         self._name = name
         self._on_event = on_event
         self._stopping = stopping
+        self.outage = Outage()
 
     def run(self, operation: Operation[T], *, retry: bool = True) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.
@@ -115,15 +120,32 @@ class OperationRunner:
         if receive is not None:
             return receive()
         if isinstance(step, Call):
-            if self.emits_events:
-                return self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
-            return self.gateway.execute(step, retry=retry)
+            return self._execute(step, retry, begun)
         if isinstance(step, Wait):
             # A consumer that took the wake-up must claim, even when stopping: the wake-up is lost to the others.
             return self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return pause(step.seconds, self._stopping)
         return self.emit(step, begun)
+
+    def _execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+        outage = self.outage
+        tries = retry
+        if outage.since is not None and (left := outage.left_of(self.gateway.retry_budget_seconds)) is not None:
+            patience = left if call.patience_seconds is None else min(left, call.patience_seconds)
+            call, tries = replace(call, patience_seconds=patience), retry and left > 0
+        started = outage.now()
+        try:
+            if self.emits_events:
+                answer = self.gateway.execute(call, retry=tries, on_retry=partial(self._note_retry, begun))
+            else:
+                answer = self.gateway.execute(call, retry=tries)
+        except RedisUnavailableError:
+            if retry:
+                outage.note(started)
+            raise
+        outage.end()
+        return answer
 
     def _note_retry(self, begun: float, note: RetryNote) -> None:
         operation = _OPERATIONS.get(note.verb)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from sluicegate import checks
@@ -62,9 +63,7 @@ def shut_down_session(session: Session, timeout: float | None) -> bool:
     while elapsed_clock() < deadline and activity.others_at_work(me):
         pause(_POLL_SECONDS, lambda: False)
     if timeout != 0:
-        for lease, owner in activity.held():
-            if owner != me:
-                _release(session, lease)
+        _release_all(session, [lease for lease, owner in activity.held() if owner != me])
     left = sum(len(lease.unsettled) for lease, _ in activity.held())
     clean = left == 0 and not activity.publishes
     outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
@@ -75,16 +74,25 @@ def shut_down_session(session: Session, timeout: float | None) -> bool:
 def close_session(session: Session, *, owns_gateway: bool) -> None:
     """Release every lease that the queue object holds, and close the connections that it made itself."""
     session.activity.closed = True
-    for lease, _ in session.activity.held():
-        _release(session, lease)
+    _release_all(session, [lease for lease, _ in session.activity.held()])
     if owns_gateway:
         session.runner.gateway.close()
     give_way()
 
 
-def _release(session: Session, lease: Lease) -> None:
-    lease.stop_heartbeat()
-    try:
-        lease.release()
-    except RedisMessageQueueError as error:
-        _log.warning("queue %r: lease %r could not be released: %s", session.keys.name, lease.id, type(error).__name__)
+def _release_all(session: Session, leases: Sequence[Lease]) -> None:
+    """Release leases; while Redis is away, all of them together wait no longer for it than one call does."""
+    outage, name = session.runner.outage, session.keys.name
+    with outage.shared():
+        for number, lease in enumerate(leases):
+            if outage.is_recent:
+                left = len(leases) - number
+                _log.warning("queue %r: %d leases could not be released and will expire: Redis is away", name, left)
+                for abandoned in leases[number:]:
+                    abandoned.stop_heartbeat(wait=False)
+                return
+            lease.stop_heartbeat()
+            try:
+                lease.release()
+            except RedisMessageQueueError as error:
+                _log.warning("queue %r: lease %r could not be released: %s", name, lease.id, type(error).__name__)

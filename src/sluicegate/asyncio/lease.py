@@ -57,11 +57,11 @@ class LeaseHeartbeat:
         self.is_running = True
         scheduler().watch(self, interval_seconds)
 
-    async def stop(self) -> None:
-        """No extension begins after this."""
+    async def stop(self, *, wait: bool = True) -> None:
+        """Begin no extension after this; `wait` for one that is under way."""
         if self.is_running:
             self.is_running = False
-            await scheduler().unwatch(self)
+            await scheduler().unwatch(self, wait=wait)
 
     async def beat(self) -> float | None:
         """Extend the lease once, without retries; returns the seconds to the next beat, None for no more."""
@@ -240,10 +240,14 @@ class Lease(LeaseBase[OperationRunner]):
             heartbeat = self._heartbeat = LeaseHeartbeat(self._session, batch, interval)
         heartbeat.start(interval)
 
-    async def stop_heartbeat(self) -> None:
-        """End the background extensions: none begins after this."""
+    async def stop_heartbeat(self, *, wait: bool = True) -> None:
+        """End the background extensions: none begins after this.
+
+        Args:
+            wait: for an extension that is under way. False suits a lease that is left to expire.
+        """
         if self._heartbeat is not None:
-            await self._heartbeat.stop()
+            await self._heartbeat.stop(wait=wait)
 
     async def __aenter__(self) -> Lease:
         if self._batch.claim.heartbeat:

@@ -14,8 +14,9 @@ from sluicegate.asyncio.runtime import give_way, pause
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Operation, Pause, Wait
-from sluicegate.errors import RedisMessageQueueError
+from sluicegate.errors import RedisMessageQueueError, RedisUnavailableError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.outage import Outage
 
 __all__ = ["OperationRunner"]
 
@@ -32,6 +33,9 @@ class OperationRunner:
         name: name of the queue, for events about retries.
         on_event: receives the events; None for no events.
         stopping: whether the queue is stopping, which ends waits and pauses early.
+
+    Attributes:
+        outage: what the queue object knows of an outage of Redis.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class OperationRunner:
         self._name = name
         self._on_event = on_event
         self._stopping = stopping
+        self.outage = Outage()
 
     async def run(self, operation: Operation[T], *, retry: bool = True) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.
@@ -117,15 +122,32 @@ class OperationRunner:
         if receive is not None:
             return await receive()
         if isinstance(step, Call):
-            if self.emits_events:
-                return await self.gateway.execute(step, retry=retry, on_retry=partial(self._note_retry, begun))
-            return await self.gateway.execute(step, retry=retry)
+            return await self._execute(step, retry, begun)
         if isinstance(step, Wait):
             # A consumer that took the wake-up must claim, even when stopping: the wake-up is lost to the others.
             return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
         if isinstance(step, Pause):
             return await pause(step.seconds, self._stopping)
         return await self.emit(step, begun)
+
+    async def _execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+        outage = self.outage
+        tries = retry
+        if outage.since is not None and (left := outage.left_of(self.gateway.retry_budget_seconds)) is not None:
+            patience = left if call.patience_seconds is None else min(left, call.patience_seconds)
+            call, tries = replace(call, patience_seconds=patience), retry and left > 0
+        started = outage.now()
+        try:
+            if self.emits_events:
+                answer = await self.gateway.execute(call, retry=tries, on_retry=partial(self._note_retry, begun))
+            else:
+                answer = await self.gateway.execute(call, retry=tries)
+        except RedisUnavailableError:
+            if retry:
+                outage.note(started)
+            raise
+        outage.end()
+        return answer
 
     async def _note_retry(self, begun: float, note: RetryNote) -> None:
         operation = _OPERATIONS.get(note.verb)

@@ -95,6 +95,12 @@ class Chunk:
         except RedisMessageQueueError as error:
             _log.warning("lease %r could not be released and will expire: %s", self.lease.id, error)
 
+    def abandon(self) -> None:
+        """Leave the lease to expire, without a call to Redis."""
+        self.lease.stop_heartbeat(wait=False)
+        if self.lease.unsettled:
+            _log.warning("lease %r was not released and will expire: Redis is away", self.lease.id)
+
     def counts(self) -> LeaseCounts:
         """Return how many messages a held chunk will ack, return and bury."""
         return LeaseCounts(*self.bisect.counts())

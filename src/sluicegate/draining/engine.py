@@ -37,6 +37,9 @@ class DrainEngine:
     propagates, and the open lease stays as it is: a retry under the same run id takes it over at once, whole, under the
     same `lease_key`. The caller closes the queue, and only after success, because closing releases leases.
 
+    While Redis is away, all calls of an engine together wait no longer for it than one call does: the queue's retry
+    budget counts once. Other drains of the same queue object share it.
+
     As a context manager it releases the chunks that it still holds.
 
     Args:
@@ -67,6 +70,7 @@ class DrainEngine:
         self._should_stop = should_stop
         self._make_context = make_context
         self._config = queue.session.config
+        self._outage = queue.session.runner.outage
         self._quota = plan.quota(partition)
         self._started = time.monotonic()
         self._stop_at = _stop_at(plan, self._started)
@@ -92,7 +96,8 @@ class DrainEngine:
 
         In a pause no lease is held, except the chunks that the plan says to hold.
         """
-        ended = yield from self._drain()
+        with self._outage.shared():
+            ended = yield from self._drain()
         self._summary = self.summary_until_now(ended)
 
     def summary_until_now(self, ended: Ended) -> PartitionSummary:
@@ -117,8 +122,9 @@ class DrainEngine:
         Raises:
             LeaseLostError: one of them is lost, so its result must not be handed over.
         """
-        for chunk in self.held:
-            chunk.lease.extend()
+        with self._outage.shared():
+            for chunk in self.held:
+                chunk.lease.extend()
 
     def settle_held(self) -> None:
         """Settle every held chunk, also when one of them was lost.
@@ -127,18 +133,26 @@ class DrainEngine:
             LeaseLostError: the first whose settle came too late; its messages are or will be delivered again.
         """
         lost: LeaseLostError | None = None
-        for chunk in self.held:
-            try:
-                chunk.settle()
-            except LeaseLostError as error:
-                lost = lost or error
+        with self._outage.shared():
+            for chunk in self.held:
+                try:
+                    chunk.settle()
+                except LeaseLostError as error:
+                    lost = lost or error
         if lost is not None:
             raise lost
 
     def release_held(self) -> None:
-        """Give back what is still held, so that nobody has to wait until the leases expire."""
-        for chunk in self.held:
-            chunk.release()
+        """Give back what is still held, so that no consumer has to wait until the leases expire.
+
+        While Redis is away, the leases expire.
+        """
+        with self._outage.shared():
+            for chunk in self.held:
+                if self._outage.is_recent:
+                    chunk.abandon()
+                else:
+                    chunk.release()
         self.held.clear()
 
     def __enter__(self) -> Self:
