@@ -1,153 +1,15 @@
-"""Read what a task publishes: from an iterable, a function or a file, with the place of each message."""
+"""Find the messages that a task was given: an iterable, or what a function returns."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_sluicegate.compat import keyword_arguments
-from airflow_provider_sluicegate.identity import run_id_of
-from airflow_provider_sluicegate.sources import MalformedMessageFileError
-from sluicegate.errors import (
-    ConfigurationError,
-    PayloadTooDeepError,
-    PayloadTooLargeError,
-    PublishUnknownError,
-    RedisMessageQueueError,
-)
+from sluicegate.bulk.reader import check_messages
+from sluicegate.errors import ConfigurationError
 
-__all__ = ["Reader", "iterable_of"]
-
-_DIGEST_BYTES = 12  # short, because Redis keeps the key of every message twice
-_PERMANENT = (ConfigurationError, PayloadTooDeepError, PayloadTooLargeError)
-
-
-@dataclass(slots=True)
-class Reader:
-    """
-    Reads numbered messages and transforms them.
-
-    It remembers the numbers of the last batches, so that an error can name the message that caused it.
-
-    :param source: numbers and messages.
-    :param describe: turns a number into a location such as ``orders.csv, line 7``.
-    :param transform: turns a message into what is published; None drops it.
-    :param batch_size: messages per call; only the numbers of two batches are remembered.
-    :param is_at_hand: whether the source never waits for its next message, so that a batch can be read while Redis
-        works on the one before.
-    """
-
-    source: Iterable[tuple[int, Any]]
-    describe: Callable[[int], str]
-    transform: Callable[[Any], Any] | None
-    batch_size: int
-    is_at_hand: bool = False
-    dropped: int = 0
-    failure: str | None = None
-    _yielded: int = 0
-    _key_error: Exception | None = None
-    _numbers: deque[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        # One more than the batch that Redis works on and the next: a batch that its bytes end is sent after the first
-        # message of the next one was read.
-        self._numbers = deque(maxlen=2 * self.batch_size + 1)
-
-    def watch(self, key_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the user's key function; the reader remembers what it raises, because that may quote a payload."""
-
-        @functools.wraps(key_function)
-        def call(message: Any) -> Any:
-            try:
-                return key_function(message)
-            except Exception as error:
-                self._key_error = error
-                raise
-
-        return call
-
-    def position_key(self, context: Mapping[str, Any]) -> Callable[[Any], str]:
-        """
-        Return a key function that names a message by this task instance and its place in the input.
-
-        The name has no try number, so that a retry, and a task that was cleared, make the same keys.
-
-        :param context: of the task instance.
-        """
-        work = hashlib.blake2b(run_id_of(context).encode(), digest_size=_DIGEST_BYTES).hexdigest()
-        # The queue asks for the key of a message before it reads the next one.
-        return lambda _: f"{work}:{self._numbers[-1]}"
-
-    def explain(self, error: Exception) -> str:
-        """Say which message stopped the publish, where that is known, and why."""
-        if self.failure is not None:
-            return self.failure
-        reason = type(error).__name__ if error is self._key_error else _reason(error)
-        location = self._location(getattr(error, "position", None))
-        return reason if location is None else f"{location}: {reason}"
-
-    def is_permanent(self, error: Exception) -> bool:
-        """Return whether an error is one of the input or of an argument, which another try would meet again."""
-        if isinstance(error, MalformedMessageFileError):
-            return error.is_permanent
-        if isinstance(error, _PERMANENT):
-            return True
-        by_the_user = self.failure is not None or error is self._key_error  # whose code may depend on anything
-        return isinstance(error, (TypeError, ValueError)) and not by_the_user
-
-    def __iter__(self) -> Iterator[Any]:
-        number = 0
-        try:
-            for number, message in self.source:
-                payload = message if self.transform is None else self._transformed(number, message)
-                if payload is None:
-                    self.dropped += 1
-                    continue
-                self._numbers.append(number)
-                self._yielded += 1
-                yield payload
-        except Exception as error:
-            if self.failure is None:
-                after = f" after {self.describe(number)}" if number else ""
-                self.failure = self._reading_failure(error, after)
-            raise
-
-    @staticmethod
-    def _reading_failure(error: Exception, after: str) -> str:
-        if isinstance(error, RedisMessageQueueError):
-            return str(error)
-        # An error of the user's code may quote a payload, so only its type is repeated.
-        return f"reading stopped{after}: {error if isinstance(error, OSError) else type(error).__name__}"
-
-    def _location(self, position: object) -> str | None:
-        """Return the location of the message that was yielded at ``position``, from 0; None when it is forgotten."""
-        if not isinstance(position, int):
-            return None
-        back = self._yielded - position
-        return self.describe(self._numbers[-back]) if 0 < back <= len(self._numbers) else None
-
-    def _transformed(self, number: int, message: Any) -> Any:
-        assert self.transform is not None
-        try:
-            return self.transform(message)
-        except Exception as error:
-            self.failure = f"{self.describe(number)}: transform raised {type(error).__name__}"
-            raise
-
-
-def _reason(error: BaseException) -> str:
-    import redis
-
-    if isinstance(error, PublishUnknownError) and error.__cause__ is not None:
-        return _reason(error.__cause__)  # whose own text is about repeating calls by hand; here the task is retried
-    if isinstance(error, (RedisMessageQueueError, redis.RedisError, TypeError, ValueError)):
-        return str(error)
-    return type(error).__name__
+__all__ = ["iterable_of"]
 
 
 def iterable_of(messages: Any, context: Mapping[str, Any]) -> Iterable[Any]:
@@ -160,23 +22,9 @@ def iterable_of(messages: Any, context: Mapping[str, Any]) -> Iterable[Any]:
     """
     if callable(messages):
         messages = messages(**keyword_arguments(messages, context))
-    if inspect.isawaitable(messages) or hasattr(messages, "__aiter__"):
-        if inspect.iscoroutine(messages):
-            messages.close()
-        raise ConfigurationError("messages is asynchronous; give a plain function or generator")
     if isinstance(messages, str):
         raise ConfigurationError(
             "messages must be an iterable of messages, or a function that returns one, not a str; a template of a "
             "task's output is a text, so give messages=task.output"
         )
-    if isinstance(messages, (bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise ConfigurationError(
-            f"messages must be an iterable of messages, or a function that returns one, not {_kind(messages)}"
-        )
-    return messages
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "a dict (wrap a single message in a list)"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return check_messages(messages)

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
-from airflow_provider_sluicegate.publishing import PublishStoppedError
 from airflow_provider_sluicegate.sources import MalformedMessageFileError, MessageFile
 from sluicegate import RedisMessageQueue
+from sluicegate.bulk.publisher import PublishStoppedError
 from sluicegate.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow

@@ -16,9 +16,9 @@ import pytest
 
 from airflow_provider_sluicegate.compat import AirflowFailException, AirflowSkipException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
-from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError
-from airflow_provider_sluicegate.reading import Reader
 from sluicegate import RedisMessageQueue, replicated
+from sluicegate.bulk.publisher import Publisher, PublishStoppedError
+from sluicegate.bulk.reader import Reader
 from sluicegate.embedded import connect as connect_embedded
 from sluicegate.errors import PublishUnknownError, RedisUnavailableError
 from tests.airflow.conftest import PASSWORD, Connect
@@ -177,7 +177,7 @@ def test_a_key_that_an_ack_frees_is_no_help_for_a_retry(queue: RedisMessageQueue
     error = stopped(queue, messages=[{"id": 1}, {}], deduplication_key="id", batch_size=1, queue_options=until_acked)
     assert str(error).endswith(
         "messages that were published are refused as duplicates until they are acked; "
-        "running the task again once this is put right publishes those again that are acked by then"
+        "running it again once this is put right publishes those again that are acked by then"
     )
 
 
@@ -357,7 +357,7 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
     text = str(error)
     assert text.startswith(f"{path}, line 1501: not JSON")
     assert "the 1 batches before it stay published: 1000 messages, and 0 refused as duplicates" in text
-    assert "running the task again once this is put right is safe: messages that were published are refused" in text
+    assert "running it again once this is put right is safe: messages that were published are refused" in text
     assert error.is_permanent
     assert (error.published, error.duplicates, error.batches) == (1000, 0, 1)
     assert queue.depth().pending == 1000
@@ -370,7 +370,7 @@ def test_a_malformed_line_stops_with_what_was_published(queue: RedisMessageQueue
 def test_without_a_key_the_error_warns_of_a_retry(queue: RedisMessageQueue, orders: Orders) -> None:
     text = str(stopped(queue, path=orders(10, broken=6), batch_size=5))
 
-    assert "without a deduplication_key, running the task again once this is put right publishes those" in text
+    assert "without a deduplication_key, running it again once this is put right publishes those" in text
     assert queue.depth().pending == 5
 
 
@@ -378,9 +378,7 @@ def test_a_malformed_first_line_publishes_nothing(queue: RedisMessageQueue, orde
     error = stopped(queue, path=orders(10, broken=1))
 
     assert "line 1: not JSON" in str(error)
-    assert str(error).endswith(
-        "no batch was published before it; running the task again once this is put right is safe"
-    )
+    assert str(error).endswith("no batch was published before it; running it again once this is put right is safe")
     assert queue.depth().published_total == 0
 
 

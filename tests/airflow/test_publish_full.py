@@ -10,9 +10,9 @@ from airflow.exceptions import TaskDeferred
 
 from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException
 from airflow_provider_sluicegate.operators.publish import RedisQueuePublishOperator
-from airflow_provider_sluicegate.publishing import PublishStoppedError
 from airflow_provider_sluicegate.triggers._poller import DepthPoller
 from sluicegate import RedisMessageQueue
+from sluicegate.bulk.publisher import PublishStoppedError
 from tests.airflow.deployment import Deployment, states
 from tests.airflow.instance import Instance
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context, ObjectStoragePath, XComArg
 
-    from airflow_provider_sluicegate.reading import Reader
     from sluicegate import RedisMessageQueue
+    from sluicegate.bulk.reader import Reader
     from sluicegate.core.deduplication import KeySource
     from sluicegate.core.durability import DurabilityOption
     from sluicegate.json_default import JsonDefault
@@ -225,7 +225,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     def _publish(self, context: Context, earlier: dict[str, Any] | None) -> dict[str, Any]:
         from airflow_provider_sluicegate.due import delay_of, due_time_of
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-        from airflow_provider_sluicegate.publishing import Publisher, PublishStoppedError
+        from sluicegate.bulk.publisher import Publisher, PublishStoppedError
         from sluicegate.errors import QueueBackpressureError
 
         reader = self._reader(context)
@@ -302,6 +302,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         return key.value if isinstance(key, Hidden) else key
 
     def _queue_options(self, reader: Reader, context: Context) -> dict[str, Any]:
+        from airflow_provider_sluicegate.identity import run_id_of
         from sluicegate.checks import is_async
         from sluicegate.errors import ConfigurationError
 
@@ -319,16 +320,17 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
                     'deduplication_key="position" needs the deduplication_policy "window": a key that is freed by an '
                     "ack lets a retry publish that message again"
                 )
-            options["get_deduplication_key"] = reader.position_key(context)
+            options["get_deduplication_key"] = reader.position_key(run_id_of(context))
         elif key is not None:
             # An async function stays as it is, so that the queue refuses it at once.
             options["get_deduplication_key"] = reader.watch(key) if callable(key) and not is_async(key) else key
         return options
 
     def _reader(self, context: Context) -> Reader:
-        from airflow_provider_sluicegate.reading import Reader, iterable_of
+        from airflow_provider_sluicegate.reading import iterable_of
         from airflow_provider_sluicegate.sources import MessageFile
         from airflow_provider_sluicegate.storage import find_file
+        from sluicegate.bulk.reader import Reader
         from sluicegate.errors import ConfigurationError
 
         if (self.messages is None) == (self.path is None):

@@ -12,27 +12,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from airflow_provider_sluicegate.reading import Reader
-    from sluicegate import PublishReport, RedisMessageQueue
+    from sluicegate.bulk.reader import Reader
     from sluicegate.core.durability import DurabilityOption
+    from sluicegate.queue import RedisMessageQueue
+    from sluicegate.report import PublishReport
 
 __all__ = ["Log", "PublishStoppedError", "Publisher"]
 
 
 class Log(Protocol):
-    """Declares the part of an operator's logger that a publisher uses."""
+    """The part of an adapter's logger that a publisher uses."""
 
     def info(self, event: str, *args: Any) -> Any: ...
 
 
 class PublishStoppedError(RedisMessageQueueError):
-    """
-    A publish stopped before its end; the batches before it stay published.
+    """A publish stopped before its end; the batches before it stay published.
 
-    :ivar published: messages published before it stopped.
-    :ivar duplicates: messages refused as duplicates before it stopped.
-    :ivar batches: calls that took effect.
-    :ivar is_permanent: whether another try of the same input would stop at the same place.
+    Attributes:
+        published: messages published before it stopped.
+        duplicates: messages refused as duplicates before it stopped.
+        batches: calls that took effect.
+        is_permanent: whether another try of the same input would stop at the same place.
     """
 
     def __init__(self, message: str, *, published: int, duplicates: int, batches: int, is_permanent: bool) -> None:
@@ -45,14 +46,14 @@ class PublishStoppedError(RedisMessageQueueError):
 
 @dataclass(slots=True)
 class Publisher:
-    """
-    Publishes the messages of a reader and counts them. One batch is in memory at a time.
+    """Publishes the messages of a reader and counts them. One batch is in memory at a time.
 
-    :param queue: the queue to publish to.
-    :param reader: the messages.
-    :param log: receives the progress, as counts only.
-    :param progress_interval_seconds: time between two lines of progress.
-    :param earlier: the report of the earlier parts of this publish, whose messages this part finds as duplicates.
+    Attributes:
+        queue: the queue to publish to.
+        reader: the messages.
+        log: receives the progress, as counts only.
+        progress_interval_seconds: time between two lines of progress.
+        earlier: the report of the earlier parts of this publish, whose messages this part finds as duplicates.
     """
 
     queue: RedisMessageQueue
@@ -76,11 +77,11 @@ class Publisher:
         due_at: datetime | None = None,
         durability: DurabilityOption = "memory",
     ) -> dict[str, Any]:
-        """
-        Publish everything and return the report.
+        """Publish everything and return the report.
 
-        :raises PublishStoppedError: reading or publishing failed; says where, why, and what was published before.
-        :raises BaseException: what else stopped it, such as Airflow's timeout, after the counts were logged.
+        Raises:
+            PublishStoppedError: reading or publishing failed; says where, why, and what was published before.
+            BaseException: what else stopped it, such as a timeout of the task, after the counts were logged.
         """
         logged = self._started
         try:
@@ -122,11 +123,11 @@ class Publisher:
         }
 
     def advice(self, again: str, *, may_have_published: bool) -> str:
-        """
-        Say what publishing the same input again does with the messages that were published.
+        """Say what publishing the same input again does with the messages that were published.
 
-        :param again: how that is called, such as ``a retry``.
-        :param may_have_published: whether there can be such messages.
+        Args:
+            again: how that is called, such as `a retry`.
+            may_have_published: whether there can be such messages.
         """
         config = self.queue.session.config
         if not may_have_published:
@@ -173,7 +174,7 @@ class Publisher:
         if is_unknown:
             parts.append("it is not known whether the current batch was published")
         is_permanent = self.reader.is_permanent(error)
-        again = "running the task again once this is put right" if is_permanent else "a retry"
+        again = "running it again once this is put right" if is_permanent else "a retry"
         parts.append(self.advice(again, may_have_published=bool(self.batches) or is_unknown))
         return PublishStoppedError(
             "; ".join(parts),
