@@ -14,16 +14,30 @@ from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
     from dagster_sluicegate.assets import build_queue_drain_asset
+    from dagster_sluicegate.checks import (
+        build_dead_letter_check,
+        build_queue_age_check,
+        build_queue_check_sensor,
+        build_queue_depth_check,
+    )
     from dagster_sluicegate.drain import QueueDrainContext
+    from dagster_sluicegate.observation import build_queue_observation_sensor
     from dagster_sluicegate.resources import RedisQueueResource
     from dagster_sluicegate.sensors import build_queue_depth_sensor
+    from dagster_sluicegate.source_assets import build_queue_source_asset
 
 __all__ = [
     "QueueDrainContext",
     "RedisQueueResource",
     "__version__",
+    "build_dead_letter_check",
+    "build_queue_age_check",
+    "build_queue_check_sensor",
+    "build_queue_depth_check",
     "build_queue_depth_sensor",
     "build_queue_drain_asset",
+    "build_queue_observation_sensor",
+    "build_queue_source_asset",
 ]
 
 # The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
@@ -31,8 +45,14 @@ __all__ = [
 _MODULE_OF = {
     "QueueDrainContext": "drain",
     "RedisQueueResource": "resources",
+    "build_dead_letter_check": "checks",
+    "build_queue_age_check": "checks",
+    "build_queue_check_sensor": "checks",
+    "build_queue_depth_check": "checks",
     "build_queue_depth_sensor": "sensors",
     "build_queue_drain_asset": "assets",
+    "build_queue_observation_sensor": "observation",
+    "build_queue_source_asset": "source_assets",
 }
 
 register_library("dagster-sluicegate", __version__)

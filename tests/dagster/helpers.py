@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,3 +158,16 @@ def _nothing() -> None:
 @dg.job
 def _noop() -> None:
     _nothing()
+
+
+def freshness(defs: dg.Definitions, instance: dg.DagsterInstance, key: str, seconds_later: float = 0) -> str:
+    """Return an asset's state of freshness, as Dagster's freshness daemon evaluates it after some time."""
+    from dagster._core.definitions.freshness_evaluator import FRESHNESS_EVALUATORS_BY_POLICY_TYPE
+    from dagster._core.loader import LoadingContextForTest
+    from dagster._core.test_utils import freeze_time
+
+    node = defs.resolve_asset_graph().get(dg.AssetKey(key))
+    evaluator = FRESHNESS_EVALUATORS_BY_POLICY_TYPE[type(node.freshness_policy)]()
+    with freeze_time(time.time() + seconds_later):
+        state = asyncio.run(evaluator.evaluate_freshness(LoadingContextForTest(instance), node))
+    return str(state.value)

@@ -8,12 +8,35 @@ import textwrap
 import dagster as dg
 import pytest
 
-from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset
+from dagster_sluicegate import (
+    RedisQueueResource,
+    build_dead_letter_check,
+    build_queue_age_check,
+    build_queue_check_sensor,
+    build_queue_depth_check,
+    build_queue_depth_sensor,
+    build_queue_drain_asset,
+    build_queue_observation_sensor,
+    build_queue_source_asset,
+)
 
 pytestmark = pytest.mark.dagster
 
 
-@pytest.mark.parametrize("documented", [RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset])
+@pytest.mark.parametrize(
+    "documented",
+    [
+        RedisQueueResource,
+        build_dead_letter_check,
+        build_queue_age_check,
+        build_queue_check_sensor,
+        build_queue_depth_check,
+        build_queue_depth_sensor,
+        build_queue_drain_asset,
+        build_queue_observation_sensor,
+        build_queue_source_asset,
+    ],
+)
 def test_the_example_loads(documented: object) -> None:
     text = inspect.getdoc(documented) or ""
     code = textwrap.dedent(text.partition(".. code-block:: python\n")[2])

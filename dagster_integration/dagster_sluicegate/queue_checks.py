@@ -1,0 +1,192 @@
+"""A bound on a queue's depth as a value, which an asset check and a sensor evaluate alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import dagster as dg
+
+from sluicegate import Depth
+from sluicegate.errors import ConfigurationError
+
+__all__ = [
+    "Bound",
+    "QueueAsset",
+    "QueueCheck",
+    "asset_key_of",
+    "depth_metadata",
+    "new_evaluations",
+    "queue_checks",
+]
+
+QueueAsset = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str | Sequence[str]
+Bound = Literal["max_ready", "max_age_seconds", "max_dead"]
+
+_BOUNDS: tuple[Bound, ...] = ("max_ready", "max_age_seconds", "max_dead")
+_SEVERITY = "sluicegate/severity"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueCheck:
+    """A bound on a queue's depth, and the asset check that stands for it.
+
+    Attributes:
+        asset_key: of the asset that is checked.
+        name: of the check.
+        bound: name of the option that holds the bound.
+        most: the largest value that passes.
+        severity: of a failure.
+        blocking: whether a failure keeps downstream assets from running.
+    """
+
+    asset_key: dg.AssetKey
+    name: str
+    bound: Bound
+    most: float
+    severity: dg.AssetCheckSeverity
+    blocking: bool
+
+    @classmethod
+    def of(cls, spec: dg.AssetCheckSpec) -> QueueCheck | None:
+        """Read the bound back from a check's metadata; None for a check of another kind."""
+        for bound in _BOUNDS:
+            most = spec.metadata.get(f"sluicegate/{bound}")
+            if most is not None:
+                return cls(
+                    asset_key=spec.asset_key,
+                    name=spec.name,
+                    bound=bound,
+                    most=most,
+                    severity=dg.AssetCheckSeverity(spec.metadata[_SEVERITY]),
+                    blocking=spec.blocking,
+                )
+        return None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return what `of` reads."""
+        return {f"sluicegate/{self.bound}": self.most, _SEVERITY: self.severity.value}
+
+    def passes(self, depth: Depth) -> bool:
+        """Return whether a depth is within the bound."""
+        return self._found(depth) <= self.most
+
+    def describe(self, depth: Depth, queue: str) -> str:
+        """Return in words what was found, and the bound."""
+        found, paused = self._found(depth), " (the queue is paused)" if depth.paused else ""
+        if self.bound == "max_ready":
+            return f"Messages ready in {queue!r}: {found:,}; at most {self.most:,} pass{paused}."
+        if self.bound == "max_dead":
+            return f"Dead letters in {queue!r}: {found:,}; at most {self.most:,} pass."
+        if depth.oldest_ready_age_seconds is None:
+            return f"No message is ready in {queue!r}."
+        return (
+            f"The oldest message in {queue!r} has been ready for {found:.1f} s; at most {self.most:g} s pass{paused}."
+        )
+
+    def result(self, depth: Depth, queue: str) -> dg.AssetCheckResult:
+        """Evaluate the check within a run."""
+        return dg.AssetCheckResult(
+            passed=self.passes(depth),
+            asset_key=self.asset_key,
+            check_name=self.name,
+            severity=self.severity,
+            metadata=self._measured(depth),
+            description=self.describe(depth, queue),
+        )
+
+    def evaluation(self, depth: Depth, queue: str) -> dg.AssetCheckEvaluation:
+        """Evaluate the check without a run."""
+        return dg.AssetCheckEvaluation(
+            asset_key=self.asset_key,
+            check_name=self.name,
+            passed=self.passes(depth),
+            severity=self.severity,
+            blocking=self.blocking,
+            metadata=self._measured(depth),
+            description=self.describe(depth, queue),
+        )
+
+    def _found(self, depth: Depth) -> float:
+        if self.bound == "max_ready":
+            return depth.ready
+        return depth.dead if self.bound == "max_dead" else depth.oldest_ready_age_seconds or 0.0
+
+    def _measured(self, depth: Depth) -> dict[str, float]:
+        return {**depth_metadata(depth), f"sluicegate/{self.bound}": self.most}
+
+
+def queue_checks(sensor: str, definitions: Sequence[dg.AssetChecksDefinition]) -> list[QueueCheck]:
+    """Return the bounds of the checks that a sensor is to evaluate.
+
+    Raises:
+        ConfigurationError: a check that is not one of a queue, or one that is there twice.
+    """
+    found: dict[dg.AssetCheckKey, QueueCheck] = {}
+    for definition in definitions:
+        if not isinstance(definition, dg.AssetChecksDefinition):
+            raise ConfigurationError(
+                f"sensor {sensor!r}: checks must be asset checks such as build_queue_depth_check returns, "
+                f"not {definition!r}"
+            )
+        for spec in definition.check_specs:
+            check = QueueCheck.of(spec)
+            if check is None:
+                raise ConfigurationError(
+                    f"sensor {sensor!r}: the check {spec.name!r} is not one of a queue; build it with "
+                    "build_queue_depth_check, build_queue_age_check or build_dead_letter_check"
+                )
+            if spec.key in found:
+                raise ConfigurationError(
+                    f"sensor {sensor!r}: the check {spec.name!r} of {spec.asset_key.to_user_string()!r} is there "
+                    "twice; give each check a name of its own"
+                )
+            found[spec.key] = check
+    return list(found.values())
+
+
+def new_evaluations(
+    instance: dg.DagsterInstance, checked: Sequence[QueueCheck], depth: Depth, queue: str
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the evaluations that differ from the newest ones in the event log, which is all that is remembered."""
+    return [check.evaluation(depth, queue) for check in checked if _newest(instance, check) is not check.passes(depth)]
+
+
+def depth_metadata(depth: Depth) -> dict[str, float]:
+    """Return the numbers of a depth that Dagster's UI plots."""
+    return {
+        "sluicegate/ready": depth.ready,
+        "sluicegate/oldest_ready_age_seconds": depth.oldest_ready_age_seconds or 0.0,
+        "sluicegate/in_flight": depth.in_flight,
+        "sluicegate/dead": depth.dead,
+        "sluicegate/delayed": depth.delayed,
+    }
+
+
+def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:
+    """Return the key of an asset.
+
+    Raises:
+        ConfigurationError: it has several keys, or is no asset; names the definition.
+    """
+    if isinstance(asset, dg.AssetsDefinition):
+        if len(asset.keys) != 1:
+            names = sorted(key.to_user_string() for key in asset.keys)
+            raise ConfigurationError(f"{definition}: give one key, because the asset has several: {names}")
+        return asset.key
+    if isinstance(asset, dg.AssetSpec):
+        return asset.key
+    parts = [asset] if isinstance(asset, str) else asset
+    if isinstance(parts, dg.AssetKey) or (
+        isinstance(parts, Sequence) and parts and all(isinstance(part, str) and part for part in parts)
+    ):
+        return dg.AssetSpec(asset).key
+    raise ConfigurationError(f"{definition}: give an asset or the key of one, not {asset!r}")
+
+
+def _newest(instance: dg.DagsterInstance, check: QueueCheck) -> bool | None:
+    """Return whether a check passed the last time; None if it never did, or is being executed or could not be."""
+    record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(check.asset_key, check.name))
+    return {"SUCCEEDED": True, "FAILED": False}.get(record.status.value) if record is not None else None
