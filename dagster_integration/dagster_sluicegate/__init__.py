@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         build_queue_depth_check,
     )
     from dagster_sluicegate.drain import QueueDrainContext
+    from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.observation import build_queue_observation_sensor
     from dagster_sluicegate.resources import RedisQueueResource
     from dagster_sluicegate.sensors import build_queue_depth_sensor
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QueueDrainContext",
+    "QueueGate",
     "RedisQueueResource",
     "__version__",
     "build_dead_letter_check",
@@ -36,6 +38,7 @@ __all__ = [
     "build_queue_depth_check",
     "build_queue_depth_sensor",
     "build_queue_drain_asset",
+    "build_queue_gates_sensor",
     "build_queue_observation_sensor",
     "build_queue_source_asset",
 ]
@@ -44,6 +47,7 @@ __all__ = [
 # in environments without Dagster too, and nobody loads what they do not use.
 _MODULE_OF = {
     "QueueDrainContext": "drain",
+    "QueueGate": "gates_sensor",
     "RedisQueueResource": "resources",
     "build_dead_letter_check": "checks",
     "build_queue_age_check": "checks",
@@ -51,6 +55,7 @@ _MODULE_OF = {
     "build_queue_depth_check": "checks",
     "build_queue_depth_sensor": "sensors",
     "build_queue_drain_asset": "assets",
+    "build_queue_gates_sensor": "gates_sensor",
     "build_queue_observation_sensor": "observation",
     "build_queue_source_asset": "source_assets",
 }

@@ -21,12 +21,14 @@ class GateCursor:
 
     Attributes:
         queues: per queue what was seen, such as "500 ready, 1 run in flight".
-        failed: per queue why it could not be read.
+        idle: how many further queues had neither ready messages nor runs in flight.
+        failed: per error the labels of the queues that it concerned.
         unread: labels of the queues that the tick had no time for, which the next tick reads first.
     """
 
     queues: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, str] = field(default_factory=dict)
+    idle: int = 0
+    failed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unread: Sequence[str] = ()
 
     @classmethod
@@ -40,6 +42,7 @@ class GateCursor:
                 raise ValueError(f"version {found['version']!r}")
             return cls(
                 queues=dict(found["queues"]),
+                idle=int(found.get("idle", 0)),
                 failed=dict(found.get("failed", {})),
                 unread=[str(label) for label in found.get("unread", [])],
             )
@@ -52,7 +55,6 @@ class GateCursor:
 
     def to_text(self) -> str:
         """Return the text for the UI; it is never empty, because Dagster ignores an empty cursor."""
-        shown = {"version": _VERSION, "queues": self.queues, "failed": self.failed, "unread": list(self.unread)}
-        return json.dumps(
-            {name: value for name, value in shown.items() if value or name == "queues"}, ensure_ascii=False
-        )
+        rest = {"idle": self.idle, "failed": self.failed, "unread": list(self.unread)}
+        shown = {"version": _VERSION, "queues": self.queues, **{name: value for name, value in rest.items() if value}}
+        return json.dumps(shown, ensure_ascii=False)

@@ -1,13 +1,37 @@
-"""Reads the depths of the queues of many resources."""
+"""Reads the depths of the queues of many resources: one write per server, several servers at a time."""
 
 from __future__ import annotations
 
 import hashlib
+import random
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
+from dagster_sluicegate.urls import impatient_url
+from sluicegate import Depth, RedisGateway
 from sluicegate._redis.connection import Address
+from sluicegate.depths import read_depths
 
-__all__ = ["identify"]
+__all__ = ["Place", "identify", "read_places"]
+
+_SERVERS_AT_A_TIME = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a queue is.
+
+    Attributes:
+        url: of its server.
+        name: of the queue.
+    """
+
+    url: str
+    name: str
 
 
 def identify(url: str, queue_name: str) -> str:
@@ -18,3 +42,52 @@ def identify(url: str, queue_name: str) -> str:
     parts = urlsplit(Address.parse(url).url)
     place = (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, *parse_qs(parts.query).get("db", ()))
     return f"{queue_name}@{hashlib.sha256(repr(place).encode()).hexdigest()[:8]}"
+
+
+def read_places(
+    places: Mapping[str, Place], *, first: Collection[str] = (), seconds: float
+) -> dict[str, Depth | Exception]:
+    """Read the depths of many queues, without retries.
+
+    A server that does not answer costs its own queues only. The servers come in an order that changes with every call,
+    so that slow ones cannot keep the same others from being read.
+
+    Args:
+        places: of the queues, by an id.
+        first: ids of queues whose servers are read before the others.
+        seconds: for all of them; a server that has not answered by then is left out.
+
+    Returns:
+        By id the depth, or why it could not be read; nothing of a queue that the time did not suffice for.
+    """
+    by_url: defaultdict[str, list[str]] = defaultdict(list)
+    for queue_id, place in places.items():
+        by_url[place.url].append(queue_id)
+    order = random.sample(list(by_url), len(by_url))
+    order.sort(key=lambda url: set(first).isdisjoint(by_url[url]))
+    pool = ThreadPoolExecutor(min(_SERVERS_AT_A_TIME, len(order)) or 1, thread_name_prefix="sluicegate-depths")
+    try:
+        readings = {
+            pool.submit(_read_server, url, [places[queue_id].name for queue_id in by_url[url]]): by_url[url]
+            for url in order
+        }
+        found: dict[str, Depth | Exception] = {}
+        with suppress(TimeoutError):
+            for reading in as_completed(readings, timeout=seconds):
+                depths = reading.result()
+                found |= {queue_id: depths[places[queue_id].name] for queue_id in readings[reading]}
+        return found
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # what still waits for a server ends with its timeouts
+
+
+def _read_server(url: str, names: Sequence[str]) -> Mapping[str, Depth | Exception]:
+    """Read the depths of the queues of one server, or return the error that concerns them all."""
+    try:
+        gateway = RedisGateway(url=impatient_url(url), retry_budget_seconds=0)
+        try:
+            return read_depths(gateway, names, retry=False)
+        finally:
+            gateway.close()
+    except Exception as error:  # noqa: BLE001  (the sensor logs it; the other servers must not suffer)
+        return dict.fromkeys(names, error)

@@ -90,6 +90,7 @@ class Decision:
         reason: in words, why none is requested.
         summary: in words, what was seen, for the cursor.
         warnings: about runs that are no longer counted.
+        is_idle: whether the queue has neither ready messages nor runs in flight.
     """
 
     queue: WatchedQueue
@@ -98,6 +99,7 @@ class Decision:
     reason: str
     summary: str
     warnings: Sequence[str] = ()
+    is_idle: bool = False
 
 
 def decide(
@@ -194,7 +196,8 @@ class _Look:
 
     def shut(self, reason: str) -> Decision:
         """Decide for no run."""
-        return Decision(self.queue, self.depth, (), reason, self._summary)
+        idle = not self.depth.ready and not self.counted and not self.depth.paused
+        return Decision(self.queue, self.depth, (), reason, self._summary, is_idle=idle)
 
     @property
     def _seen(self) -> str:

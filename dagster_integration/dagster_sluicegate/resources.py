@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -20,7 +19,7 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.options import OPTIONS, OnError, OverloadPolicy, QueueOptions
 from sluicegate.signatures import refuse_unknown_options
 
-__all__ = ["RedisQueueResource", "impatient_url", "queue_resource", "takes_resource"]
+__all__ = ["RedisQueueResource", "impatient_url", "queue_resource", "takes_resource", "takes_resources"]
 
 _PLACES = ("url", "client", "gateway")
 # What a field of config cannot hold, and where it goes instead.
@@ -283,19 +282,29 @@ def takes_resource(key: str, function: Callable[..., Any], context: type) -> Cal
         function: takes the context and the resource.
         context: the class of the context.
     """
-    if not key.isidentifier():
-        raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
+    return takes_resources([key], lambda given, resources: function(given, resources[key]), context)
 
-    @functools.wraps(function)
+
+def takes_resources(keys: Sequence[str], function: Callable[..., Any], context: type) -> Callable[..., Any]:
+    """Return a function whose signature names several queue resources; see `takes_resource`.
+
+    Args:
+        keys: of the resources.
+        function: takes the context and a dict of the resources by key.
+        context: the class of the context.
+    """
+    for key in keys:
+        if not key.isidentifier():
+            raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
+
     def named(context: Any, **resources: Any) -> Any:
-        return function(context, _checked(resources[key], key))
+        return function(context, {key: _checked(resources[key], key) for key in keys})
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [
         inspect.Parameter("context", kind, annotation=context),
-        inspect.Parameter(key, kind, annotation=RedisQueueResource),
+        *(inspect.Parameter(key, kind, annotation=RedisQueueResource) for key in keys),
     ]
-    del named.__wrapped__  # its annotations would be taken instead
     named.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return named

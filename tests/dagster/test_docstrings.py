@@ -16,6 +16,7 @@ from dagster_sluicegate import (
     build_queue_depth_check,
     build_queue_depth_sensor,
     build_queue_drain_asset,
+    build_queue_gates_sensor,
     build_queue_observation_sensor,
     build_queue_source_asset,
 )
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.dagster
         build_queue_depth_check,
         build_queue_depth_sensor,
         build_queue_drain_asset,
+        build_queue_gates_sensor,
         build_queue_observation_sensor,
         build_queue_source_asset,
     ],
