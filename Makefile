@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash demo-dagster quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -18,6 +18,9 @@ demo: setup ## Send 336,776 real flights from a DAG through Redis and Spark to P
 
 demo-crash: setup ## The same while a Spark worker is killed in the middle: nothing lost, nothing acked twice
 	@$(PYTHON_IN_VENV) -m example_dags.demo --crash $(ARGS)
+
+demo-dagster: setup ## The flights again, from Dagster's assets, daemon and sensor through Redis and Spark to Parquet
+	@$(PYTHON_IN_VENV) -m example_dags.demo --orchestrator dagster $(ARGS)
 
 quickstart: setup ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow
 	@$(PYTHON_IN_VENV) example_dags/quickstart.py

@@ -1,4 +1,4 @@
-"""Start the demo with `python -m example_dags.demo`; see `make demo` and `make demo-crash`."""
+"""Start the demo with `python -m example_dags.demo`; see `make demo`, `make demo-crash` and `make demo-dagster`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from example_dags.demo.orchestrators import AIRFLOW, ORCHESTRATORS
 from example_dags.demo.paths import PROJECT, Paths
 from example_dags.demo.report import print_failure, print_outcome
 from example_dags.demo.run import StepFailedError, run
@@ -20,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m example_dags.demo", description="A year of flights through the gate."
     )
     parser.add_argument("--crash", action="store_true", help="kill a Spark worker in the middle of the drain")
-    parser.add_argument("--home", type=Path, default=PROJECT / "build" / "demo", help="where to keep everything")
+    parser.add_argument("--orchestrator", choices=ORCHESTRATORS, default="airflow", help="what runs the pipeline")
+    parser.add_argument("--home", type=Path, help="where to keep everything; default build/demo or build/demo-dagster")
     parser.add_argument("--csv", type=Path, help="another zipped CSV file with the columns of the flights")
     options = parser.parse_args(arguments)
     # A console that cannot show a character shows a replacement instead of failing.
@@ -28,10 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     # `kill` ends every process that was started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
-    paths = Paths(options.home.resolve())
+    orchestrator = ORCHESTRATORS[options.orchestrator]
+    home = options.home or PROJECT / "build" / ("demo" if orchestrator is AIRFLOW else f"demo-{orchestrator.key}")
+    paths = Paths(home.resolve())
     csv = options.csv.resolve() if options.csv else None
     try:
-        outcome = run(paths, crash=options.crash, console=console, csv=csv)
+        outcome = run(paths, crash=options.crash, console=console, csv=csv, orchestrator=orchestrator)
     except StepFailedError as failure:
         print_failure(console, failure)
         return 1

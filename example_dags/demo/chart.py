@@ -77,6 +77,7 @@ def chart_data(
         assert step.started is not None
         assert step.ended is not None
         spans[label] = (step.started, step.ended)
+    assert progress.gate_opened is not None
     begin, end = spans["publish the year"][0], spans["average"][1]
     sample = samples[-1]
     headline = (
@@ -90,7 +91,7 @@ def chart_data(
         leases=leases,
         spans=spans,
         min_ready=progress.min_ready,
-        gate_opened=spans["gate"][1],
+        gate_opened=progress.gate_opened,
         delays=delays,
         crash=crash,
         headline=headline,
@@ -181,9 +182,7 @@ def _draw_leases(axes: Axes, data: ChartData, begin: float) -> None:
     messages = {row: sum(lease.rows for lease in data.leases if lease.partition == row) for row in rows}
     count = {row: sum(lease.partition == row for lease in data.leases) for row in rows}
     axes.set_yticks(rows, [f"partition {row}\n{messages[row]:,}\nin {count[row]} leases" for row in rows])
-    axes.set_xlabel(
-        "seconds since the first task began; each block is a lease: one batch, one file, one ack", color=INK
-    )
+    axes.set_xlabel("seconds since the publish began; each block is a lease: one batch, one file, one ack", color=INK)
     _tidy(axes)
 
 

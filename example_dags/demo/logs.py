@@ -1,4 +1,4 @@
-"""Find the lines about a failure in the logs of Airflow and Spark."""
+"""Find the lines about a failure in the logs of Airflow, Dagster and Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 __all__ = ["last_error", "last_lines"]
 
 _TAIL_BYTES = 256 * 1024
-# Information, and Airflow's lines about the tasks after the one that failed.
-_BESIDE_THE_POINT = ("[info ", "[debug ", " INFO ", "No tasks to run")
+# Information of Airflow, Spark and Dagster, and Airflow's lines about the tasks after the one that failed.
+_BESIDE_THE_POINT = ("[info ", "[debug ", " INFO ", " DEBUG ", "INFO\x1b[0m", "No tasks to run")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)\b.*")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -45,7 +44,7 @@ appender.file.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """Names the folders and files below one home folder, by default `build/demo`."""
+    """Names the folders and files below one home folder, by default `build/demo` or `build/demo-dagster`."""
 
     home: Path
 
@@ -62,13 +61,18 @@ class Paths:
 
     @property
     def logs(self) -> Path:
-        """Return the folder of the logs of Airflow and Spark."""
+        """Return the folder of the logs of the orchestrator and of Spark."""
         return self.home / "logs"
 
     @property
     def airflow_log(self) -> Path:
         """Return Airflow's log, which includes the output of the tasks and of Spark's workers."""
         return self.logs / "airflow.log"
+
+    @property
+    def dagster_log(self) -> Path:
+        """Return Dagster's log, which includes the output of the steps and of Spark's workers."""
+        return self.logs / "dagster.log"
 
     @property
     def spark_log(self) -> Path:
@@ -84,6 +88,11 @@ class Paths:
     def airflow_database(self) -> Path:
         """Return Airflow's metadata database."""
         return self.airflow_home / "airflow.db"
+
+    @property
+    def dagster_home(self) -> Path:
+        """Return the folder of Dagster's instance, which each run creates anew."""
+        return self.home / "dagster"
 
     @property
     def flights(self) -> Path:
@@ -110,7 +119,7 @@ class Paths:
         return RedisMessageQueue(QUEUE, url=self.url, retry_budget_seconds=5)
 
     def clear(self) -> None:
-        """Stop the server of an earlier run and remove everything but Airflow's database."""
+        """Stop the server of an earlier run and remove everything but the orchestrator's database."""
         if self.redis.exists():
             stop_server(self.redis)
         for folder in (self.redis, self.logs, self.flights, self.delays, self.home / "spark"):
@@ -120,7 +129,7 @@ class Paths:
         self.logs.mkdir(parents=True)
 
     def write_spark_configuration(self) -> Path:
-        """Write Spark's own configuration, which the DAG does not contain, and return its folder."""
+        """Write Spark's own configuration, which the pipeline does not contain, and return its folder."""
         folder = self.home / "spark" / "conf"
         folder.mkdir(parents=True, exist_ok=True)
         scratch = self.home / "spark" / "scratch"
@@ -131,17 +140,9 @@ class Paths:
         return folder
 
     def environment(self, *, csv: Path, min_ready: int, month: int, batch_size: int) -> dict[str, str]:
-        """Return the environment in which Airflow, Spark and the DAG find each other; the rest is inherited."""
+        """Return the environment in which Spark and the pipeline find each other; the rest is inherited."""
         python_path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-        return inherited | {
-            "AIRFLOW_HOME": str(self.airflow_home),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "example_dags"),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.airflow_database}",
-            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.logs / "airflow"),
-            "AIRFLOW_CONN_SLUICEGATE_DEFAULT": json.dumps({"conn_type": "sluicegate", "extra": {"url": self.url}}),
+        return dict(os.environ) | {
             "FLIGHTS_CSV": str(csv),
             "FLIGHTS_OUTPUT": str(self.home),
             "FLIGHTS_MIN_READY": str(min_ready),

@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from example_dags.demo.logs import last_lines
-from example_dags.demo.paths import PARTITIONS
+from example_dags.demo.orchestrators import ORCHESTRATORS
+from example_dags.demo.paths import PARTITIONS, PROJECT
 from example_dags.demo.progress import Step
 from example_dags.demo.run import Outcome, StepFailedError
 from example_dags.demo.screen import BAD, DEEP, DIM, LINE, WATER
@@ -60,7 +61,7 @@ def _steps(outcome: Outcome) -> Table:
         table.add_row(step.title, f"{step.seconds:.1f}", f"{count:,}" if count else "", rate)
 
     add(steps["prepare"])
-    add(steps["start_airflow"])
+    add(steps["start"])
     add(steps["publish_year"], found.published)
     add(steps["publish_month_again"], found.duplicates_refused)
     add(steps["gate"])
@@ -127,10 +128,10 @@ def seen(outcome: Outcome) -> list[str]:
     found, progress, crash = outcome.findings, outcome.progress, outcome.crash
     lines = [
         (
-            f"A DAG published {found.published:,} real flights. One month came a second time: its "
-            f"{found.duplicates_refused:,} messages were all refused, by their key."
+            f"{progress.orchestrator.publisher} published {found.published:,} real flights. One month came a second "
+            f"time: its {found.duplicates_refused:,} messages were all refused, by their key."
         ),
-        f"The sensor only read the depth; it opened the gate at more than {progress.min_ready:,} ready messages.",
+        progress.orchestrator.gate.format(min_ready=progress.min_ready),
         (
             f"Spark drained them through {len(outcome.leases)} leases in {PARTITIONS} partitions: a lease is a batch, "
             "a file named after it, and one ack."
@@ -146,7 +147,7 @@ def seen(outcome: Outcome) -> list[str]:
 
 
 def _places(outcome: Outcome) -> Table:
-    paths = outcome.paths
+    paths, orchestrator = outcome.paths, outcome.progress.orchestrator
     table = Table.grid(padding=(0, 2))
     table.add_column(style=DIM)
     table.add_column()
@@ -155,20 +156,25 @@ def _places(outcome: Outcome) -> Table:
         ("the report", paths.report),
         ("the flights, a file per lease", paths.flights),
         ("the average delays", paths.delays),
-        ("the logs of Airflow and Spark", paths.logs),
-        ("the DAG", Path(__file__).resolve().parents[1] / "flights.py"),
+        (f"the logs of {orchestrator.label} and Spark", paths.logs),
+        ("the pipeline", PROJECT / orchestrator.source),
     ):
         table.add_row(label, Text(_short(path), style=LINE))
     return table
 
 
 def _next(outcome: Outcome) -> Table:
-    other = "make demo" if outcome.progress.crash else "make demo-crash"
-    why = "the same without a crash" if outcome.progress.crash else "the same while a Spark worker is killed"
+    calm, crash = outcome.progress.orchestrator.target
     table = Table.grid(padding=(0, 2))
     table.add_column(style=f"bold {WATER}")
     table.add_column(style=DIM)
-    table.add_row(other, why)
+    if outcome.progress.crash:
+        table.add_row(calm, "the same without a crash")
+    else:
+        table.add_row(crash, "the same while a Spark worker is killed")
+    for other in ORCHESTRATORS.values():
+        if other is not outcome.progress.orchestrator:
+            table.add_row(other.target[0], f"the same with {other.label}")
     table.add_row("make quickstart", "the queue in eight lines of Python, no Airflow, no Spark")
     table.add_row("make test", "every promise of it, against real servers")
     return table

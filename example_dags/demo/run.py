@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,13 +17,14 @@ from example_dags.demo.crash import Crash, Crasher
 from example_dags.demo.data import count_rows, find_csv
 from example_dags.demo.expected import Expected, compute_expected
 from example_dags.demo.logs import last_error
+from example_dags.demo.orchestrators import AIRFLOW, ROLES, Orchestrator
 from example_dags.demo.paths import Paths
-from example_dags.demo.progress import Progress, Step, StepState
+from example_dags.demo.progress import Progress, Step
 from example_dags.demo.screen import View, make_view
 from example_dags.demo.system import find_java
 from example_dags.demo.verify import Findings, verify
 from example_dags.demo.watch import LeaseFile, Sample, Watcher
-from example_dags.demo.workflow import TASKS, TaskRun, Workflow
+from example_dags.demo.workflow import StepRun, Workflow, make_workflow
 from sluicegate.embedded import stop_server
 
 __all__ = ["Outcome", "StepFailedError", "run"]
@@ -32,16 +33,9 @@ _LOOK_SECONDS = 0.1
 _LINE_SHARE = 0.9  # the sensor's threshold, as a share of all flights
 _LEASES = 84  # the number of batches, for a file of any size
 _CRASH_SHARE = 0.35  # the share of messages that is acked before a worker is killed
-_NOT_YET = TaskRun("", None, None)
-_STATES: dict[str, StepState] = {
-    "success": "done",
-    "failed": "failed",
-    "upstream_failed": "waiting",
-    "running": "running",
-}
 _ADVICE = {
     "prepare": "fix what it says, then run it again",
-    "start_airflow": "`make clean` removes the old database; then run it again",
+    "start": "`make clean` removes the old database; then run it again",
     "drain": "Spark needs about 2 GB of free memory; otherwise run it again: it starts with an empty queue",
     "verify": "a second run would not help; please report it, with the report and the logs",
 }
@@ -60,7 +54,7 @@ class StepFailedError(RuntimeError):
         super().__init__(message)
         self.step = step
         self.logs = logs
-        self.advice = _ADVICE.get(step.name, "run it again; each run starts with an empty queue")
+        self.advice = _ADVICE.get(step.role, "run it again; each run starts with an empty queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,14 @@ class Outcome:
     total_seconds: float
 
 
-def run(paths: Paths, *, crash: bool, console: Console, csv: Path | None = None) -> Outcome:
+def run(
+    paths: Paths,
+    *,
+    crash: bool,
+    console: Console,
+    csv: Path | None = None,
+    orchestrator: Orchestrator = AIRFLOW,
+) -> Outcome:
     """Run the demo from an empty queue to the chart and the report.
 
     Args:
@@ -84,11 +85,12 @@ def run(paths: Paths, *, crash: bool, console: Console, csv: Path | None = None)
         crash: whether a Spark worker is killed during the drain.
         console: shows the progress.
         csv: another zipped file with the columns of the flights.
+        orchestrator: what runs the pipeline.
 
     Raises:
         StepFailedError: a step failed, or the result is not as expected.
     """
-    progress = Progress(crash=crash)
+    progress = Progress(orchestrator=orchestrator, crash=crash)
     with make_view(console, progress) as view:
         return _Runner(paths, progress, view, csv).run()
 
@@ -115,7 +117,7 @@ class _Runner:
                 month=self._month,
                 batch_size=max(1, self._progress.total // _LEASES),
             )
-            workflow = Workflow(self._paths, environment)
+            workflow = make_workflow(self._progress.orchestrator, self._paths, environment)
             watcher = Watcher(self._paths)
             try:
                 self._watch(workflow, watcher, computation)
@@ -138,20 +140,21 @@ class _Runner:
         return csv
 
     def _watch(self, workflow: Workflow, watcher: Watcher, computation: Future[Expected]) -> None:
-        """Start Airflow and watch it until it has ended."""
-        with self._doing("start_airflow", self._paths.airflow_log) as step:
+        """Start the pipeline and watch it until it has ended."""
+        with self._doing("start", workflow.log) as step:
             watcher.start()
             step.detail = f"with Redis {watcher.version()}, embedded"
-            workflow.migrate()
+            workflow.prepare()
             workflow.start()
-            while workflow.tasks().get(TASKS[0], _NOT_YET).state not in _STATES:
+            while ROLES[0] not in workflow.steps():
                 if workflow.poll() is not None:
-                    raise RuntimeError(f"Airflow ended with code {workflow.poll()} before its first task")
-                self._look(watcher)
+                    label = self._progress.orchestrator.label
+                    raise RuntimeError(f"{label} ended with code {workflow.poll()} before its first step")
+                self._look(watcher, workflow)
         while workflow.poll() is None:
-            tasks = workflow.tasks()
-            self._look(watcher)
-            self._follow(tasks)
+            steps = workflow.steps()
+            self._look(watcher, workflow)
+            self._follow(steps)
             if self._progress.crash and self._crasher is None and self._progress.steps["drain"].started:
                 after = int(self._progress.total * _CRASH_SHARE)
                 self._crasher = Crasher(self._paths, after=after, root_pid=workflow.pid)
@@ -159,12 +162,13 @@ class _Runner:
             if not self._progress.again and computation.done() and computation.exception() is None:
                 self._progress.again = computation.result().months[self._month]
         watcher.stop()
-        self._look(watcher)
-        self._follow(workflow.tasks())
+        self._look(watcher, workflow)
+        self._follow(workflow.steps())
+        self._progress.gate_opened = workflow.gate_opened
         if workflow.poll() != 0:
             raise self._failure(workflow)
 
-    def _look(self, watcher: Watcher) -> None:
+    def _look(self, watcher: Watcher, workflow: Workflow) -> None:
         crash_failure = self._crasher.failure if self._crasher else None
         for failure, what in (
             (watcher.failure, "the queue cannot be watched"),
@@ -172,9 +176,9 @@ class _Runner:
         ):
             if failure is not None:
                 running = [step for step in self._progress.steps.values() if step.state == "running"]
-                step = running[0] if running else self._progress.steps[TASKS[0]]
+                step = running[0] if running else self._progress.steps[ROLES[0]]
                 step.state, step.ended = "failed", time.time()
-                raise StepFailedError(step, f"{what}: {failure}", logs=(self._paths.airflow_log,)) from failure
+                raise StepFailedError(step, f"{what}: {failure}", logs=(workflow.log,)) from failure
         self._progress.sample = watcher.samples[-1]
         self._progress.drained = watcher.drained()
         self._report_the_crash(watcher)
@@ -193,19 +197,15 @@ class _Runner:
         if crash and taken_over_at and len(events) == 1:
             events.append(f"Its lease was taken over by the retry after {max(0.0, taken_over_at - crash.at):.1f} s")
 
-    def _follow(self, tasks: dict[str, TaskRun]) -> None:
-        """Update the steps that are Airflow's tasks."""
-        for name in TASKS:
-            task, step = tasks.get(name, _NOT_YET), self._progress.steps[name]
-            if task.state not in _STATES:
-                continue
-            # Airflow's start time is its decision; after that the first task still waits for Airflow's own API.
-            waited = name == TASKS[0] and task.state == "running"
-            step.started = step.started or (time.time() if waited else task.started)
+    def _follow(self, steps: Mapping[str, StepRun]) -> None:
+        """Update the steps that the orchestrator runs."""
+        for role, ran in steps.items():
+            step = self._progress.steps[role]
+            step.started = step.started or ran.started
             # The step is shown as done once the counts beside it are newer than its end.
-            if task.ended is None or self._progress.sample.at > task.ended or task.state != "success":
-                step.ended = task.ended
-                step.state = _STATES.get(task.state, "running")
+            if ran.ended is None or self._progress.sample.at > ran.ended or ran.state != "done":
+                step.ended = ran.ended
+                step.state = ran.state
         sample = self._progress.sample
         details = {
             "publish_year": f"{sample.published:,} published",
@@ -219,16 +219,19 @@ class _Runner:
                 step.detail = detail
 
     def _failure(self, workflow: Workflow) -> StepFailedError:
-        logs = (self._paths.airflow_log, self._paths.spark_log)
-        for name in TASKS:
-            step = self._progress.steps[name]
+        logs = (workflow.log, self._paths.spark_log)
+        orchestrator = self._progress.orchestrator
+        for role in ROLES:
+            step = self._progress.steps[role]
             if step.state == "done":
                 continue
             step.state, step.ended = "failed", step.ended or time.time()
             self._view.update()
-            reason = last_error(self._paths.airflow_log)
-            return StepFailedError(step, f"Airflow's task {name} failed{f': {reason}' if reason else ''}", logs=logs)
-        return StepFailedError(self._progress.steps[TASKS[-1]], f"Airflow ended with code {workflow.poll()}", logs=logs)
+            reason = last_error(workflow.log)
+            what = f"{orchestrator.label}'s {orchestrator.step} {step.name} failed"
+            return StepFailedError(step, f"{what}{f': {reason}' if reason else ''}", logs=logs)
+        step = self._progress.steps[ROLES[-1]]
+        return StepFailedError(step, f"{orchestrator.label} ended with code {workflow.poll()}", logs=logs)
 
     def _finish(self, computation: Future[Expected], watcher: Watcher) -> Outcome:
         progress, paths, last = self._progress, self._paths, watcher.samples[-1]

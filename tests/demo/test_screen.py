@@ -17,7 +17,7 @@ from example_dags.demo.watch import Sample
 def progress() -> Progress:
     """Half-way through the drain."""
     progress = Progress(total=1000, again=100, min_ready=900)
-    for name in ("prepare", "start_airflow", "publish_year", "publish_month_again", "gate"):
+    for name in ("prepare", "start", "publish_year", "publish_month_again", "gate"):
         progress.steps[name].state, progress.steps[name].started, progress.steps[name].ended = "done", 10.0, 12.5
     progress.steps["drain"].state, progress.steps["drain"].started = "running", 12.5
     progress.sample = Sample(

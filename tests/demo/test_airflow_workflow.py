@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from example_dags.demo.airflow_workflow import AirflowWorkflow
 from example_dags.demo.paths import Paths
-from example_dags.demo.workflow import Workflow, WorkflowError
+from example_dags.demo.workflow import WorkflowError
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def database(paths: Paths) -> Path:
     return paths.airflow_database
 
 
-def workflow(paths: Paths, monkeypatch: pytest.MonkeyPatch, script: str) -> Workflow:
+def workflow(paths: Paths, monkeypatch: pytest.MonkeyPatch, script: str) -> AirflowWorkflow:
     """Return a workflow whose process runs a script instead of Airflow."""
-    made = Workflow(paths, dict(os.environ))
+    made = AirflowWorkflow(paths, dict(os.environ))
     monkeypatch.setattr(sys, "executable", str(paths.home / "python"))
     program = paths.home / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -41,7 +42,7 @@ def workflow(paths: Paths, monkeypatch: pytest.MonkeyPatch, script: str) -> Work
 def test_only_the_tasks_of_this_run_are_told(paths: Paths, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = workflow(paths, monkeypatch, "exit 0")
     watched.start()
-    assert watched.tasks() == {}
+    assert watched.steps() == {}
 
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("INSERT INTO dag_run VALUES (2, 'flights', 'now'), (3, 'other', 'else')")
@@ -49,12 +50,13 @@ def test_only_the_tasks_of_this_run_are_told(paths: Paths, database: Path, monke
         connection.execute("INSERT INTO task_instance VALUES (?, ?, ?, ?, ?, ?)", row)
         connection.execute("INSERT INTO task_instance VALUES ('flights', 'now', 'drain', NULL, NULL, NULL)")
         connection.commit()
-    tasks = watched.tasks()
+    steps = watched.steps()
 
-    assert (tasks["gate"].state, tasks["drain"].state) == ("success", "")
-    assert tasks["gate"].started is not None
-    assert tasks["gate"].ended == tasks["gate"].started + 1.5
-    assert tasks["drain"].started is None
+    assert list(steps) == ["gate"], "a task without a state has not started"
+    assert steps["gate"].state == "done"
+    assert steps["gate"].started is not None
+    assert steps["gate"].ended == steps["gate"].started + 1.5
+    assert watched.gate_opened == steps["gate"].ended
 
 
 def test_a_database_that_is_busy_or_missing_is_no_error(
@@ -64,7 +66,7 @@ def test_a_database_that_is_busy_or_missing_is_no_error(
     database.unlink()
     watched.start()
 
-    assert watched.tasks() == {}
+    assert watched.steps() == {}
 
 
 def test_the_database_is_made_once_per_version_and_a_failure_is_told(
@@ -72,11 +74,11 @@ def test_the_database_is_made_once_per_version_and_a_failure_is_told(
 ) -> None:
     failing = workflow(paths, monkeypatch, "echo the reason; exit 3")
     with pytest.raises(WorkflowError, match=r"airflow db migrate.*code 3"):
-        failing.migrate()
+        failing.prepare()
     assert paths.airflow_log.read_text() == "the reason\n"
 
-    workflow(paths, monkeypatch, "echo migrated").migrate()
-    workflow(paths, monkeypatch, "echo migrated again").migrate()
+    workflow(paths, monkeypatch, "echo migrated").prepare()
+    workflow(paths, monkeypatch, "echo migrated again").prepare()
     assert paths.airflow_log.read_text() == "the reason\nmigrated\n"
 
 

@@ -1,0 +1,1 @@
+"""The definitions of the pipeline: `publish` fills the queue, `gate` opens it, `drain` empties it."""
