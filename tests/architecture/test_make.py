@@ -12,7 +12,9 @@ import pytest
 
 from tests.support.project import ROOT
 
-TARGETS = {"help", "setup", "demo", "demo-crash", "quickstart", "test", "check", "bench", "lock", "clean"}
+TARGETS = {
+    "help", "setup", "demo", "demo-crash", "demo-dagster", "quickstart", "test", "check", "bench", "lock", "clean",
+}  # fmt: skip
 
 
 def make(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Settings of the pipeline, from environment variables, and the key that tells two flights apart."""
+"""Settings of the pipeline, from environment variables, and the key of a flight."""
 
 from __future__ import annotations
 

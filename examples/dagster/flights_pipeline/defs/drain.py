@@ -28,7 +28,7 @@ def spark_session() -> "SparkSession":
 
 @dg.asset(group_name=GROUP, kinds={"spark", "parquet"}, deps=["flights_queue"])
 def flights(context: dg.AssetExecutionContext, queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """One Parquet file per lease, in one folder per partition; a retry takes over the leases of the first run."""
+    """Write one Parquet file per lease; a retry takes over the leases of the first run."""
     from sluicegate.spark import drain
 
     # Defined here, so that it is serialized by value: executors need neither this project nor Dagster.
@@ -61,7 +61,7 @@ def flights(context: dg.AssetExecutionContext, queue: RedisQueueResource) -> dg.
 
 @dg.asset(group_name=GROUP, kinds={"spark", "parquet"}, deps=[flights])
 def average_delays() -> dg.MaterializeResult[Any]:
-    """Arrival delay per carrier and month: whole sums and counts, and their average."""
+    """Compute the average arrival delay per carrier and month with Spark, from whole sums and counts."""
     from pyspark.sql import functions as f
 
     spark = spark_session()

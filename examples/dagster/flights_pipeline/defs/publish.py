@@ -36,13 +36,13 @@ def publish(queue: RedisQueueResource, month: str | None = None) -> dg.Materiali
 
 @dg.asset(group_name=GROUP, kinds={"redis", "csv"})
 def published_year(queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """Every flight of the year becomes a message; a flight that was published before is refused."""
+    """Publish the flights of the year; the queue refuses a flight that was published before."""
     return publish(queue)
 
 
 @dg.asset(group_name=GROUP, kinds={"redis", "csv"}, deps=[published_year])
 def published_month_again(queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """The flights of one month come a second time; the queue refuses all of them."""
+    """Publish the flights of one month a second time; the queue refuses all of them."""
     return publish(queue, MONTH_AGAIN)
 
 
