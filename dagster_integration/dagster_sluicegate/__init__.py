@@ -14,10 +14,10 @@ from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
     from dagster_sluicegate.assets import build_queue_drain_asset
+    from dagster_sluicegate.check_sensors import build_queue_check_sensor
     from dagster_sluicegate.checks import (
         build_dead_letter_check,
         build_queue_age_check,
-        build_queue_check_sensor,
         build_queue_depth_check,
     )
     from dagster_sluicegate.drain import QueueDrainContext
@@ -56,7 +56,7 @@ _MODULE_OF = {
     "RedisQueueResource": "resources",
     "build_dead_letter_check": "checks",
     "build_queue_age_check": "checks",
-    "build_queue_check_sensor": "checks",
+    "build_queue_check_sensor": "check_sensors",
     "build_queue_depth_check": "checks",
     "build_queue_depth_sensor": "sensors",
     "build_queue_drain_asset": "assets",

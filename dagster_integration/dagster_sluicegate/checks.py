@@ -1,31 +1,29 @@
-"""Asset checks of a queue's depth, age and dead letters: as steps of a run, and as evaluations without a run."""
+"""Asset checks of a queue's depth, age and dead letters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.queue_checks import Bound, QueueAsset, QueueCheck, asset_key_of, new_evaluations, queue_checks
+from dagster_sluicegate.queue_checks import Bound, QueueAsset, QueueCheck, asset_key_of
+from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import checks as options
 from sluicegate.errors import ConfigurationError
 
 __all__ = [
     "build_dead_letter_check",
     "build_queue_age_check",
-    "build_queue_check_sensor",
     "build_queue_depth_check",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _PASSES_WHILE: dict[Bound, str] = {
-    "max_ready": "at most {0:,} messages are ready in the queue of the resource `{1}`",
-    "max_age_seconds": "the oldest ready message in the queue of the resource `{1}` has waited for at most {0:g} s",
-    "max_dead": "the queue of the resource `{1}` has at most {0:,} dead letters",
+    "max_ready": "at most {0:,} messages are ready in {1}",
+    "max_age_seconds": "the oldest ready message in {1} has waited for at most {0:g} s",
+    "max_dead": "{1} has at most {0:,} dead letters",
 }
 _CONSUMERS = (
     "Look for a paused queue, for a consumer or sensor that does not run, and for failing runs of the drain; "
@@ -49,6 +47,7 @@ def build_queue_depth_check(
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     blocking: bool = False,
     resource_key: str = "queue",
+    queue_name: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while too many messages are ready.
@@ -63,6 +62,7 @@ def build_queue_depth_check(
         severity: of a failure; default `ERROR`.
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -82,7 +82,7 @@ def build_queue_depth_check(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    return _build(asset, name, "max_ready", max_ready, severity, blocking, resource_key, description)
+    return _build(asset, name, "max_ready", max_ready, severity, blocking, resource_key, queue_name, description)
 
 
 def build_queue_age_check(
@@ -93,6 +93,7 @@ def build_queue_age_check(
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     blocking: bool = False,
     resource_key: str = "queue",
+    queue_name: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while the oldest ready message has waited for too long.
@@ -106,6 +107,7 @@ def build_queue_age_check(
         severity: of a failure; default `ERROR`.
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -125,7 +127,9 @@ def build_queue_age_check(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    return _build(asset, name, "max_age_seconds", max_age_seconds, severity, blocking, resource_key, description)
+    return _build(
+        asset, name, "max_age_seconds", max_age_seconds, severity, blocking, resource_key, queue_name, description
+    )
 
 
 def build_dead_letter_check(
@@ -136,6 +140,7 @@ def build_dead_letter_check(
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
     blocking: bool = False,
     resource_key: str = "queue",
+    queue_name: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while a queue has too many dead letters.
@@ -149,6 +154,7 @@ def build_dead_letter_check(
         severity: of a failure; default `ERROR`.
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -168,88 +174,7 @@ def build_dead_letter_check(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    return _build(asset, name, "max_dead", max_dead, severity, blocking, resource_key, description)
-
-
-def build_queue_check_sensor(
-    *,
-    name: str,
-    checks: Sequence[dg.AssetChecksDefinition],
-    resource_key: str = "queue",
-    minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
-    default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
-    description: str | None = None,
-    tags: Mapping[str, str] | None = None,
-) -> dg.SensorDefinition:
-    """Build a sensor that evaluates the checks of one queue without a run, and reports them when they change.
-
-    A check that passes where it failed before, or fails where it passed, gets one new evaluation; so does one without
-    any. In between the sensor reports nothing, so that the check's history holds changes only. One round trip to Redis
-    serves all checks. Redis that cannot be reached makes the tick fail, and changes no check.
-
-    Such an evaluation blocks nothing, because no run is there to block. Put the checks on the queue's asset: on an
-    asset that is materialized, an evaluation that is older than the newest materialization no longer counts for
-    declarative automation.
-
-    Args:
-        name: of the sensor.
-        checks: of this queue, as this module's functions built them. List them in `asset_checks` of the
-            `Definitions` too, where they can also be executed.
-        resource_key: key of the `RedisQueueResource`.
-        minimum_interval_seconds: between two looks; default 30.
-        default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: Markdown for the UI; default: what it evaluates.
-        tags: of the sensor.
-
-    Raises:
-        ConfigurationError: an option that cannot work.
-
-    Example:
-        .. code-block:: python
-
-            import dagster as dg
-            from dagster_sluicegate import (
-                RedisQueueResource,
-                build_dead_letter_check,
-                build_queue_check_sensor,
-                build_queue_depth_check,
-                build_queue_source_asset,
-            )
-
-            orders_queue = build_queue_source_asset(spec="orders_queue")
-            checks = [
-                build_queue_depth_check(asset=orders_queue, max_ready=100_000),
-                build_dead_letter_check(asset=orders_queue),
-            ]
-
-            defs = dg.Definitions(
-                assets=[orders_queue],
-                asset_checks=checks,
-                sensors=[build_queue_check_sensor(name="orders_checks", checks=checks)],
-                resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
-            )
-    """
-    evaluated = queue_checks(name, checks)
-    if not evaluated:
-        raise ConfigurationError(f"sensor {name!r}: checks is empty; give the checks that it evaluates")
-
-    def look(context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
-        queue, depth = resource.resolve_name(), resource.get_depth()
-        events = new_evaluations(context.instance, evaluated, depth, queue)
-        failing = [check.name for check in evaluated if not check.passes(depth)]
-        seen = f"{len(evaluated) - len(failing)} of {len(evaluated)} checks of {queue!r} pass"
-        seen += f"; failing: {', '.join(failing)}" if failing else ""
-        return dg.SensorResult(asset_events=events, skip_reason=f"{seen}; {len(events)} changed.")
-
-    declare = dg.sensor(
-        name=name,
-        minimum_interval_seconds=minimum_interval_seconds,
-        description=description
-        or f"Evaluates {', '.join(check.name for check in evaluated)} without a run, and reports changes; reads only.",
-        default_status=default_status,
-        tags=tags,
-    )
-    return declare(takes_resource(resource_key, look, dg.SensorEvaluationContext))
+    return _build(asset, name, "max_dead", max_dead, severity, blocking, resource_key, queue_name, description)
 
 
 def _build(
@@ -260,16 +185,22 @@ def _build(
     severity: dg.AssetCheckSeverity,
     blocking: bool,
     resource_key: str,
+    queue_name: str | None,
     description: str | None,
 ) -> dg.AssetChecksDefinition:
     key = asset_key_of(asset, f"check {name!r}")
-    _check_options(f"check {name!r} of {key.to_user_string()!r}", name, bound, most, severity, blocking)
-    check = QueueCheck(asset_key=key, name=name, bound=bound, most=most, severity=severity, blocking=blocking)
+    definition = f"check {name!r} of {key.to_user_string()!r}"
+    _check_options(definition, name, bound, most, severity, blocking)
+    ref = QueueRef.checked(definition, resource_key, queue_name)
+    check = QueueCheck(
+        queue=ref, asset_key=key, name=name, bound=bound, most=most, severity=severity, blocking=blocking
+    )
 
     def evaluate(_: dg.AssetCheckExecutionContext, resource: RedisQueueResource) -> dg.AssetCheckResult:
-        return check.result(resource.get_depth(), resource.resolve_name())
+        queue, depth = ref.look(resource)
+        return check.result(depth, queue)
 
-    passes_while = _PASSES_WHILE[bound].format(most, resource_key)
+    passes_while = _PASSES_WHILE[bound].format(most, ref.described)
     declare = dg.asset_check(
         asset=key,
         name=name,

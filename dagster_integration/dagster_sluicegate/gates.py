@@ -12,7 +12,7 @@ from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready
 
-__all__ = ["Decision", "GateRules", "WatchedQueue", "decide"]
+__all__ = ["Decision", "GateRules", "WatchedQueue", "decide", "describe"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,7 +201,7 @@ class _Look:
 
     @property
     def _seen(self) -> str:
-        return _describe(self.depth, self.queue.name) + "".join(f"; {_described(run)}" for run in self.stale)
+        return describe(self.depth, self.queue.name) + "".join(f"; {_described(run)}" for run in self.stale)
 
     @property
     def _summary(self) -> str:
@@ -240,7 +240,8 @@ class _Look:
         return f"{runs} failed, the next follows in {remaining:.0f} s"
 
 
-def _describe(depth: Depth, queue: str) -> str:
+def describe(depth: Depth, queue: str) -> str:
+    """Return in words what a queue holds."""
     if not depth.ready:
         return f"0 messages ready in {queue!r} ({why_not_ready(depth, datetime.now(UTC))})"
     age = depth.oldest_ready_age_seconds

@@ -6,11 +6,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.cursors import GateCursor
+from dagster_sluicegate.gates import describe
 from dagster_sluicegate.queue_checks import (
     QueueAsset,
     QueueCheck,
@@ -19,12 +20,13 @@ from dagster_sluicegate.queue_checks import (
     new_evaluations,
     queue_checks,
 )
+from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import Depth
 from sluicegate import checks as options
 from sluicegate.errors import ConfigurationError
-from sluicegate.gates import Gate, why_not_ready
+from sluicegate.gates import Gate
 
 __all__ = [
     "DEFAULT_ATTEMPT_DELAY_SECONDS",
@@ -51,6 +53,7 @@ def build_queue_observation_sensor(
     attempt_delay_seconds: float = DEFAULT_ATTEMPT_DELAY_SECONDS,
     checks: Sequence[dg.AssetChecksDefinition] = (),
     resource_key: str = "queue",
+    queue_name: str | None = None,
     minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     description: str | None = None,
@@ -82,6 +85,7 @@ def build_queue_observation_sensor(
         checks: of this queue, evaluated from the same look and reported when they change, also while the gate is
             closed; see `build_queue_check_sensor`.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30. Dagster's daemon looks at most every 5 s.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
         description: Markdown for the UI; default: the conditions that open the gate.
@@ -118,18 +122,20 @@ def build_queue_observation_sensor(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
+    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name)
     sensor = _ObservationSensor(
+        queue=ref,
         asset_key=asset_key_of(queue_asset, f"sensor {name!r}"),
         rule=VersionRule.checked(f"sensor {name!r}", min_ready, max_age_seconds, attempt_delay_seconds),
-        checks=queue_checks(name, checks),
+        checks=queue_checks(name, ref, checks),
     )
     declare = dg.sensor(
         name=name,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
         or (
-            f"Observes `{sensor.asset_key.to_user_string()}` when {sensor.rule.gate.condition} in the queue of the "
-            f"resource `{resource_key}`, again every {attempt_delay_seconds:g} s until a consumer claims; reads only."
+            f"Observes `{sensor.asset_key.to_user_string()}` when {sensor.rule.gate.condition} in {ref.described}, "
+            f"again every {attempt_delay_seconds:g} s until a consumer claims; reads only."
         ),
         default_status=default_status,
         tags=tags,
@@ -212,6 +218,7 @@ def observed_version(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> Qu
 class _ObservationSensor:
     """What one tick reports."""
 
+    queue: QueueRef
     asset_key: dg.AssetKey
     rule: VersionRule
     checks: list[QueueCheck]
@@ -219,10 +226,10 @@ class _ObservationSensor:
     def look(self, context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
         """Evaluate one tick of the sensor."""
         last = observed_version(context.instance, self.asset_key)
-        queue, depth = resource.resolve_name(), resource.get_depth()
+        queue, depth = self.queue.look(resource)
+        now = time.time()
+        version = self.rule.next(last, depth, now)
         events: list[Any] = list(new_evaluations(context.instance, self.checks, depth, queue))
-        seen = _describe(depth, queue)
-        version = self.rule.next(last, depth, time.time())
         if version is not None and version != last:
             events.append(
                 dg.AssetObservation(
@@ -231,22 +238,18 @@ class _ObservationSensor:
                     tags={_DATA_VERSION_TAG: version.text},
                 )
             )
-            return dg.SensorResult(asset_events=events, skip_reason=f"{seen}; observed as version {version.text}.")
-        return dg.SensorResult(asset_events=events, skip_reason=self._unchanged(depth, last, seen))
+        observed = f", observed as version {version.text}" if version else ""
+        return dg.SensorResult(
+            asset_events=events,
+            skip_reason=f"{describe(depth, queue)}{observed}; {self._what_follows(depth, version, now)}.",
+            cursor=GateCursor(queues={queue: f"{depth.ready} ready{observed}"}).to_text(),
+        )
 
-    def _unchanged(self, depth: Depth, last: QueueVersion | None, seen: str) -> str:
-        """Return why there is no new version."""
+    def _what_follows(self, depth: Depth, version: QueueVersion | None, now: float) -> str:
+        """Return what the next version waits for."""
         if depth.paused:
-            return f"The queue is paused: {seen}."
-        if last is None or self.rule.gate.fired_by(depth) is None:
-            return f"{seen}; observed when {self.rule.gate.condition}."
-        remaining = self.rule.attempt_delay_seconds - (time.time() - last.since)
-        return f"{seen}; observed as version {last.text}, again in {remaining:.0f} s unless a consumer claims."
-
-
-def _describe(depth: Depth, queue: str) -> str:
-    if not depth.ready:
-        return f"0 messages ready in {queue!r} ({why_not_ready(depth, datetime.now(UTC))})"
-    age = depth.oldest_ready_age_seconds
-    oldest = "" if age is None else f", the oldest for {age:.1f} s"
-    return f"{depth.ready} messages ready in {queue!r}{oldest} ({depth.in_flight} in flight, {depth.delayed} delayed)"
+            return "the queue is paused"
+        if version is None or self.rule.gate.fired_by(depth) is None:
+            return f"the next version follows when {self.rule.gate.condition}"
+        remaining = self.rule.attempt_delay_seconds - (now - version.since)
+        return f"the next version follows in {remaining:.0f} s, or when a consumer claims"

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from dagster_sluicegate.queue_refs import QueueRef
 from sluicegate import Depth
 from sluicegate.errors import ConfigurationError
 
@@ -26,6 +27,8 @@ Bound = Literal["max_ready", "max_age_seconds", "max_dead"]
 
 _BOUNDS: tuple[Bound, ...] = ("max_ready", "max_age_seconds", "max_dead")
 _SEVERITY = "sluicegate/severity"
+_RESOURCE_KEY = "sluicegate/resource_key"
+_QUEUE = "sluicegate/queue"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +36,7 @@ class QueueCheck:
     """A bound on a queue's depth, and the asset check that stands for it.
 
     Attributes:
+        queue: whose depth is bounded.
         asset_key: of the asset that is checked.
         name: of the check.
         bound: name of the option that holds the bound.
@@ -41,6 +45,7 @@ class QueueCheck:
         blocking: whether a failure keeps downstream assets from running.
     """
 
+    queue: QueueRef
     asset_key: dg.AssetKey
     name: str
     bound: Bound
@@ -55,6 +60,7 @@ class QueueCheck:
             most = spec.metadata.get(f"sluicegate/{bound}")
             if most is not None:
                 return cls(
+                    queue=QueueRef(spec.metadata[_RESOURCE_KEY], spec.metadata.get(_QUEUE)),
                     asset_key=spec.asset_key,
                     name=spec.name,
                     bound=bound,
@@ -67,7 +73,13 @@ class QueueCheck:
     @property
     def metadata(self) -> dict[str, Any]:
         """Return what `of` reads."""
-        return {f"sluicegate/{self.bound}": self.most, _SEVERITY: self.severity.value}
+        named = {} if self.queue.queue_name is None else {_QUEUE: self.queue.queue_name}
+        return {
+            f"sluicegate/{self.bound}": self.most,
+            _SEVERITY: self.severity.value,
+            _RESOURCE_KEY: self.queue.resource_key,
+            **named,
+        }
 
     def passes(self, depth: Depth) -> bool:
         """Return whether a depth is within the bound."""
@@ -118,11 +130,11 @@ class QueueCheck:
         return {**depth_metadata(depth), f"sluicegate/{self.bound}": self.most}
 
 
-def queue_checks(sensor: str, definitions: Sequence[dg.AssetChecksDefinition]) -> list[QueueCheck]:
-    """Return the bounds of the checks that a sensor is to evaluate.
+def queue_checks(sensor: str, queue: QueueRef, definitions: Sequence[dg.AssetChecksDefinition]) -> list[QueueCheck]:
+    """Return the bounds of the checks that a sensor of a queue is to evaluate.
 
     Raises:
-        ConfigurationError: a check that is not one of a queue, or one that is there twice.
+        ConfigurationError: a check that is not one of this queue, or one that is there twice.
     """
     found: dict[dg.AssetCheckKey, QueueCheck] = {}
     for definition in definitions:
@@ -137,6 +149,11 @@ def queue_checks(sensor: str, definitions: Sequence[dg.AssetChecksDefinition]) -
                 raise ConfigurationError(
                     f"sensor {sensor!r}: the check {spec.name!r} is not one of a queue; build it with "
                     "build_queue_depth_check, build_queue_age_check or build_dead_letter_check"
+                )
+            if check.queue != queue:
+                raise ConfigurationError(
+                    f"sensor {sensor!r}: the check {spec.name!r} is one of {check.queue.described}, and the sensor "
+                    f"reads {queue.described}; give both the same resource_key and queue_name"
                 )
             if spec.key in found:
                 raise ConfigurationError(

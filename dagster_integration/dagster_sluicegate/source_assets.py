@@ -10,6 +10,7 @@ import dagster as dg
 
 from dagster_sluicegate.observation import DEFAULT_ATTEMPT_DELAY_SECONDS, VersionRule, observed_version
 from dagster_sluicegate.queue_checks import depth_metadata
+from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate.errors import ConfigurationError
 
@@ -23,6 +24,7 @@ def build_queue_source_asset(
     max_age_seconds: float | None = None,
     attempt_delay_seconds: float = DEFAULT_ATTEMPT_DELAY_SECONDS,
     resource_key: str = "queue",
+    queue_name: str | None = None,
 ) -> dg.AssetsDefinition:
     """Build an asset that stands for a queue: it is observed, never materialized.
 
@@ -44,6 +46,7 @@ def build_queue_source_asset(
         max_age_seconds: the version changes when the oldest ready message has been ready for so long.
         attempt_delay_seconds: pause between two attempts while nobody claims; default 60.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
 
     Raises:
         ConfigurationError: an option that cannot work.
@@ -77,15 +80,15 @@ def build_queue_source_asset(
     if min_ready is None and max_age_seconds is None:
         min_ready = 1
     rule = VersionRule.checked(name, min_ready, max_age_seconds, attempt_delay_seconds)
+    ref = QueueRef.checked(name, resource_key, queue_name)
     if asset.description is None:
         asset = asset.replace_attributes(
-            description=f"The queue of the resource `{resource_key}`. Its data version changes when "
-            f"{rule.gate.condition}."
+            description=f"Stands for {ref.described}. Its data version changes when {rule.gate.condition}."
         )
 
     def observe(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> dg.ObserveResult:
         last = observed_version(context.instance, asset.key)
-        depth = resource.get_depth()
+        _, depth = ref.look(resource)
         version = rule.next(last, depth, time.time())
         if version is None:  # never observed with an open gate: numbers only, which trigger nothing
             return dg.ObserveResult(asset_key=asset.key, metadata=depth_metadata(depth))

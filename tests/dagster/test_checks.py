@@ -173,7 +173,8 @@ def test_the_sensor_reports_changes_only(
     assert tick(sensor, resource, instance) == []
     fill(queue, 3)
     events, reason = evaluate(sensor, resource, instance)
-    assert reason == f"1 of 2 checks of {queue.name!r} pass; failing: queue_depth; 1 changed."
+    assert reason.startswith(f"3 messages ready in {queue.name!r}")
+    assert reason.endswith("; 1 of 2 checks pass, failing: queue_depth; 1 changed.")
     (event,) = tick(sensor, resource, instance)
     assert (event.asset_key, event.check_name, event.passed) == (dg.AssetKey("orders_queue"), "queue_depth", False)
     assert event.severity is dg.AssetCheckSeverity.ERROR
@@ -278,12 +279,39 @@ def test_an_asset_has_several_checks_by_name() -> None:
             "blocking=True needs severity=AssetCheckSeverity.ERROR",
         ),
         (build_dead_letter_check, {"asset": None}, "check 'dead_letters': give an asset or the key of one, not None"),
+        (build_dead_letter_check, {"queue_name": ""}, "check 'dead_letters' of 'orders': queue_name: "),
         (build_dead_letter_check, {"resource_key": "a b"}, "resource_key must be a Python identifier, not 'a b'"),
     ],
 )
 def test_bad_options_are_refused(build: object, options: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         build(**({"asset": "orders"} | options))  # type: ignore[operator]
+
+
+def test_a_sensor_and_its_checks_name_one_queue(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    named = build_queue_depth_check(asset=ORDERS, max_ready=2, queue_name=queue.name)
+    fill(queue, 3)
+    without_name = RedisQueueResource(url=resource.url)
+    assert not check(named, without_name, instance).passed
+    sensor = build_queue_check_sensor(name="checked", checks=[named], queue_name=queue.name)
+    assert sensor.description == (
+        f"Evaluates `queue_depth` of the queue `{queue.name}` without a run, and reports changes; reads only."
+    )
+    assert tick(sensor, without_name, instance) == []
+    elsewhere = build_queue_depth_check(asset=ORDERS, max_ready=2, resource_key="other")
+    for other, words in (
+        (named, f"the check 'queue_depth' is one of the queue `{queue.name}`, and the sensor reads the queue of"),
+        (
+            elsewhere,
+            "is one of the queue of the resource `other`, and the sensor reads the queue of the resource `queue`",
+        ),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            build_queue_check_sensor(name="checked", checks=[other])
+        with pytest.raises(ConfigurationError, match=words):
+            build_queue_observation_sensor(name="observed", queue_asset=ORDERS, min_ready=1, checks=[other])
 
 
 def test_a_sensor_needs_checks_of_a_queue() -> None:

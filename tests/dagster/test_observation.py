@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import dagster as dg
 import pytest
 import redis
@@ -91,8 +93,9 @@ def test_an_open_gate_is_observed_once_with_numbers_only(
     }
     events, reason = evaluate(observed(), resource, instance)
     assert events == []
-    assert reason.startswith(f"4 messages ready in {queue.name!r}")
-    assert "observed as version 1:0, again in " in reason
+    assert reason.startswith(f"4 messages ready in {queue.name!r}, the oldest for ")
+    assert "(1 in flight, 1 delayed), observed as version 1:0; the next version follows in " in reason
+    assert reason.endswith(" s, or when a consumer claims.")
 
 
 def test_a_closed_gate_is_not_observed(
@@ -101,7 +104,7 @@ def test_a_closed_gate_is_not_observed(
     fill(queue, 2)
     events, reason = evaluate(observed(), resource, instance)
     assert events == []
-    assert reason.endswith("; observed when 3 messages are ready.")
+    assert reason.endswith("; the next version follows when 3 messages are ready.")
 
 
 def test_an_old_message_opens_the_gate(
@@ -119,7 +122,8 @@ def test_a_paused_queue_is_not_observed(
     queue.pause()
     events, reason = evaluate(observed(), resource, instance)
     assert events == []
-    assert reason.startswith("The queue is paused: 3 messages ready")
+    assert reason.startswith("3 messages ready")
+    assert reason.endswith("; the queue is paused.")
 
 
 def test_the_attempt_grows_until_a_consumer_claims(
@@ -200,6 +204,7 @@ def test_a_test_may_call_it_with_its_resource(
     result = observed()(dg.build_sensor_context(instance=instance), queue=resource)
     assert isinstance(result, dg.SensorResult)
     assert versions(result.asset_events) == ["0:0"]
+    assert json.loads(result.cursor or "")["queues"] == {queue.name: "3 ready, observed as version 0:0"}
 
 
 # ----------------------------------------------------------------------------------------------------- its options
@@ -223,6 +228,7 @@ def test_the_description_names_asset_and_conditions() -> None:
         ({"queue_asset": 5}, "sensor 'observed': give an asset or the key of one, not 5"),
         ({"queue_asset": []}, r"sensor 'observed': give an asset or the key of one, not \[\]"),
         ({"checks": ["orders"]}, "sensor 'observed': checks must be asset checks such as build_queue_depth_check"),
+        ({"queue_name": "\n"}, "sensor 'observed': queue_name: "),
         ({"resource_key": "the queue"}, "resource_key must be a Python identifier, not 'the queue'"),
     ],
 )

@@ -88,7 +88,7 @@ def test_one_key_joins_publisher_queue_drain_and_checks() -> None:
     assert (queue.kinds, queue.group_name, queue.owners) == ({"redis"}, "orders", ["team:shop"])
     assert (queue.tags["team"], queue.metadata["page"]) == ("shop", 1)
     assert queue.description == (
-        "The queue of the resource `queue`. Its data version changes when 3 messages are ready."
+        "Stands for the queue of the resource `queue`. Its data version changes when 3 messages are ready."
     )
 
 
@@ -172,6 +172,18 @@ def test_an_observation_tells_neither_url_nor_payload(
     assert resource.url not in text
 
 
+def test_another_queue_of_the_resource_s_server_is_named(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    asset = build_queue_source_asset(spec="orders_queue", queue_name=queue.name)
+    without_name = RedisQueueResource(url=resource.url)
+    assert observe(without_name, instance, asset).metadata["sluicegate/ready"].value == 3
+    assert next(iter(asset.specs)).description == (
+        f"Stands for the queue `{queue.name}`. Its data version changes when 1 message is ready."
+    )
+
+
 def test_redis_that_is_down_fails_the_run(instance: dg.DagsterInstance) -> None:
     down = RedisQueueResource(url=f"redis://127.0.0.1:{free_port()}/0", queue_name="orders")
     assert not observation_run(down, instance).success
@@ -196,6 +208,7 @@ def test_partitions_are_refused() -> None:
         ({"min_ready": 0}, "queue asset 'orders': min_ready must be"),
         ({"max_age_seconds": 0}, "queue asset 'orders': max_age_seconds must be"),
         ({"attempt_delay_seconds": -1}, "queue asset 'orders': attempt_delay_seconds must be a number above 0"),
+        ({"queue_name": " "}, "queue asset 'orders': queue_name: "),
         ({"resource_key": "1st"}, "resource_key must be a Python identifier, not '1st'"),
     ],
 )

@@ -1,0 +1,46 @@
+"""A reference names a queue in a definition: by the key of its resource, and by its name where that has several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dagster_sluicegate.resources import RedisQueueResource
+from sluicegate import Depth
+from sluicegate.core.keys import QueueKeys
+from sluicegate.errors import ConfigurationError
+
+__all__ = ["QueueRef"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRef:
+    """A queue as a definition knows it, before there is a resource.
+
+    Attributes:
+        resource_key: of the `RedisQueueResource`.
+        queue_name: of the queue; None for the resource's own.
+    """
+
+    resource_key: str = "queue"
+    queue_name: str | None = None
+
+    @classmethod
+    def checked(cls, definition: str, resource_key: str, queue_name: str | None) -> QueueRef:
+        """Make the reference of a definition, which an error names."""
+        try:
+            if queue_name is not None:
+                QueueKeys(queue_name)  # it checks the name
+        except ConfigurationError as error:
+            raise type(error)(f"{definition}: queue_name: {error}") from None
+        return cls(resource_key, queue_name)
+
+    @property
+    def described(self) -> str:
+        """Return in Markdown which queue it is, as far as the definition knows."""
+        return (
+            f"the queue `{self.queue_name}`" if self.queue_name else f"the queue of the resource `{self.resource_key}`"
+        )
+
+    def look(self, resource: RedisQueueResource) -> tuple[str, Depth]:
+        """Return the queue's name and depth."""
+        return resource.resolve_name(self.queue_name), resource.get_depth(self.queue_name)
