@@ -48,12 +48,13 @@ def test_the_wheel_holds_nothing_but_its_packages(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
 
 
-def test_airflow_finds_the_provider(wheel: Path) -> None:
+def test_airflow_finds_the_provider_and_dg_the_components(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
         text = archive.read(name).decode()
 
     assert "provider_info = airflow_provider_sluicegate.get_provider_info:get_provider_info" in text
+    assert "[dagster_dg_cli.registry_modules]\ndagster_sluicegate = dagster_sluicegate.components" in text
 
 
 def test_the_scripts_load_out_of_the_wheel(wheel: Path) -> None:

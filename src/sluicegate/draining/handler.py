@@ -15,7 +15,7 @@ from sluicegate.message import Message
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Columns, Schema
 
-__all__ = ["BatchFormat", "Handler", "import_handler", "split_name"]
+__all__ = ["BatchFormat", "Handler", "import_handler", "import_named", "split_name"]
 
 BatchFormat = Literal["messages", "arrow", "pandas"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -28,30 +28,41 @@ _CONTEXT_NAMES = ("ctx", "context")
 _HOW = "write process(batch) or process(batch, ctx)"
 
 
-def import_handler(name: str) -> Callable[..., object]:
+def import_handler(name: str, option: str = "process") -> Callable[..., object]:
     """Import a handler by its name.
 
     Args:
         name: `"module:function"`.
+        option: what the errors call it.
 
     Raises:
         ConfigurationError: the name has another form, or the module cannot be imported or has no such function.
     """
-    module, attribute = split_name(name)
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except Exception as error:
-        raise ConfigurationError(
-            f"process {name!r} cannot be imported ({type(error).__name__}: {error}); the module must be installed, or "
-            "on PYTHONPATH, where the drain runs"
-        ) from error
+    found = import_named(name, option)
     if not callable(found):
-        raise ConfigurationError(f"process {name!r}: module {module!r} has no function {attribute!r}")
+        module, attribute = split_name(name, option)
+        raise ConfigurationError(f"{option} {name!r}: module {module!r} has no function {attribute!r}")
     process: Callable[..., object] = found
     return process
 
 
-def split_name(name: str) -> tuple[str, str]:
+def import_named(name: str, option: str) -> object:
+    """Import what a name stands for, a function or not; None if the module has no such name.
+
+    Raises:
+        ConfigurationError: the name has another form, or the module cannot be imported.
+    """
+    module, attribute = split_name(name, option)
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except Exception as error:
+        raise ConfigurationError(
+            f"{option} {name!r} cannot be imported ({type(error).__name__}: {error}); the module must be installed, or "
+            "on PYTHONPATH, where the drain runs"
+        ) from error
+
+
+def split_name(name: str, option: str = "process") -> tuple[str, str]:
     """Return the module and the function of a handler's name, without importing them.
 
     Raises:
@@ -59,7 +70,7 @@ def split_name(name: str) -> tuple[str, str]:
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise ConfigurationError(f"process must be a function or its name, 'module:function', not {name!r}")
+        raise ConfigurationError(f"{option} must be a function or its name, 'module:function', not {name!r}")
     return module, attribute
 
 

@@ -1,0 +1,202 @@
+"""What `dg scaffold defs` writes for each component: a `defs.yaml` that loads as it is."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from pathlib import Path
+from string import Template
+from typing import Any, Generic, TypeVar
+
+import dagster as dg
+from pydantic import BaseModel, Field
+
+__all__ = ["DepthSensorScaffolder", "DrainScaffolder", "ResourceScaffolder"]
+
+_PYTHON = Template("""\
+import dagster as dg
+
+from $module import $name
+$imports
+
+@dg.component_instance
+def load(context: dg.ComponentLoadContext) -> $name:
+    return $name(
+$arguments    )
+""")
+
+_HANDLER = Template('''\
+"""The work of the drain of $key."""
+
+from dagster_sluicegate import QueueDrainContext
+from sluicegate import Message
+
+FOLDER = "data/$key"
+
+
+def process(messages: list[Message], ctx: QueueDrainContext) -> None:
+    """Write a batch into a file of its own, as JSON lines.
+
+    The messages are acked when this returns. When it raises, they return to the queue. A batch that is delivered again
+    replaces its file.
+    """
+    path = ctx.output_file(FOLDER, ".jsonl")
+    path.write_text("".join(message.text() + "\\n" for message in messages))
+''')
+
+
+class ResourceParams(BaseModel):
+    """The parameters of `dg scaffold defs` for a resource."""
+
+    queue_name: str | None = Field(default=None, description="Name of the queue; default: the folder's.")
+    url_env_var: str = Field(default="REDIS_URL", description="Environment variable that holds the URL.")
+    resource_key: str = Field(default="queue", description="Key of the resource.")
+
+
+class DrainParams(BaseModel):
+    """The parameters of `dg scaffold defs` for a drain asset."""
+
+    asset_key: str | None = Field(default=None, description="Key of the asset; default: the folder's name.")
+    process: str | None = Field(default=None, description="Function, as module:function; default: a new handler.py.")
+    resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+
+
+class DepthSensorParams(BaseModel):
+    """The parameters of `dg scaffold defs` for a sensor."""
+
+    name: str | None = Field(default=None, description="Name of the sensor; default: the folder's.")
+    target: str = Field(description="Selection of the assets to run, such as key:orders.")
+    min_ready: int = Field(default=1000, description="Ready messages that open the gate.")
+    max_age_seconds: float = Field(default=300, description="Age of the oldest ready message that opens the gate.")
+    resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+
+
+Params = TypeVar("Params", bound=BaseModel)
+
+
+class QueueScaffolder(dg.Scaffolder[Params], Generic[Params]):
+    """The base of the scaffolders: it writes attributes as YAML, or as Python."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Params]) -> None:
+        """Write `defs.yaml` or `component.py`, and what else the component needs."""
+        attributes = self.attributes(request.params, _folder(request).name)
+        if request.scaffold_format == "python":
+            (request.target_path / "component.py").write_text(self._python(request, attributes))
+        else:
+            dg.scaffold_component(request, attributes)
+            self._require(request)
+        self.add_files(request)
+
+    @abstractmethod
+    def attributes(self, params: Params, folder: str) -> dict[str, Any]:
+        """Return the attributes; the folder's name is the default for names."""
+
+    def environment(self, params: Params) -> list[str]:
+        """Return the environment variables that the component needs."""
+        return []
+
+    def add_files(self, request: dg.ScaffoldRequest[Params]) -> None:
+        """Write further files into the folder of the component."""
+
+    def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Return further imports, and the arguments of the component as Python has them."""
+        return "", {name: repr(value) for name, value in attributes.items()}
+
+    def _python(self, request: dg.ScaffoldRequest[Params], attributes: dict[str, Any]) -> str:
+        module, _, name = request.type_name.rpartition(".")
+        imports, arguments = self.python(attributes)
+        lines = "".join(f"        {argument}={value},\n" for argument, value in arguments.items())
+        return _PYTHON.substitute(module=module, name=name, imports=imports, arguments=lines)
+
+    def _require(self, request: dg.ScaffoldRequest[Params]) -> None:
+        variables = self.environment(request.params)
+        if variables:
+            path = request.target_path if request.append else request.target_path / "defs.yaml"
+            with path.open("a") as file:
+                file.write("".join(["\nrequirements:\n  env:\n", *(f"    - {name}\n" for name in variables)]))
+
+
+class ResourceScaffolder(QueueScaffolder[ResourceParams]):
+    """The scaffolder of a queue resource."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ResourceParams]:
+        """Return what the command line may give."""
+        return ResourceParams
+
+    def attributes(self, params: ResourceParams, folder: str) -> dict[str, Any]:
+        """Return a queue that is named as the folder."""
+        return {
+            "resource_key": params.resource_key,
+            "url_env_var": params.url_env_var,
+            "queue_name": params.queue_name or folder,
+        }
+
+    def environment(self, params: ResourceParams) -> list[str]:
+        """Return the variable with the URL."""
+        return [params.url_env_var]
+
+
+class DrainScaffolder(QueueScaffolder[DrainParams]):
+    """The scaffolder of a drain asset, with its handler."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[DrainParams]:
+        """Return what the command line may give."""
+        return DrainParams
+
+    def attributes(self, params: DrainParams, folder: str) -> dict[str, Any]:
+        """Return an asset that is named as the folder, with the handler beside it."""
+        return {
+            "asset": {"key": params.asset_key or _identifier(folder), "kinds": ["redis"]},
+            "process": params.process or ".handler:process",
+            "batch_size": 1000,
+            "resource_key": params.resource_key,
+        }
+
+    def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Return the import of the handler, and the asset as a spec."""
+        module, _, function = attributes["process"].partition(":")
+        key = attributes["asset"]["key"]
+        _, plain = super().python(attributes)
+        return f"from {module} import {function}\n", {
+            **plain,
+            "asset": f"dg.AssetSpec(dg.AssetKey.from_user_string({key!r}), kinds={{'redis'}})",
+            "process": function,
+        }
+
+    def add_files(self, request: dg.ScaffoldRequest[DrainParams]) -> None:
+        """Write a handler, unless the parameters name one or the folder has one."""
+        folder = _folder(request)
+        handler = folder / "handler.py"
+        if request.params.process is None and not handler.exists():
+            handler.write_text(_HANDLER.substitute(key=request.params.asset_key or _identifier(folder.name)))
+
+
+class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):
+    """The scaffolder of a depth sensor."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[DepthSensorParams]:
+        """Return what the command line may give."""
+        return DepthSensorParams
+
+    def attributes(self, params: DepthSensorParams, folder: str) -> dict[str, Any]:
+        """Return a sensor that is named as the folder."""
+        return {
+            "name": params.name or _identifier(folder),
+            "target": params.target,
+            "min_ready": params.min_ready,
+            "max_age_seconds": params.max_age_seconds,
+            "resource_key": params.resource_key,
+        }
+
+
+def _folder(request: dg.ScaffoldRequest[Any]) -> Path:
+    """Return the folder of the component; a request that appends names the file."""
+    return request.target_path.parent if request.append else request.target_path
+
+
+def _identifier(name: str) -> str:
+    """Return a name that Dagster takes for a definition."""
+    return re.sub(r"\W", "_", name)
