@@ -1,4 +1,4 @@
-"""What drain operators have in common: progress in the task's log, and the summary as an XCom without payloads."""
+"""What drain operators have in common: the end in the task's log, and the summary as an XCom without payloads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import DrainProgress, DrainSummary, RedisMessageQueue
+    from sluicegate import DrainSummary, RedisMessageQueue
 
 __all__ = [
     "Log",
-    "ProgressLines",
     "execute",
     "handler_of",
     "log_end",
@@ -35,30 +34,6 @@ class Log(Protocol):
     def info(self, event: str, *args: Any) -> Any: ...
     def warning(self, event: str, *args: Any) -> Any: ...
     def error(self, event: str, *args: Any) -> Any: ...
-
-
-class ProgressLines:
-    """
-    Writes the progress of a drain to the task's log, for the argument ``progress`` of ``drain``.
-
-    :param log: of the operator.
-    :param interval_seconds: the time between two lines.
-    """
-
-    def __init__(self, log: Log, interval_seconds: float) -> None:
-        self._log = log
-        self._interval_seconds = interval_seconds
-        self._next = interval_seconds
-
-    def __call__(self, progress: DrainProgress) -> None:
-        if progress.seconds < self._next:
-            return
-        self._next = progress.seconds + self._interval_seconds
-        self._log.info(
-            "queue %r: %d messages acked in %.0f s (%.0f/s), %d failed, %d ready, %d in flight",
-            *(progress.queue, progress.acked, progress.seconds, progress.per_second, progress.failed),
-            *(progress.ready, progress.in_flight),
-        )
 
 
 class DrainOperator(Protocol):

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from dagster_sluicegate.drain import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.observation import build_queue_observation_sensor
+    from dagster_sluicegate.reports import report_drain, run_id_of
     from dagster_sluicegate.resources import RedisQueueResource
     from dagster_sluicegate.sensors import build_queue_depth_sensor
     from dagster_sluicegate.source_assets import build_queue_source_asset
+    from dagster_sluicegate.spark import build_spark_queue_drain_asset
 
 __all__ = [
     "QueueDrainContext",
@@ -41,6 +43,9 @@ __all__ = [
     "build_queue_gates_sensor",
     "build_queue_observation_sensor",
     "build_queue_source_asset",
+    "build_spark_queue_drain_asset",
+    "report_drain",
+    "run_id_of",
 ]
 
 # The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
@@ -58,6 +63,9 @@ _MODULE_OF = {
     "build_queue_gates_sensor": "gates_sensor",
     "build_queue_observation_sensor": "observation",
     "build_queue_source_asset": "source_assets",
+    "build_spark_queue_drain_asset": "spark",
+    "report_drain": "reports",
+    "run_id_of": "reports",
 }
 
 register_library("dagster-sluicegate", __version__)

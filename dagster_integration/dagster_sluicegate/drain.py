@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import dagster as dg
 
+from dagster_sluicegate.identity import lease_run_id, retry_number
 from sluicegate import RedisMessageQueue
 from sluicegate.draining import arguments
 from sluicegate.draining.context import DrainContext
@@ -53,13 +53,13 @@ class QueueDrainOptions:
     def plan(self, context: dg.AssetExecutionContext, ready: int) -> DrainPlan:
         """Return the plan of this step, with lease ids that a retry of the step or a re-execution of the run shares."""
         return DrainPlan(
-            run_id=f"{_root_run_id(context)}:{self.key.to_user_string()}",
+            run_id=lease_run_id(context, self.key),
             handler=replace(self.handler, process=_returning_none(self.handler)) if self.per_batch else self.handler,
             batch_size=self.batch_size,
             lease_seconds=self.lease_seconds,
             limit=self.max_messages,
             enough=max(ready, 1),
-            first_wait_seconds=_RETRY_WAIT_SECONDS if _retry_number(context) else 0,
+            first_wait_seconds=_RETRY_WAIT_SECONDS if retry_number(context) else 0,
             remembers_empty=False,
             on_failure="raise",
             holds=not self.per_batch,
@@ -88,7 +88,7 @@ def drain(
     arguments.check_queue(queue)
     make_context = functools.partial(QueueDrainContext, asset=context)
     plan = options.plan(context, queue.depth().ready)
-    with DrainEngine(plan, queue, attempt=_retry_number(context), make_context=make_context) as engine:
+    with DrainEngine(plan, queue, attempt=retry_number(context), make_context=make_context) as engine:
         if engine.run().ended == "paused":
             context.log.warning(f"Queue {queue.name!r} is paused.")
         tally = engine.tally
@@ -100,20 +100,6 @@ def drain(
         engine.extend_held()  # the result of a batch that was lost meanwhile must not be handed over
         yield _result(options, tally, queue)
         engine.settle_held()
-
-
-def _root_run_id(context: dg.AssetExecutionContext) -> str:
-    """Return the id that re-executions share; a direct call in a test has no run, and leases of its own."""
-    try:
-        run = context.run
-    except dg.DagsterError:
-        return f"direct-{uuid.uuid4().hex}"
-    return run.root_run_id or run.run_id
-
-
-def _retry_number(context: dg.AssetExecutionContext) -> int:
-    number: int = getattr(context, "retry_number", 0)  # the context of a direct call has none
-    return number
 
 
 def _returning_none(handler: Handler) -> Callable[..., None]:

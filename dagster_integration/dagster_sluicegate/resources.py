@@ -274,36 +274,47 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             OPTIONS[name].check(name, value)
 
 
-def takes_resource(key: str, function: Callable[..., Any], context: type) -> Callable[..., Any]:
+def takes_resource(key: str, function: Callable[..., Any], context: type, *others: str) -> Callable[..., Any]:
     """Return a function whose signature names the queue resource, so that a test may call the definition with it.
 
     Args:
         key: of the resource, a Python identifier.
-        function: takes the context and the resource.
+        function: takes the context, the resource, and the other resources in their order.
         context: the class of the context.
+        others: keys of further resources, of any kind; Python identifiers.
     """
-    return takes_resources([key], lambda given, resources: function(given, resources[key]), context)
+    names = (key, *others)
+    return takes_resources(
+        [key], lambda given, resources: function(given, *(resources[name] for name in names)), context, others
+    )
 
 
-def takes_resources(keys: Sequence[str], function: Callable[..., Any], context: type) -> Callable[..., Any]:
+def takes_resources(
+    keys: Sequence[str], function: Callable[..., Any], context: type, others: Sequence[str] = ()
+) -> Callable[..., Any]:
     """Return a function whose signature names several queue resources; see `takes_resource`.
 
     Args:
         keys: of the resources.
         function: takes the context and a dict of the resources by key.
         context: the class of the context.
+        others: keys of further resources, of any kind; Python identifiers.
     """
     for key in keys:
         if not key.isidentifier():
             raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
 
     def named(context: Any, **resources: Any) -> Any:
-        return function(context, {key: _checked(resources[key], key) for key in keys})
+        return function(context, {**resources, **{key: _checked(resources[key], key) for key in keys}})
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [
         inspect.Parameter("context", kind, annotation=context),
         *(inspect.Parameter(key, kind, annotation=RedisQueueResource) for key in keys),
+        *(
+            inspect.Parameter(other, kind, annotation=dg.ResourceParam[Any])  # type: ignore[misc]
+            for other in others
+        ),
     ]
     named.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

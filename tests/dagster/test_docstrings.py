@@ -8,39 +8,21 @@ import textwrap
 import dagster as dg
 import pytest
 
-from dagster_sluicegate import (
-    RedisQueueResource,
-    build_dead_letter_check,
-    build_queue_age_check,
-    build_queue_check_sensor,
-    build_queue_depth_check,
-    build_queue_depth_sensor,
-    build_queue_drain_asset,
-    build_queue_gates_sensor,
-    build_queue_observation_sensor,
-    build_queue_source_asset,
-)
+import dagster_sluicegate
 
 pytestmark = pytest.mark.dagster
 
+TEXTS = {name: inspect.getdoc(getattr(dagster_sluicegate, name)) or "" for name in dagster_sluicegate.__all__}
 
-@pytest.mark.parametrize(
-    "documented",
-    [
-        RedisQueueResource,
-        build_dead_letter_check,
-        build_queue_age_check,
-        build_queue_check_sensor,
-        build_queue_depth_check,
-        build_queue_depth_sensor,
-        build_queue_drain_asset,
-        build_queue_gates_sensor,
-        build_queue_observation_sensor,
-        build_queue_source_asset,
-    ],
-)
-def test_the_example_loads(documented: object) -> None:
-    text = inspect.getdoc(documented) or ""
+
+def test_every_factory_has_an_example() -> None:
+    factories = {name for name in TEXTS if name.startswith("build_")}
+    assert {name for name in factories if "dg.Definitions(" not in TEXTS[name]} == set()
+
+
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if "dg.Definitions(" in text])
+def test_the_example_loads(name: str) -> None:
+    text = TEXTS[name]
     code = textwrap.dedent(text.partition(".. code-block:: python\n")[2])
     names: dict[str, object] = {"__name__": "example"}
     exec(compile(code, "docstring", "exec"), names)  # noqa: S102

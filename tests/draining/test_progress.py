@@ -84,8 +84,8 @@ def test_a_line_is_logged_every_ten_seconds(caplog: pytest.LogCaptureFixture) ->
             lines.show(at(float(second)))
 
     assert [record.getMessage() for record in caplog.records] == [
-        f"drain 'run' of queue 'orders': 300 messages acked in {seconds} s ({300 / seconds:.0f}/s), 600 ready, 100 in "
-        f"flight, about {700 * seconds / 300:.0f} s left"
+        f"drain 'run' of queue 'orders': 300 messages acked in {seconds} s ({300 / seconds:.0f}/s), 2 failed, "
+        f"600 ready, 100 in flight, about {700 * seconds / 300:.0f} s left"
         for seconds in (10, 20, 30)
     ]
 

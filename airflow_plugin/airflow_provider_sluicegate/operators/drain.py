@@ -150,6 +150,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
 
     def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
         from sluicegate import drain
+        from sluicegate.draining.progress import ProgressLines
 
         process = self.handler(context)
         try:
@@ -167,7 +168,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
                 schema=self.schema,
                 until=self.until,
                 deadline_seconds=self.deadline_seconds,
-                progress=draining.ProgressLines(self.log, self.progress_interval_seconds),
+                progress=ProgressLines(self.log.info, self.progress_interval_seconds),
             )
         except _Stopped:
             hook.close()

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from airflow_provider_sluicegate.spark_job import SparkJob
     from sluicegate import DrainSummary, RedisMessageQueue
     from sluicegate.draining.arguments import Until
     from sluicegate.draining.handler import BatchFormat
+    from sluicegate.spark.jobs import SparkJob
     from sluicegate.tables.columns import Schema
 
 __all__ = ["SparkRedisQueueDrainOperator"]
@@ -137,8 +137,8 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         raise _Stopped
 
     def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
-        from airflow_provider_sluicegate.spark_job import SparkJob
         from airflow_provider_sluicegate.spark_session import opened_session, session_options
+        from sluicegate.spark.jobs import SparkJob
 
         process = draining.handler_of(self.process)
         hook.check_serializable(queue)
@@ -161,6 +161,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         """Return what drains with a session."""
 
         def work(session: Any) -> DrainSummary:
+            from sluicegate.draining.progress import ProgressLines
             from sluicegate.spark import drain
 
             return drain(
@@ -176,7 +177,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
                 schema=self.schema,
                 until=self.until,
                 deadline_seconds=self.deadline_seconds,
-                progress=draining.ProgressLines(self.log, self.progress_interval_seconds),
+                progress=ProgressLines(self.log.info, self.progress_interval_seconds),
             )
 
         return work

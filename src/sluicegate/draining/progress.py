@@ -19,7 +19,7 @@ from sluicegate.queue import RedisMessageQueue
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["DrainProgress", "Watch", "watching"]
+__all__ = ["DrainProgress", "ProgressLines", "Watch", "watching"]
 
 _LOOK_SECONDS = 1.0
 _BAR_AFTER_SECONDS = 2.0
@@ -177,23 +177,40 @@ class Watch:
             _log.debug("the progress of drain %r cannot be read: %s", self._run_id, error)
 
 
+class ProgressLines:
+    """Writes a line about the progress of a drain now and then; for the argument `progress` of `drain`.
+
+    Args:
+        write: takes a line, such as the `info` of a log.
+        interval_seconds: the time between two lines.
+    """
+
+    def __init__(self, write: Callable[[str], object], interval_seconds: float = _LINE_SECONDS) -> None:
+        self._write = write
+        self._interval_seconds = interval_seconds
+        self._next = interval_seconds
+
+    def __call__(self, progress: DrainProgress) -> None:
+        if progress.seconds < self._next:
+            return
+        self._next = progress.seconds + self._interval_seconds
+        left = progress.left_seconds
+        self._write(
+            f"drain {progress.run_id!r} of queue {progress.queue!r}: {progress.acked} messages acked in "
+            f"{progress.seconds:.0f} s ({progress.per_second:.0f}/s), "
+            f"{f'{progress.failed} failed, ' if progress.failed else ''}{progress.ready} ready, "
+            f"{progress.in_flight} in flight{'' if left is None else f', about {left:.0f} s left'}"
+        )
+
+
 class _Lines:
     """A line every ten seconds."""
 
     def __init__(self) -> None:
-        self._next = _LINE_SECONDS
+        self._lines = ProgressLines(lambda line: log_line(logging.INFO, line))
 
     def show(self, progress: DrainProgress) -> None:
-        if progress.seconds < self._next:
-            return
-        self._next = progress.seconds + _LINE_SECONDS
-        left = progress.left_seconds
-        log_line(
-            logging.INFO,
-            f"drain {progress.run_id!r} of queue {progress.queue!r}: {progress.acked} messages acked in "
-            f"{progress.seconds:.0f} s ({progress.per_second:.0f}/s), {progress.ready} ready, {progress.in_flight} in "
-            f"flight{'' if left is None else f', about {left:.0f} s left'}",
-        )
+        self._lines(progress)
 
     def close(self) -> None:
         pass

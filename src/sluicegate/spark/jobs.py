@@ -1,4 +1,4 @@
-"""Run a job of Spark so that the task can cancel it."""
+"""Run a job of Spark so that an orchestrator's task can cancel it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ __all__ = ["SparkJob"]
 T = TypeVar("T")
 
 _AGAIN_SECONDS = 0.2  # between two cancellations: Spark cancels only what it has begun
-_GRACE_SECONDS = 3.0  # Airflow kills the process after 5 s
+_GRACE_SECONDS = 3.0  # an orchestrator kills the process soon: Airflow after 5 s
 
 
 class SparkJob(Generic[T]):
-    """
-    Runs a function of a Spark session in a thread of its own.
+    """Runs a function of a Spark session in a thread of its own.
 
-    Airflow's signals and timeouts interrupt the task's thread wherever it is. Inside a call to Spark that would leave
-    the connection to the JVM in the middle of an answer, so the task's thread only waits. When it is interrupted, it
-    cancels what the function has begun, and only that.
+    The signals and timeouts of an orchestrator interrupt the task's thread wherever it is. Inside a call to Spark that
+    would leave the connection to the JVM in the middle of an answer, so the task's thread only waits. When it is
+    interrupted, it cancels what the function has begun, and only that.
     """
 
     def __init__(self) -> None:
@@ -37,11 +36,11 @@ class SparkJob(Generic[T]):
         self._is_cancelled = threading.Event()
 
     def run(self, session: AbstractContextManager[SparkSession], work: Callable[[SparkSession], T]) -> T:
-        """
-        Return what the function returns, or raise what it raises.
+        """Return what the function returns, or raise what it raises.
 
-        :param session: makes the session, and may stop it at the end.
-        :param work: the function.
+        Args:
+            session: makes the session, and may stop it at the end.
+            work: the function.
         """
         arguments = (self._run, session, work)
         thread = threading.Thread(

@@ -1,0 +1,289 @@
+"""An asset that drains a queue in the executors of a Spark session."""
+
+# Annotations are not postponed here: Dagster wants the one of `context` to be a class, not its name.
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from dagster_sluicegate.identity import is_first_try, lease_run_id
+from dagster_sluicegate.reports import failure_rows, figures_of, log_failures, partition_rows
+from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from sluicegate import DrainSummary, RedisMessageQueue, checks
+from sluicegate.draining import arguments
+from sluicegate.draining.arguments import Until
+from sluicegate.draining.handler import BatchFormat, Handler
+from sluicegate.draining.progress import ProgressLines
+from sluicegate.errors import ConfigurationError, DrainFailedError
+from sluicegate.spark.jobs import SparkJob
+
+if TYPE_CHECKING:
+    from sluicegate.tables.columns import Schema
+
+__all__ = ["build_spark_queue_drain_asset"]
+
+
+def build_spark_queue_drain_asset(
+    *,
+    spec: dg.AssetSpec | dg.AssetKey | str,
+    process: Callable[..., Any],
+    partitions: int | None = None,
+    batch_size: int = 1000,
+    lease_seconds: float = 60,
+    batch_format: BatchFormat | None = None,
+    schema: "str | Schema | None" = None,
+    until: Until = "empty",
+    deadline_seconds: float | None = None,
+    progress_interval_seconds: float = 10,
+    resource_key: str = "queue",
+    spark_resource_key: str = "pyspark",
+    retry_policy: dg.RetryPolicy | None = None,
+    pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+) -> dg.AssetsDefinition:
+    """Build an asset whose messages are claimed, worked on and acked by the executors of a Spark session.
+
+    Delivery is at-least-once. Each Spark task claims batch after batch, one lease each, calls `process`, and acks the
+    batch when it returns, so `process` must have written it durably by then (`ctx.output_file` does). Nothing goes
+    through an IO manager. When `process` raises, the batch is split in halves until the failing messages are alone.
+    They return to the queue with the error, all others are acked, and the step fails when all partitions have ended,
+    with the counts in the failure's metadata.
+
+    The leases are named by the **root** run and the asset: a retry of the step (`RetryPolicy`) and a re-execution of
+    the run take over at once what a killed try held, repeat nothing that it finished, and work on what failed. A step
+    that Dagster stops cancels its own Spark jobs; what they held returns when the leases expire, or at once to a
+    re-execution. For new messages launch a new run.
+
+    Without a ready message the step succeeds and does not materialize the asset, and a `LazyPySparkResource` starts no
+    session then. The materialization carries the same metadata as the one of `build_queue_drain_asset`, a table of
+    Spark's partitions, and never a payload. Its counts include what earlier tries of the run did.
+
+    Args:
+        spec: the asset: a full `AssetSpec` (without partitions), or just its key. It is made skippable.
+        process: a plain function of a batch and optionally a `sluicegate.DrainContext`, as `sluicegate.spark.drain`
+            takes it. It is serialized for the executors, so it can use neither Dagster's context nor a resource.
+        partitions: how many work at the same time, each with its own leases; None for one per core. Give a number if
+            the cores differ between tries, so that a retry finds every lease.
+        batch_size: most messages of a batch, from 1 to 10,000; default 1000.
+        lease_seconds: how long a lease outlives its worker; default 60.
+        batch_format: `"messages"`, `"arrow"` or `"pandas"`; the annotation of the first parameter of `process` selects
+            it too.
+        schema: the fields of the JSON payloads: a DDL text, a `StructType` or an Arrow schema.
+        until: `"empty"` (the default), `"deadline"` (waits for messages until `deadline_seconds` have passed), or a
+            number of messages at most.
+        deadline_seconds: how long batches are claimed; the current ones are finished.
+        progress_interval_seconds: the time between two lines of progress in the step's log; default 10.
+        resource_key: key of the `RedisQueueResource`. Executors get its URL, so the URL names the variable of its
+            password (`?password_env=NAME`), which the executors need too.
+        spark_resource_key: key of the session: a `PySparkResource` or `LazyPySparkResource` of `dagster-pyspark`, a
+            `SparkSession`, classic or Connect, or any object with a `spark_session`. Workers of a local session run
+            the interpreter of the step, unless `PYSPARK_PYTHON` names another one.
+        retry_policy: of the step.
+        pool: concurrency pool of the step.
+        op_tags: of the step.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
+
+    Example:
+        .. code-block:: python
+
+            import dagster as dg
+            from dagster_pyspark import LazyPySparkResource
+            from dagster_sluicegate import RedisQueueResource, build_spark_queue_drain_asset
+
+            folder = "build/orders"
+
+
+            def write(orders, ctx):
+                import pyarrow.parquet as pq
+
+                pq.write_table(orders, ctx.output_file(folder, ".parquet"))  # a retry overwrites its own file
+
+
+            defs = dg.Definitions(
+                assets=[
+                    build_spark_queue_drain_asset(
+                        spec="orders", process=write, schema="order_id string, amount double"
+                    )
+                ],
+                resources={
+                    "queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders"),
+                    "pyspark": LazyPySparkResource(spark_config={"spark.master": "local[2]"}),
+                },
+            )
+    """
+    asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis", "spark"})
+    asset = asset.replace_attributes(skippable=True)
+    drain = _SparkDrain(
+        key=asset.key,
+        process=process,
+        options={
+            "partitions": partitions,
+            "batch_size": batch_size,
+            "lease_seconds": lease_seconds,
+            "batch_format": batch_format,
+            "schema": schema,
+            "until": until,
+            "deadline_seconds": deadline_seconds,
+        },
+        progress_interval_seconds=progress_interval_seconds,
+        resource_key=resource_key,
+        spark_resource_key=spark_resource_key,
+    )
+    drain.check(asset)
+    declare = dg.multi_asset(
+        specs=[asset],
+        name=asset.key.to_python_identifier(),
+        retry_policy=retry_policy,
+        pool=pool,
+        op_tags=op_tags,
+        description=asset.description,
+    )
+    return declare(takes_resource(resource_key, drain.run, dg.AssetExecutionContext, spark_resource_key))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _SparkDrain:
+    """The options of a drain asset with Spark, and one execution of it."""
+
+    key: dg.AssetKey
+    process: Callable[..., Any]
+    options: dict[str, Any]
+    progress_interval_seconds: float
+    resource_key: str
+    spark_resource_key: str
+
+    @property
+    def name(self) -> str:
+        """Return the asset's key for messages."""
+        return self.key.to_user_string()
+
+    def check(self, asset: dg.AssetSpec) -> None:
+        """Refuse at build time what no step could work with.
+
+        Raises:
+            ConfigurationError: names the asset, the option and its value.
+        """
+        options = self.options
+        try:
+            if not self.spark_resource_key.isidentifier():
+                raise ConfigurationError(
+                    f"spark_resource_key must be a Python identifier, not {self.spark_resource_key!r}"
+                )
+            Handler.of(self.process, options["batch_format"])
+            partitions = options["partitions"]
+            if partitions is not None and not arguments.is_count(partitions, arguments.MAX_PARTITIONS):
+                raise ConfigurationError(
+                    f"partitions must be an int from 1 to {arguments.MAX_PARTITIONS}, or None, not {partitions!r}"
+                )
+            checked = {name: options[name] for name in ("batch_size", "lease_seconds", "until", "deadline_seconds")}
+            arguments.check(**checked, run_id=None, progress=None)
+            checks.positive("progress_interval_seconds", self.progress_interval_seconds)
+            if asset.partitions_def is not None:
+                raise ConfigurationError("it has partitions, which a queue does not know; leave partitions_def out")
+        except (ConfigurationError, TypeError) as error:
+            raise ConfigurationError(f"drain asset {self.name!r}: {error}") from None
+
+    def run(
+        self, context: dg.AssetExecutionContext, resource: RedisQueueResource, spark: object
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        """Drain; yield one result, or none when there was nothing to do."""
+        with resource.get_queue() as queue:
+            self._check_portable(queue)
+            if self._has_work(context, queue):
+                summary = self._drain(context, queue, spark)
+                if summary.claimed:
+                    yield dg.MaterializeResult(asset_key=self.key, metadata=_metadata(summary, queue))
+                    return
+            context.log.info(f"Nothing to drain from queue {queue.name!r}; {self.name} is not materialized.")
+
+    def _has_work(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue) -> bool:
+        """Return whether a session is worth its start."""
+        depth = queue.depth()
+        if depth.paused:
+            context.log.warning(f"Queue {queue.name!r} is paused.")
+        if not is_first_try(context):  # it counts, and takes over, what the earlier ones did
+            return True
+        return bool(depth.ready and not depth.paused) or self.options["until"] == "deadline"
+
+    def _drain(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, spark: object) -> DrainSummary:
+        def work(session: Any) -> DrainSummary:
+            from sluicegate.spark import drain
+
+            return drain(
+                session,
+                queue,
+                self.process,
+                run_id=lease_run_id(context, self.key),
+                remember_empty=False,  # a re-execution drains what has arrived since
+                progress=ProgressLines(context.log.info, self.progress_interval_seconds),
+                **self.options,
+            )
+
+        try:
+            summary = SparkJob[DrainSummary]().run(self._session(spark), work)
+        except DrainFailedError as failed:
+            raise self._failure(context, queue, failed) from None
+        context.log.info(
+            f"Queue {queue.name!r}: {summary.acked} messages acked, {summary.returned} returned, {summary.buried} "
+            f"buried, in {summary.seconds:.1f} s."
+        )
+        return summary
+
+    def _failure(
+        self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, failed: DrainFailedError
+    ) -> Exception:
+        """Return what fails the step, with the counts of what was done."""
+        summary = failed.summary
+        if not isinstance(summary, DrainSummary):
+            return failed
+        log_failures(context.log.error, summary)
+        metadata = _metadata(summary, queue)
+        if summary.failures:
+            metadata["sluicegate/failures"] = _table(failure_rows(summary))
+        return dg.Failure(description=f"drain asset {self.name!r}: {failed}", metadata=metadata)
+
+    @contextmanager
+    def _session(self, spark: Any) -> Iterator[Any]:
+        """Yield the session of the resource, which outlives the step: it is the resource's."""
+        session = spark.spark_session if hasattr(type(spark), "spark_session") else spark
+        where = f"drain asset {self.name!r}: the resource {self.spark_resource_key!r}"
+        if session is None:
+            raise ConfigurationError(
+                f"{where} has no session, because Dagster has not set it up; in a test give it by "
+                "dg.build_asset_context(resources=...), or give a session"
+            )
+        if not (callable(getattr(session, "range", None)) and hasattr(session, "conf")):
+            raise ConfigurationError(
+                f"{where} is a {type(spark).__name__}; put a PySparkResource, a LazyPySparkResource or a SparkSession "
+                "there, or name another key with spark_resource_key"
+            )
+        yield session
+
+    def _check_portable(self, queue: RedisMessageQueue) -> None:
+        """Refuse a queue that executors cannot make.
+
+        Raises:
+            ConfigurationError: its URL carries a password.
+        """
+        try:
+            queue.spec()
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"drain asset {self.name!r}, resource {self.resource_key!r}: {error}. For executors on other machines "
+                "set spark.executorEnv.NAME"
+            ) from None
+
+
+def _metadata(summary: DrainSummary, queue: RedisMessageQueue) -> dict[str, Any]:
+    return {
+        **figures_of(summary, queue.depth().ready),
+        "sluicegate/partitions": _table(partition_rows(summary)),
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> dg.TableMetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
