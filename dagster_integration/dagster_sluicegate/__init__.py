@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dagster_sluicegate.drain import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.observation import build_queue_observation_sensor
+    from dagster_sluicegate.publish import build_queue_publish_asset
     from dagster_sluicegate.reports import report_drain, run_id_of
     from dagster_sluicegate.resources import RedisQueueResource
     from dagster_sluicegate.sensors import build_queue_depth_sensor
@@ -42,6 +43,7 @@ __all__ = [
     "build_queue_drain_asset",
     "build_queue_gates_sensor",
     "build_queue_observation_sensor",
+    "build_queue_publish_asset",
     "build_queue_source_asset",
     "build_spark_queue_drain_asset",
     "report_drain",
@@ -62,6 +64,7 @@ _MODULE_OF = {
     "build_queue_drain_asset": "assets",
     "build_queue_gates_sensor": "gates_sensor",
     "build_queue_observation_sensor": "observation",
+    "build_queue_publish_asset": "publish",
     "build_queue_source_asset": "source_assets",
     "build_spark_queue_drain_asset": "spark",
     "report_drain": "reports",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["component_type_spec", "is_job", "register_library"]
+__all__ = ["component_type_spec", "is_job", "register_library", "resource_parameters"]
 
 
 def register_library(name: str, version: str) -> None:
@@ -38,3 +38,10 @@ def is_job(value: object) -> bool:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
     return isinstance(value, dg.JobDefinition | UnresolvedAssetJobDefinition)
+
+
+def resource_parameters(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters that Dagster fills with resources, because their annotations say so."""
+    from dagster._core.definitions.resource_annotation import get_resource_args
+
+    return {parameter.name for parameter in get_resource_args(function)}

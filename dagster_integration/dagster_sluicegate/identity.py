@@ -1,17 +1,20 @@
-"""The names of a step's leases: a retry of the step and a re-execution of its run get the same ones."""
+"""The names of a step's leases and messages: a retry of the step and a re-execution of its run get the same ones."""
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Sequence
+from typing import Any
 
 import dagster as dg
 
-__all__ = ["is_first_try", "lease_run_id", "retry_number"]
+__all__ = ["is_first_try", "lease_run_id", "retry_number", "root_run_id", "work_name"]
 
 
 def lease_run_id(context: dg.AssetExecutionContext, key: dg.AssetKey) -> str:
     """Return the id under which a step drains: of the root run, the asset and the partition."""
-    parts = [_root_run_id(context), key.to_user_string()]
+    parts = [root_run_id(context), key.to_user_string()]
     if context.has_partition_key:
         parts.append(context.partition_key)
     return ":".join(parts)
@@ -32,10 +35,23 @@ def is_first_try(context: dg.AssetExecutionContext) -> bool:
     return retry_number(context) == 0 and run.root_run_id in (None, run.run_id)
 
 
-def _root_run_id(context: dg.AssetExecutionContext) -> str:
-    """Return the id that re-executions share; a direct call in a test has no run, and leases of its own."""
+def root_run_id(context: Any) -> str:
+    """Return the id that re-executions share; a direct call in a test has no run, and an id of its own."""
     try:
         run = context.run
     except dg.DagsterError:
         return f"direct-{uuid.uuid4().hex}"
-    return run.root_run_id or run.run_id
+    root: str = run.root_run_id or run.run_id
+    return root
+
+
+def work_name(root_run_id: str, output: Sequence[str], partitions: Sequence[str] = (), mapping_key: str = "") -> str:
+    """Return the name of what one step publishes; two steps never share one, and the tries of a step do.
+
+    Args:
+        root_run_id: of the run.
+        output: path of the asset, or step and name of the output.
+        partitions: the keys of the partitions that the step is about.
+        mapping_key: of a dynamic output.
+    """
+    return json.dumps([root_run_id, list(output), sorted(partitions), mapping_key], separators=(",", ":"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from dagster_sluicegate.functions import with_parameters
 from dagster_sluicegate.urls import has_password, holds, impatient_url, is_variable, refuse_plain_password
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate import asyncio as queues
@@ -19,7 +21,15 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.options import OPTIONS, OnError, OverloadPolicy, QueueOptions
 from sluicegate.signatures import refuse_unknown_options
 
-__all__ = ["RedisQueueResource", "impatient_url", "queue_resource", "takes_resource", "takes_resources"]
+__all__ = [
+    "RedisQueueResource",
+    "check_resource",
+    "check_resource_key",
+    "impatient_url",
+    "queue_resource",
+    "takes_resource",
+    "takes_resources",
+]
 
 _PLACES = ("url", "client", "gateway")
 # What a field of config cannot hold, and where it goes instead.
@@ -301,11 +311,10 @@ def takes_resources(
         others: keys of further resources, of any kind; Python identifiers.
     """
     for key in keys:
-        if not key.isidentifier():
-            raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
+        check_resource_key(key)
 
     def named(context: Any, **resources: Any) -> Any:
-        return function(context, {**resources, **{key: _checked(resources[key], key) for key in keys}})
+        return function(context, {**resources, **{key: check_resource(resources[key], key) for key in keys}})
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [
@@ -316,9 +325,13 @@ def takes_resources(
             for other in others
         ),
     ]
-    named.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    named.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return named
+    return with_parameters(named, parameters)
+
+
+def check_resource_key(key: object) -> None:
+    """Refuse a resource key that cannot be the name of a parameter."""
+    if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
+        raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
 
 
 def queue_resource(resources: object, key: str) -> RedisQueueResource:
@@ -327,10 +340,15 @@ def queue_resource(resources: object, key: str) -> RedisQueueResource:
     Raises:
         ConfigurationError: something else is there under this key.
     """
-    return _checked(getattr(resources, key), key)
+    return check_resource(getattr(resources, key), key)
 
 
-def _checked(found: object, key: str) -> RedisQueueResource:
+def check_resource(found: object, key: str) -> RedisQueueResource:
+    """Return what is under a key, if it is a queue resource.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
     if not isinstance(found, RedisQueueResource):
         raise ConfigurationError(
             f"the resource {key!r} is a {type(found).__name__}; put a RedisQueueResource there, or name another key "

@@ -73,10 +73,14 @@ def retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
 
 
 def re_execute(
-    job: dg.JobDefinition, instance: dg.DagsterInstance, root_run_id: str, raise_on_error: bool = True
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    root_run_id: str,
+    raise_on_error: bool = True,
+    tags: Mapping[str, str] | None = None,
 ) -> dg.DagsterRun:
     """Execute a new run of the same root, as a re-execution in the UI or a run retry does."""
-    run = instance.create_run_for_job(job, parent_run_id=root_run_id, root_run_id=root_run_id)
+    run = instance.create_run_for_job(job, parent_run_id=root_run_id, root_run_id=root_run_id, tags=tags)
     execute_run(InMemoryJob(job), run, instance, raise_on_error=raise_on_error)
     found = instance.get_run_by_id(run.run_id)
     assert found is not None
