@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         build_queue_age_check,
         build_queue_depth_check,
     )
+    from dagster_sluicegate.dead_letters import build_dead_letter_sensor
     from dagster_sluicegate.drain import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.observation import build_queue_observation_sensor
@@ -27,15 +28,18 @@ if TYPE_CHECKING:
     from dagster_sluicegate.reports import report_drain, run_id_of
     from dagster_sluicegate.resources import RedisQueueResource
     from dagster_sluicegate.sensors import build_queue_depth_sensor
+    from dagster_sluicegate.snapshots import QueueSnapshot, queue_snapshot
     from dagster_sluicegate.source_assets import build_queue_source_asset
     from dagster_sluicegate.spark import build_spark_queue_drain_asset
 
 __all__ = [
     "QueueDrainContext",
     "QueueGate",
+    "QueueSnapshot",
     "RedisQueueResource",
     "__version__",
     "build_dead_letter_check",
+    "build_dead_letter_sensor",
     "build_queue_age_check",
     "build_queue_check_sensor",
     "build_queue_depth_check",
@@ -46,6 +50,7 @@ __all__ = [
     "build_queue_publish_asset",
     "build_queue_source_asset",
     "build_spark_queue_drain_asset",
+    "queue_snapshot",
     "report_drain",
     "run_id_of",
 ]
@@ -55,8 +60,10 @@ __all__ = [
 _MODULE_OF = {
     "QueueDrainContext": "drain",
     "QueueGate": "gates_sensor",
+    "QueueSnapshot": "snapshots",
     "RedisQueueResource": "resources",
     "build_dead_letter_check": "checks",
+    "build_dead_letter_sensor": "dead_letters",
     "build_queue_age_check": "checks",
     "build_queue_check_sensor": "check_sensors",
     "build_queue_depth_check": "checks",
@@ -67,6 +74,7 @@ _MODULE_OF = {
     "build_queue_publish_asset": "publish",
     "build_queue_source_asset": "source_assets",
     "build_spark_queue_drain_asset": "spark",
+    "queue_snapshot": "snapshots",
     "report_drain": "reports",
     "run_id_of": "reports",
 }

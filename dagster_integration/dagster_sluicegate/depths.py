@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 from dagster_sluicegate.urls import impatient_url
-from sluicegate import Depth, RedisGateway
+from sluicegate import Depth, RedisGateway, RedisMessageQueue
 from sluicegate._redis.connection import Address
 from sluicegate.depths import read_depths
 
-__all__ = ["Place", "identify", "read_places"]
+__all__ = ["Place", "identify", "read_dead", "read_places"]
 
 _SERVERS_AT_A_TIME = 16
 
@@ -79,6 +79,17 @@ def read_places(
         return found
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # what still waits for a server ends with its timeouts
+
+
+def read_dead(place: Place) -> tuple[int, Depth]:
+    """Read how many messages of a queue ever became dead letters, and its depth, without retries.
+
+    Raises:
+        RedisUnavailableError: Redis cannot be reached; names host and port.
+    """
+    with RedisMessageQueue(place.name, url=impatient_url(place.url), retry_budget_seconds=0) as queue:
+        stats = queue.stats()  # before the depth: a message that dies between the two is one that has died since
+        return stats.buried + stats.foreign, queue.depth()
 
 
 def _read_server(url: str, names: Sequence[str]) -> Mapping[str, Depth | Exception]:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dagster_sluicegate.runs import MAX_DELAY_SECONDS, GateRuns, History, Unfinished
+from dagster_sluicegate.pauses import waits_after_failures, waits_for_next_attempt
+from dagster_sluicegate.runs import GateRuns, History, Unfinished
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready
 
-__all__ = ["Decision", "GateRules", "WatchedQueue", "decide", "describe"]
+__all__ = ["Decision", "GateRules", "Look", "WatchedQueue", "decide", "describe"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +87,7 @@ class Decision:
     Attributes:
         queue: that was looked at.
         depth: what was seen.
+        generation: of the queue, which moves when a run has done something.
         attempts: numbers of the runs to request; none while the gate is shut.
         reason: in words, why none is requested.
         summary: in words, what was seen, for the cursor.
@@ -95,6 +97,7 @@ class Decision:
 
     queue: WatchedQueue
     depth: Depth
+    generation: str
     attempts: Sequence[int]
     reason: str
     summary: str
@@ -120,7 +123,7 @@ def decide(
     # Runs first: one that was unfinished then and has ended since had claimed by the time of the depth.
     unfinished = runs.unfinished([queue.queue_id for queue in queues])
     depths = read()
-    looks: dict[str, _Look] = {}
+    looks: dict[str, Look] = {}
     decided: dict[str, Decision | Exception] = {}
     for queue in queues:
         match depths.get(queue.queue_id):
@@ -129,20 +132,20 @@ def decide(
             case Exception() as error:
                 decided[queue.queue_id] = error
             case depth:
-                look = _Look.of(queue, depth, unfinished[queue.queue_id])
+                look = Look.of(queue, depth, unfinished[queue.queue_id])
                 if look.why_shut:
                     decided[queue.queue_id] = look.shut(look.why_shut)
                 else:
                     looks[queue.queue_id] = look
     if looks:
-        histories = runs.histories({queue_id: str(look.depth.claimed_total) for queue_id, look in looks.items()})
+        histories = runs.histories({queue_id: look.generation for queue_id, look in looks.items()})
         decided |= {queue_id: look.decide(histories[queue_id]) for queue_id, look in looks.items()}
     return decided
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """A queue as one tick sees it, before the question about the history of its runs."""
+class Look:
+    """One queue as one tick sees it, before the question about the history of its runs."""
 
     queue: WatchedQueue
     depth: Depth
@@ -150,7 +153,7 @@ class _Look:
     stale: Sequence[Unfinished]
 
     @classmethod
-    def of(cls, queue: WatchedQueue, depth: Depth, unfinished: Sequence[Unfinished]) -> _Look:
+    def of(cls, queue: WatchedQueue, depth: Depth, unfinished: Sequence[Unfinished]) -> Look:
         """Separate the runs that count from those whose process has died unnoticed.
 
         These are old, and no lease of the queue is alive.
@@ -158,6 +161,11 @@ class _Look:
         alive = depth.in_flight > depth.expired
         stale = [run for run in unfinished if not alive and run.age_seconds > queue.rules.stale_run_seconds]
         return cls(queue, depth, [run for run in unfinished if run not in stale], stale)
+
+    @property
+    def generation(self) -> str:
+        """Return how many messages were ever claimed, which moves when a run claims."""
+        return str(self.depth.claimed_total)
 
     @property
     def why_shut(self) -> str:
@@ -181,13 +189,16 @@ class _Look:
         if in_flight >= rules.warranted(self.depth):
             unknown = ", ".join(sorted(unclaimed))
             return self.shut(f"{self._seen}; {self._enough(in_flight)} with {unknown}.")
-        waiting = self._waits_for_next_attempt(history, len(unclaimed)) or self._waits_after_failures(history)
+        waiting = waits_for_next_attempt(
+            history, rules.attempt_delay_seconds, unclaimed=len(unclaimed)
+        ) or waits_after_failures(history.failures, rules.failure_delay_seconds)
         if waiting:
             return self.shut(f"{self._seen}; {waiting}.")
         number = rules.warranted(self.depth) - in_flight
         return Decision(
             self.queue,
             self.depth,
+            self.generation,
             attempts=range(history.next_attempt, history.next_attempt + number),
             reason="",
             summary=f"{self._summary}, {_counted(number, 'run')} requested",
@@ -197,7 +208,7 @@ class _Look:
     def shut(self, reason: str) -> Decision:
         """Decide for no run."""
         idle = not self.depth.ready and not self.counted and not self.depth.paused
-        return Decision(self.queue, self.depth, (), reason, self._summary, is_idle=idle)
+        return Decision(self.queue, self.depth, self.generation, (), reason, self._summary, is_idle=idle)
 
     @property
     def _seen(self) -> str:
@@ -214,30 +225,6 @@ class _Look:
         if in_flight >= rules.max_in_flight:
             return said
         return f"{said}, a further one follows at {in_flight * rules.share + 1} ready messages"
-
-    def _waits_for_next_attempt(self, history: History, unclaimed: int) -> str:
-        """Return why a run that ended without claiming holds the gate shut; "" if it does not."""
-        if not history.ended_run_id:
-            return ""
-        repeats = history.next_attempt - 1 - unclaimed
-        remaining = _doubled(self.queue.rules.attempt_delay_seconds, repeats) - history.ended_seconds_ago
-        if remaining <= 0:
-            return ""
-        return (
-            f"run {history.ended_run_id} ended as {history.ended_status} without claiming, attempt "
-            f"{history.next_attempt} follows in {remaining:.0f} s"
-        )
-
-    def _waits_after_failures(self, history: History) -> str:
-        """Return why runs that failed hold the gate shut; "" if they do not."""
-        failures = history.failures
-        if not failures.count:
-            return ""
-        remaining = _doubled(self.queue.rules.failure_delay_seconds, failures.count - 1) - failures.seconds_ago
-        if remaining <= 0:
-            return ""
-        runs = "the last run" if failures.count == 1 else f"the last {failures.count} runs"
-        return f"{runs} failed, the next follows in {remaining:.0f} s"
 
 
 def describe(depth: Depth, queue: str) -> str:
@@ -257,11 +244,6 @@ def _described(run: Unfinished) -> str:
         f"run {run.run_id} ({run.status}) has not ended for {hours:.1f} h and no lease is alive, so it is not counted; "
         "terminate it, and enable run_monitoring"
     )
-
-
-def _doubled(seconds: float, times: int) -> float:
-    """Return a delay that doubles, an hour at most."""
-    return min(seconds * 2.0 ** min(times, 30), MAX_DELAY_SECONDS)  # a float bounds the exponent
 
 
 def _counted(number: int, noun: str) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
 
 from dagster_sluicegate.gates import Decision
 from dagster_sluicegate.runs import ATTEMPT_TAG, GENERATION_TAG, QUEUE_ID_TAG, QUEUE_TAG, READY_TAG, SENSOR_TAG
-from sluicegate import checks
+from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["RunTemplate"]
+__all__ = ["RunTemplate", "tags_of_run"]
 
 _MAX_RUNTIME_TAG = "dagster/max_runtime"
 _OUR_TAGS = "sluicegate/"
@@ -43,23 +44,40 @@ class RunTemplate:
         if ours:
             raise ConfigurationError(f"the run tags {ours} are the sensor's own; use other names")
 
-    def requests(self, decision: Decision, **options: Any) -> list[dg.RunRequest]:
-        """Return the requests for the runs of a decision; the options are Dagster's own."""
-        generation = decision.depth.claimed_total
+    def requests(
+        self, decision: Decision, *, tags: Mapping[str, str] = MappingProxyType({}), **options: Any
+    ) -> list[dg.RunRequest]:
+        """Return the requests for the runs of a decision.
+
+        Args:
+            decision: whose attempts are requested.
+            tags: of the library, besides those of every run.
+            options: Dagster's own.
+        """
+        queue = decision.queue
+        limit = {} if self.max_runtime_seconds is None else {_MAX_RUNTIME_TAG: str(self.max_runtime_seconds)}
         return [
             dg.RunRequest(
-                run_key=f"{decision.queue.label}:{generation}:{attempt}",
+                run_key=f"{queue.label}:{decision.generation}:{attempt}",
                 tags={
-                    QUEUE_TAG: decision.queue.name,
-                    QUEUE_ID_TAG: decision.queue.queue_id,
+                    **tags_of_run(queue.name, queue.queue_id, decision.generation, attempt, decision.depth),
                     SENSOR_TAG: self.sensor,
-                    GENERATION_TAG: str(generation),
-                    ATTEMPT_TAG: str(attempt),
-                    READY_TAG: str(decision.depth.ready),
-                    **({} if self.max_runtime_seconds is None else {_MAX_RUNTIME_TAG: str(self.max_runtime_seconds)}),
+                    **limit,
+                    **tags,
                     **self.run_tags,
                 },
                 **options,
             )
             for attempt in decision.attempts
         ]
+
+
+def tags_of_run(name: str, queue_id: str, generation: str, attempt: int, depth: Depth) -> dict[str, str]:
+    """Return the tags by which later ticks find a run, and what was ready when it was requested."""
+    return {
+        QUEUE_TAG: name,
+        QUEUE_ID_TAG: queue_id,
+        GENERATION_TAG: generation,
+        ATTEMPT_TAG: str(attempt),
+        READY_TAG: str(depth.ready),
+    }

@@ -15,6 +15,7 @@ __all__ = [
     "ATTEMPT_TAG",
     "GENERATION_TAG",
     "MAX_DELAY_SECONDS",
+    "PUBLISHED_TAG",
     "QUEUE_ID_TAG",
     "QUEUE_TAG",
     "READY_TAG",
@@ -31,6 +32,7 @@ SENSOR_TAG = "sluicegate/sensor"
 GENERATION_TAG = "sluicegate/generation"
 ATTEMPT_TAG = "sluicegate/attempt"
 READY_TAG = "sluicegate/ready"
+PUBLISHED_TAG = "sluicegate/published"
 
 MAX_DELAY_SECONDS = 3600.0
 """No failure holds a gate shut for longer, so that older ones need not be read."""
@@ -91,6 +93,8 @@ class History:
         ended_run_id: its run that ended last; "" if none has ended.
         ended_status: of that run, such as `FAILURE`.
         ended_seconds_ago: since that run ended.
+        succeeded_run_id: its newest run that succeeded; "" if none has.
+        published_then: how many messages had ever been published when that run was requested; 0 if it does not say.
         failures: of the queue's runs of any generation.
     """
 
@@ -99,6 +103,8 @@ class History:
     ended_run_id: str = ""
     ended_status: str = ""
     ended_seconds_ago: float = 0.0
+    succeeded_run_id: str = ""
+    published_then: int = 0
     failures: Failures = Failures()
 
 
@@ -215,6 +221,7 @@ def _history(records: Sequence[dg.RunRecord], failures: Failures) -> History:
     ended = [record for record in records if record.dagster_run.is_finished and not _awaits_retry(record)]
     ids = {record.dagster_run.run_id for record in records} - {record.dagster_run.run_id for record in ended}
     last = min(ended, key=_seconds_since_end, default=None)
+    succeeded = next((record.dagster_run for record in ended if record.dagster_run.is_success), None)
     return History(
         # Not the newest run's number plus one: a retry is newer than the attempts after the one that it repeats.
         next_attempt=max((int(record.dagster_run.tags[ATTEMPT_TAG]) for record in records), default=-1) + 1,
@@ -222,6 +229,8 @@ def _history(records: Sequence[dg.RunRecord], failures: Failures) -> History:
         ended_run_id=last.dagster_run.run_id if last else "",
         ended_status=last.dagster_run.status.value if last else "",
         ended_seconds_ago=_seconds_since_end(last) if last else 0.0,
+        succeeded_run_id=succeeded.run_id if succeeded else "",
+        published_then=int(succeeded.tags.get(PUBLISHED_TAG, 0)) if succeeded else 0,
         failures=failures,
     )
 

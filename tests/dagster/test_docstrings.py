@@ -25,7 +25,7 @@ def test_the_example_loads(name: str) -> None:
     text = TEXTS[name]
     code = textwrap.dedent(text.partition(".. code-block:: python\n")[2])
     names: dict[str, object] = {"__name__": "example"}
-    exec(compile(code, "docstring", "exec"), names)  # noqa: S102
+    exec(compile(code, "docstring", "exec", dont_inherit=True), names)  # noqa: S102
     defs = names["defs"]
     assert isinstance(defs, dg.Definitions)
     dg.Definitions.validate_loadable(defs)

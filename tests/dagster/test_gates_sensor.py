@@ -16,6 +16,7 @@ from sluicegate import Depth, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from tests.dagster.helpers import submit
 from tests.support.servers import free_port, silent_port
+from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.dagster
 
@@ -320,6 +321,15 @@ def test_its_description_lists_the_gates_in_markdown() -> None:
     )
     many = sensor_of(*(QueueGate(target=orders, queue_name=f"q{number}", min_ready=1) for number in range(30)))
     assert (many.description or "").endswith("- queue `q19`: 1 message is ready\n- and 10 more")
+
+
+def test_the_sensors_of_the_documentation_load() -> None:
+    names: dict[str, object] = {"__name__": "snippet"}
+    exec(compile(snippet("dagster-gates"), "dagster-gates", "exec", dont_inherit=True), names)  # noqa: S102
+    defs = names["defs"]
+    assert isinstance(defs, dg.Definitions)
+    dg.Definitions.validate_loadable(defs)
+    assert sorted(sensor.name for sensor in defs.sensors or ()) == ["dead_orders_sensor", "orders_gate", "other_gates"]
 
 
 def test_two_gates_for_one_queue_are_refused(shop: dict[str, RedisQueueResource], instance: dg.DagsterInstance) -> None:
