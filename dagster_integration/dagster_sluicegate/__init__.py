@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dagster_sluicegate.drain import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.observation import build_queue_observation_sensor
+    from dagster_sluicegate.pipes import queue_has_work, queue_pipes_extras
     from dagster_sluicegate.publish import build_queue_publish_asset
     from dagster_sluicegate.reports import report_drain, run_id_of
     from dagster_sluicegate.resources import RedisQueueResource
@@ -50,6 +51,8 @@ __all__ = [
     "build_queue_publish_asset",
     "build_queue_source_asset",
     "build_spark_queue_drain_asset",
+    "queue_has_work",
+    "queue_pipes_extras",
     "queue_snapshot",
     "report_drain",
     "run_id_of",
@@ -74,6 +77,8 @@ _MODULE_OF = {
     "build_queue_publish_asset": "publish",
     "build_queue_source_asset": "source_assets",
     "build_spark_queue_drain_asset": "spark",
+    "queue_has_work": "pipes",
+    "queue_pipes_extras": "pipes",
     "queue_snapshot": "snapshots",
     "report_drain": "reports",
     "run_id_of": "reports",

@@ -1,4 +1,4 @@
-"""The names of a step's leases and messages: a retry of the step and a re-execution of its run get the same ones."""
+"""The names of a step's leases and messages: a retry of the step and a re-execution of its run have the same ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import dagster as dg
 
-__all__ = ["is_first_try", "lease_run_id", "retry_number", "root_run_id", "work_name"]
+from sluicegate import Depth
+
+__all__ = ["has_work", "lease_run_id", "retry_number", "root_run_id", "work_name"]
 
 
 def lease_run_id(context: dg.AssetExecutionContext, key: dg.AssetKey) -> str:
@@ -26,8 +28,15 @@ def retry_number(context: dg.AssetExecutionContext) -> int:
     return number
 
 
-def is_first_try(context: dg.AssetExecutionContext) -> bool:
-    """Return whether no earlier try of this step can have claimed anything."""
+def has_work(context: dg.AssetExecutionContext, depth: Depth) -> bool:
+    """Return whether a drain is worth the start of a session or a process.
+
+    A later try of the step always is: it takes over, and counts, what the earlier ones did.
+    """
+    return bool(depth.ready and not depth.paused) or not _is_first_try(context)
+
+
+def _is_first_try(context: dg.AssetExecutionContext) -> bool:
     try:
         run = context.run
     except dg.DagsterError:

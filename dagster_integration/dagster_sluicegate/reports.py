@@ -61,9 +61,9 @@ def run_id_of(pipes: Pipes) -> str:
 def report_drain(pipes: Pipes, queue: RedisMessageQueue, drain: Callable[[str], DrainSummary]) -> DrainSummary:
     """Drain a queue in a process that Dagster started, and report the materialization of its asset with the counts.
 
-    The drain acks, here, where the result was written; Dagster only shows it. Without any message the asset is not
-    materialized. When messages failed, the log has their ids and the places of the errors, and the error ends the
-    process, so that the step fails.
+    The drain acks, here, where the result was written; Dagster only shows it. Dagster demands a materialization of
+    every process that ends well, so one that found no message any more reports one of 0 rows. When messages failed,
+    the log has their ids and the places of the errors, and the error ends the process, so that the step fails.
 
     Args:
         pipes: the context of `open_dagster_pipes()`.
@@ -103,8 +103,7 @@ def report_drain(pipes: Pipes, queue: RedisMessageQueue, drain: Callable[[str], 
             log_failures(pipes.log.error, failed.summary)
         raise
     if summary.claimed == 0:
-        pipes.log.info("Nothing to drain from queue %r; the asset is not materialized.", queue.name)
-        return summary
+        pipes.log.info("There was nothing to drain from queue %r.", queue.name)
     rows = partition_rows(summary)
     columns = [{"name": name, "type": _TYPES[type(value)]} for name, value in rows[0].items()]
     table = {"type": "table", "raw_value": {"records": rows, "schema": columns}}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from dagster_sluicegate.identity import is_first_try, lease_run_id
+from dagster_sluicegate.identity import has_work, lease_run_id
 from dagster_sluicegate.reports import failure_rows, figures_of, log_failures, partition_rows
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate import DrainSummary, RedisMessageQueue, checks
@@ -201,13 +201,10 @@ class _SparkDrain:
             context.log.info(f"Nothing to drain from queue {queue.name!r}; {self.name} is not materialized.")
 
     def _has_work(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue) -> bool:
-        """Return whether a session is worth its start."""
         depth = queue.depth()
         if depth.paused:
             context.log.warning(f"Queue {queue.name!r} is paused.")
-        if not is_first_try(context):  # it counts, and takes over, what the earlier ones did
-            return True
-        return bool(depth.ready and not depth.paused) or self.options["until"] == "deadline"
+        return self.options["until"] == "deadline" or has_work(context, depth)
 
     def _drain(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, spark: object) -> DrainSummary:
         def work(session: Any) -> DrainSummary:

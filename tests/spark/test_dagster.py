@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from sluicegate.draining.progress import ProgressLines
 from sluicegate.errors import ConfigurationError
 from tests.dagster.helpers import asset_job, re_execute
 from tests.draining.helpers import Numbers, Output, failing_on
+from tests.spark.shipping import spark_defaults
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 from tests.support.snippets import snippet
@@ -291,7 +293,8 @@ def test_the_asset_of_the_documentation_stores_what_is_fine_and_buries_the_rest(
     monkeypatch.setenv("REDIS_URL", server.url)
     stored = str(tmp_path / "stored")
     names: dict[str, Any] = {"__name__": "orders"}
-    exec(compile(snippet("dagster-spark-drain").replace("/data/orders", stored), "dagster.md", "exec"), names)  # noqa: S102
+    code = snippet("dagster-spark-drain").replace("/data/orders", stored)
+    exec(compile(code, "dagster.md", "exec", dont_inherit=True), names)  # noqa: S102
     queue = make_queue(url=server.url)
     queue.publish_many({"order_id": f"o{number}", "amount": number - 1.0} for number in range(5))
 
@@ -299,6 +302,39 @@ def test_the_asset_of_the_documentation_stores_what_is_fine_and_buries_the_rest(
 
     assert sorted(pq.read_table(stored)["order_id"].to_pylist()) == ["o1", "o2", "o3", "o4"]
     assert (queue.name, queue.depth().ready, queue.depth().in_flight, queue.depth().dead) == ("orders", 0, 0, 1)
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_spark_submit_drains_for_the_asset_of_the_documentation(
+    server: RedisServer,
+    make_queue: MakeQueue,
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = str(tmp_path / "stored")
+    (tmp_path / "store_orders.py").write_text(snippet("dagster-pipes-driver").replace("/data/orders", stored))
+    for name, value in (
+        ("REDIS_URL", server.url),
+        ("SPARK_CONF_DIR", str(spark_defaults(tmp_path))),
+        ("SPARK_LOCAL_IP", "127.0.0.1"),
+        ("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"),
+    ):
+        monkeypatch.setenv(name, value)
+    names: dict[str, Any] = {"__name__": "orders"}
+    code = snippet("dagster-pipes").replace("jobs/store_orders.py", str(tmp_path / "store_orders.py"))
+    exec(compile(code, "dagster.md", "exec", dont_inherit=True), names)  # noqa: S102
+    queue = make_queue(url=server.url)
+    queue.publish_many({"order_id": f"o{number}", "amount": number / 4} for number in range(25))
+
+    job = names["defs"].resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=instance)
+
+    (event,) = [entry for entry in instance.all_logs(result.run_id) if entry.asset_materialization]
+    assert event.asset_materialization.metadata["dagster/row_count"].value == 25
+    assert pq.read_table(stored).num_rows == 25
+    assert (queue.depth().ready, queue.depth().in_flight, queue.stats().acked) == (0, 0, 25)
 
 
 def test_it_can_be_called_directly(
