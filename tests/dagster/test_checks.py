@@ -136,7 +136,7 @@ def test_a_blocking_check_keeps_the_drain_from_running(
     defs = dg.Definitions(
         assets=[ORDERS, report],
         asset_checks=[blocking],
-        jobs=[dg.define_asset_job("all", selection=dg.AssetSelection.all(include_sources=True))],
+        jobs=[dg.define_asset_job("all", selection=dg.AssetSelection.assets("orders_queue", "report"))],
         resources={"queue": resource},
     )
     job = defs.resolve_job_def("all")
