@@ -1,10 +1,11 @@
 """Publish orders with Dagster, and drain them into JSON lines once 1,000 are ready or one has waited five minutes.
 
-export REDIS_URL=embedded://$PWD/build/orders
-dagster asset materialize --select published -f example_dags/dagster_quickstart.py
+export REDIS_URL=embedded://$PWD/build/orders DAGSTER_HOME=$PWD/build/dagster
+mkdir -p $DAGSTER_HOME && touch $DAGSTER_HOME/dagster.yaml
+dg launch --assets published -f example_dags/dagster_quickstart.py
 dagster-daemon run -f example_dags/dagster_quickstart.py     # opens the gate
 
-With the package dagster-webserver, `dagster dev -f …` does both in a browser.
+`dg` comes from the package dagster-dg-cli. With dagster-webserver, `dg dev -f …` does both in a browser.
 """
 
 from pathlib import Path
@@ -31,7 +32,7 @@ def write(messages: list[Message], ctx: QueueDrainContext) -> None:
     (FOLDER / f"{ctx.lease_key}.jsonl").write_text("".join(message.text() + "\n" for message in messages))
 
 
-orders = build_queue_drain_asset(spec="orders", process=write, settle="per_batch")
+orders = build_queue_drain_asset(spec=dg.AssetSpec("orders", deps=[published]), process=write, settle="per_batch")
 
 defs = dg.Definitions(
     assets=[published, orders],

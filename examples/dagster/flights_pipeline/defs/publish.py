@@ -10,10 +10,10 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate import RedisQueueResource
-from flights_pipeline.settings import CSV, MONTH_AGAIN, TEXT
+from dagster_sluicegate import RedisQueueResource, build_dead_letter_check, build_queue_source_asset
+from flights_pipeline.settings import CSV, MIN_READY, MONTH_AGAIN, TEXT
 
-GROUP = "publish"
+GROUP = "flights"
 
 
 def flights(month: str | None = None) -> Iterator[dict[str, Any]]:
@@ -46,10 +46,8 @@ def published_month_again(queue: RedisQueueResource) -> dg.MaterializeResult[Any
     return publish(queue, MONTH_AGAIN)
 
 
-flights_queue = dg.AssetSpec(
-    "flights_queue",
-    deps=[published_year, published_month_again],
-    group_name=GROUP,
-    kinds={"redis"},
-    description="The queue `flights` on Redis.",
+flights_queue = build_queue_source_asset(
+    spec=dg.AssetSpec("flights_queue", deps=[published_year, published_month_again], group_name=GROUP, kinds={"redis"}),
+    min_ready=MIN_READY,
 )
+dead_letters = build_dead_letter_check(asset=flights_queue)
