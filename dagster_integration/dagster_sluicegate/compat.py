@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["component_type_spec", "is_job", "register_library", "resource_parameters"]
+__all__ = ["component_type_spec", "register_library", "resource_parameters"]
 
 
 def register_library(name: str, version: str) -> None:
@@ -30,14 +30,6 @@ def component_type_spec(*, description: str, produces: Sequence[str]) -> Any:
     if "produces" in inspect.signature(dg.ComponentTypeSpec).parameters:
         spec["produces"] = list(produces)
     return dg.ComponentTypeSpec(**spec)
-
-
-def is_job(value: object) -> bool:
-    """Return whether a value is a job: of `@job`, or of `define_asset_job`, whose class is not public."""
-    import dagster as dg
-    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-
-    return isinstance(value, dg.JobDefinition | UnresolvedAssetJobDefinition)
 
 
 def resource_parameters(function: Callable[..., Any]) -> set[str]:

@@ -12,12 +12,12 @@ import dagster as dg
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["Target", "Targets"]
+__all__ = ["JOB_CLASSES", "Target", "Targets"]
 
 Target: TypeAlias = Any
 """One job, or assets or a selection of them, as `target` of `dg.sensor` takes them."""
 
-_JOBS = (dg.JobDefinition, type(dg.define_asset_job("any")))  # Dagster has no public name for the second
+JOB_CLASSES = (dg.JobDefinition, type(dg.define_asset_job("any")))  # Dagster has no public name for the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Targets:
         Raises:
             ConfigurationError: some are jobs and some are assets, which Dagster allows in no sensor.
         """
-        jobs = [target for target in targets if isinstance(target, _JOBS)]
+        jobs = [target for target in targets if isinstance(target, JOB_CLASSES)]
         if not jobs:
             return cls(selections=[_selection(target) for target in targets])
         if len(jobs) < len(targets):

@@ -15,12 +15,21 @@ import pytest
 import yaml
 from dagster.components.testing import create_defs_folder_sandbox
 
-from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset, components
+from dagster_sluicegate import (
+    QueueGate,
+    RedisQueueResource,
+    build_queue_depth_sensor,
+    build_queue_drain_asset,
+    build_queue_gates_sensor,
+    components,
+)
 from dagster_sluicegate.components import (
     QueueDepthSensorComponent,
     QueueDrainAssetComponent,
+    QueueGatesSensorComponent,
     RedisQueueResourceComponent,
 )
+from dagster_sluicegate.components.gates_sensor import QueueGateSpec
 from tests.dagster.component_projects import RESOURCE, project
 from tests.dagster.helpers import resource_snapshot
 from tests.support.snippets import snippet
@@ -36,6 +45,8 @@ FACTORIES: list[tuple[type, Callable[..., Any], dict[str, str]]] = [
         {"spec": "asset", "pool": "op", "op_tags": "op"},
     ),
     (QueueDepthSensorComponent, build_queue_depth_sensor, {}),
+    (QueueGatesSensorComponent, build_queue_gates_sensor, {}),
+    (QueueGateSpec, QueueGate, {}),
 ]
 HANDLER = """
 import json
@@ -77,13 +88,17 @@ def sensor_yaml(attributes: str) -> str:
     return drain_yaml(attributes).replace("QueueDrainAssetComponent", "QueueDepthSensorComponent")
 
 
+def gates_yaml(attributes: str) -> str:
+    return drain_yaml(attributes).replace("QueueDrainAssetComponent", "QueueGatesSensorComponent")
+
+
 def materialize(defs: dg.Definitions, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     return defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
 
 
 def requests(defs: dg.Definitions, sensor: str, instance: dg.DagsterInstance) -> Sequence[dg.RunRequest]:
     """Evaluate one tick of a sensor and return its requests."""
-    context = dg.build_sensor_context(instance=instance, resources=dict(defs.resources or {}))
+    context = dg.build_sensor_context(instance=instance, resources=dict(defs.resources or {}), definitions=defs)
     return defs.resolve_sensor_def(sensor).evaluate_tick(context).run_requests or []
 
 
@@ -283,6 +298,34 @@ def test_the_sensor_component_sets_what_its_yaml_says(redis_url: str, queue: Any
     assert (request.tags["team"], request.tags["dagster/max_runtime"]) == ("shop", "600")
 
 
+def test_the_gates_component_requests_a_run_for_each_queue_that_is_deep_enough(
+    redis_url: str, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    gates = """
+        name: shop_gates
+        queues:
+          - {target: key:orders, queue_name: orders_here, min_ready: 2}
+          - {target: key:returns, queue_name: returns_here, min_ready: 1}
+          - {target: key:returns, queue_name: quiet_here, max_age_seconds: 60}
+        run_tags: {team: shop}
+    """
+    files = {
+        "queue/defs.yaml": RESOURCE,
+        "orders/defs.yaml": drain_yaml("asset: {key: orders}\nprocess: .handler:process"),
+        "orders/handler.py": HANDLER,
+        "returns/defs.yaml": drain_yaml("asset: {key: returns}\nprocess: .handler:process"),
+        "returns/handler.py": HANDLER,
+        "gates/defs.yaml": gates_yaml(gates),
+    }
+    for name in ("orders_here", "returns_here", "quiet_here"):
+        with resource.get_queue(name) as queue:
+            queue.publish({"n": 1})
+    with project(files) as defs:
+        (request,) = requests(defs, "shop_gates", instance)
+    assert request.asset_selection == [dg.AssetKey("returns")]
+    assert (request.run_key, request.tags["team"]) == ("returns_here:0:0", "shop")
+
+
 def test_the_examples_of_the_documentation_load_and_drain(
     redis_url: str,
     queue: Any,
@@ -296,10 +339,12 @@ def test_the_examples_of_the_documentation_load_and_drain(
         "orders/defs.yaml": snippet("dagster-component-drain"),
         "orders/handler.py": HANDLER,
         "gate/defs.yaml": snippet("dagster-component-sensor"),
+        "gates/defs.yaml": snippet("dagster-component-gates"),
     }
     queue.publish_many({"n": n, "order_id": n} for n in range(1000))
     with project(files) as defs:
-        assert requests(defs, "orders_gate", instance)[0].run_key == f"{redis_url}:0:0"
+        for sensor in ("orders_gate", "shop_gates"):
+            assert [request.run_key for request in requests(defs, sensor, instance)] == [f"{redis_url}:0:0"]
         assert materialize(defs, instance).success
     assert queue.depth().ready == 0
 
@@ -330,10 +375,12 @@ def test_what_the_scaffolders_write_drains_a_queue_as_it_is(
         (RedisQueueResourceComponent, "queue", {"queue_name": redis_url}),
         (QueueDrainAssetComponent, "new-orders", None),
         (QueueDepthSensorComponent, "orders_gate", {"min_ready": 3, "target": "key:new_orders"}),
+        (QueueGatesSensorComponent, "gates", {"min_ready": 3, "target": "key:new_orders"}),
         form=form,
     ) as defs:
-        (request,) = requests(defs, "orders_gate", instance)
-        assert request.tags["sluicegate/ready"] == "3"
+        for sensor in ("orders_gate", "gates"):
+            (request,) = requests(defs, sensor, instance)
+            assert request.tags["sluicegate/ready"] == "3"
         assert materialize(defs, instance).success
     (file,) = (tmp_path / "data/new_orders").iterdir()
     assert [json.loads(line) for line in file.read_text().splitlines()] == [{"n": n} for n in range(3)]

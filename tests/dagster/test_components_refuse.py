@@ -98,6 +98,23 @@ def test_a_sensor_has_one_target() -> None:
     refused(text, "sensor 'orders_gate': give target, a selection of assets, or job, not both")
 
 
+def test_a_gate_of_many_is_named() -> None:
+    gates = """
+type: dagster_sluicegate.components.QueueGatesSensorComponent
+attributes:
+  name: shop_gates
+  queues:
+    - {target: key:orders, queue_name: orders, min_ready: 10}
+    - {queue_name: returns, min_ready: 10}
+"""
+    refused(gates, "sensor 'shop_gates', gate of 'returns': target is missing")
+    refused(
+        gates.replace("{queue_name: returns, min_ready: 10}", "{target: key:x, min_ready: ten}"),
+        "defs.yaml:6",
+        "min_ready: Input",
+    )
+
+
 @pytest.mark.parametrize("url", ["redis://:s3cret@localhost:6379/0", "redis://localhost?password=s3cret"])
 def test_a_url_with_a_password_as_plain_text(url: str) -> None:
     refused(
@@ -115,6 +132,13 @@ def test_a_password_that_a_template_takes_out_of_the_environment_is_refused_and_
         error = refusal({"queue/defs.yaml": text})
         assert "url_env_var" in error
         assert "s3cret" not in error
+
+
+def test_a_value_of_the_environment_that_has_the_wrong_type_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BATCH_SIZE", "s3cret")
+    error = refusal({"orders/defs.yaml": DRAIN + "  batch_size: '{{ env.BATCH_SIZE }}'\n"})
+    assert "batch_size: Input should be a valid integer" in error
+    assert "s3cret" not in error
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def run(project: Path, *commands: str, expected: int = 0, **environment: str) ->
 
 def test_dg_lists_scaffolds_and_checks_the_components(project: Path) -> None:
     listing = "list components --json"
-    checks = ("check yaml --validate-requirements", "check defs", "list defs --json")
+    checks = ("check yaml --validate-requirements", "check defs", "list defs")
     printed = run(project, listing, *SCAFFOLD, *checks)
 
     items = {item["key"]: item["summary"] for item in json.loads(printed[listing])["items"]}
@@ -96,10 +96,8 @@ def test_dg_lists_scaffolds_and_checks_the_components(project: Path) -> None:
     assert all(summary.endswith(".") for summary in ours.values())
     assert "validated successfully" in printed["check yaml --validate-requirements"]
     assert "All definitions loaded successfully." in printed["check defs"]
-    defs = json.loads(printed["list defs --json"])
-    assert [(asset["asset_key"], asset["kinds"]) for asset in defs["assets"]] == [("orders", ["redis"])]
-    assert [sensor["name"] for sensor in defs["sensors"]] == ["orders_gate"]
-    assert [resource["name"] for resource in defs["resources"]] == ["queue"]
+    for name in ("orders", "redis", "orders_gate", "queue"):
+        assert re.search(rf"│ {name} +│", printed["list defs"]), name
 
 
 @pytest.mark.full

@@ -10,12 +10,18 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-__all__ = ["QueueDepthSensorComponent", "QueueDrainAssetComponent", "RedisQueueResourceComponent"]
+__all__ = [
+    "QueueDepthSensorComponent",
+    "QueueDrainAssetComponent",
+    "QueueGatesSensorComponent",
+    "RedisQueueResourceComponent",
+]
 
 _reason: Exception | None = None
 try:
     from dagster_sluicegate.components.depth_sensor import QueueDepthSensorComponent
     from dagster_sluicegate.components.drain import QueueDrainAssetComponent
+    from dagster_sluicegate.components.gates_sensor import QueueGatesSensorComponent
     from dagster_sluicegate.components.resource import RedisQueueResourceComponent
 except Exception as error:  # noqa: BLE001  (whatever another version of Dagster raises)
     _reason = error

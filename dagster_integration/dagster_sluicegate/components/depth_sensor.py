@@ -8,17 +8,17 @@ import dagster as dg
 from pydantic import Field
 
 from dagster_sluicegate.components.base import QueueComponent
-from dagster_sluicegate.components.functions import Function, Job
+from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
+from dagster_sluicegate.components.run_target import RunTarget
 from dagster_sluicegate.components.scaffolders import DepthSensorScaffolder
 from dagster_sluicegate.sensors import build_queue_depth_sensor
-from sluicegate.errors import ConfigurationError
 
 __all__ = ["QueueDepthSensorComponent"]
 
 
 @dg.scaffold_with(DepthSensorScaffolder)
-class QueueDepthSensorComponent(QueueComponent):
+class QueueDepthSensorComponent(QueueComponent, RunTarget):
     """A sensor that requests a run when a queue is deep enough, or its oldest message has waited for too long.
 
     .. code-block:: yaml
@@ -35,16 +35,6 @@ class QueueDepthSensorComponent(QueueComponent):
     produces: ClassVar[tuple[str, ...]] = ("sensor",)
 
     name: str = Field(description="Name of the sensor.", examples=["orders_gate"])
-    target: str | None = Field(
-        default=None,
-        description="What to run: a selection of assets without partitions. Give this or `job`.",
-        examples=["key:orders", "group:shop"],
-    )
-    job: Job | None = Field(
-        default=None,
-        description="What to run: a job without partitions, as `module:name`. Give this or `target`.",
-        examples=["shop.jobs:drain_orders"],
-    )
     min_ready: int | None = option(build_queue_depth_sensor, "min_ready", examples=[1000])
     max_age_seconds: float | None = option(build_queue_depth_sensor, "max_age_seconds", examples=[300])
     resource_key: str = option(build_queue_depth_sensor, "resource_key", examples=["queue"])
@@ -77,13 +67,5 @@ class QueueDepthSensorComponent(QueueComponent):
     def build_queue_defs(self) -> dg.Definitions:
         """Build definitions with the sensor only."""
         options: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields if name != "job"}
-        return dg.Definitions(sensors=[build_queue_depth_sensor(**{**options, "target": self._target()})])
-
-    def _target(self) -> Any:
-        if self.target is not None and self.job is not None:
-            raise ConfigurationError(f"sensor {self.name!r}: give target, a selection of assets, or job, not both")
-        if self.target is None and self.job is None:
-            raise ConfigurationError(
-                f"sensor {self.name!r}: target is missing; give a selection of assets, such as key:orders, or a job"
-            )
-        return self.job if self.target is None else self.target
+        options["target"] = self.resolve_target(f"sensor {self.name!r}")
+        return dg.Definitions(sensors=[build_queue_depth_sensor(**options)])

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import dagster as dg
 
-from dagster_sluicegate.compat import is_job
+from dagster_sluicegate.targets import JOB_CLASSES
 from sluicegate.draining.handler import import_handler, import_named
 from sluicegate.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def _job(context: dg.ResolutionContext, name: str) -> object:
     job = import_named(_absolute(context, name), "job")
     if job is None:
         raise ConfigurationError(f"job {name!r}: the module has no such name")
-    if not is_job(job):
+    if not isinstance(job, JOB_CLASSES):
         raise ConfigurationError(f"job {name!r} is a {type(job).__name__}; name a job, such as one of define_asset_job")
     return job
 

@@ -34,8 +34,10 @@ def option(factory: Callable[..., Any], name: str, *, examples: Sequence[Any], *
 
 @functools.cache
 def documented(factory: Callable[..., Any]) -> Mapping[str, str]:
-    """Return what the docstring of a factory says of each parameter; nothing under `python -OO`."""
-    text = (inspect.getdoc(factory) or "").partition("\nArgs:\n")[2].partition("\n\nRaises:")[0]
+    """Return what the docstring of a factory, or of a dataclass, says of each parameter; nothing under `python -OO`."""
+    text = re.split(r"\n(?:Args|Attributes):\n", inspect.getdoc(factory) or "", maxsplit=1)[-1].partition(
+        "\n\nRaises:"
+    )[0]
     entries = _ENTRY.findall(inspect.cleandoc(text))
     return {name: _sentence(" ".join(entry.split())) for name, entry in entries}
 

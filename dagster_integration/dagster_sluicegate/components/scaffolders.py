@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 from pydantic import BaseModel, Field
 
-__all__ = ["DepthSensorScaffolder", "DrainScaffolder", "ResourceScaffolder"]
+__all__ = ["DepthSensorScaffolder", "DrainScaffolder", "GatesSensorScaffolder", "ResourceScaffolder"]
 
 _PYTHON = Template("""\
 import dagster as dg
@@ -190,6 +190,26 @@ class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):
             "max_age_seconds": params.max_age_seconds,
             "resource_key": params.resource_key,
         }
+
+
+class GatesSensorScaffolder(QueueScaffolder[DepthSensorParams]):
+    """The scaffolder of a sensor for many queues, with its first gate."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[DepthSensorParams]:
+        """Return what the command line may give."""
+        return DepthSensorParams
+
+    def attributes(self, params: DepthSensorParams, folder: str) -> dict[str, Any]:
+        """Return a sensor that is named as the folder."""
+        gate = params.model_dump(include={"target", "resource_key", "min_ready", "max_age_seconds"})
+        return {"name": params.name or _identifier(folder), "queues": [gate]}
+
+    def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Return the import of a gate's class, and the gate as an object of it."""
+        gate = ", ".join(f"{name}={value!r}" for name, value in attributes["queues"][0].items())
+        imports = "from dagster_sluicegate.components.gates_sensor import QueueGateSpec\n"
+        return imports, {"name": repr(attributes["name"]), "queues": f"[QueueGateSpec({gate})]"}
 
 
 def _folder(request: dg.ScaffoldRequest[Any]) -> Path:
