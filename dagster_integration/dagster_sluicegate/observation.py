@@ -40,8 +40,9 @@ DEFAULT_ATTEMPT_DELAY_SECONDS = 60
 
 _DATA_VERSION_TAG = "dagster/data_version"
 _SINCE = "sluicegate/version_since"
+_QUEUE_ID = "sluicegate/queue_id"
 _VERSION = re.compile(r"(\d+):(\d+)")
-_MOST_READ = 20  # observations without a version of ours that may lie above the newest one
+_MOST_READ = 20  # observations of others that may lie above the newest one of ours
 
 
 def build_queue_observation_sensor(
@@ -76,8 +77,8 @@ def build_queue_observation_sensor(
 
     Args:
         name: of the sensor.
-        queue_asset: the asset of `build_queue_source_asset`, or its key. Observations of an external `AssetSpec` would
-            trigger nothing.
+        queue_asset: the asset of `build_queue_source_asset`, at which Dagster's UI then shows the sensor, or its key.
+            Observations of an external `AssetSpec` would trigger nothing.
         min_ready: open when so many messages are ready.
         max_age_seconds: open when the oldest ready message has been ready for so long, above 0. Give this or
             `min_ready`, or both: either opens.
@@ -131,6 +132,7 @@ def build_queue_observation_sensor(
     )
     declare = dg.sensor(
         name=name,
+        target=queue_asset if isinstance(queue_asset, dg.AssetsDefinition) else None,  # shown at the asset, never run
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
         or (
@@ -162,9 +164,9 @@ class QueueVersion:
         """Return the version as Dagster stores it."""
         return f"{self.generation}:{self.attempt}"
 
-    def metadata(self, depth: Depth) -> dict[str, Any]:
-        """Return the numbers of an observation, with the time that the next attempt is counted from."""
-        return {**depth_metadata(depth), _SINCE: dg.MetadataValue.timestamp(self.since)}
+    def metadata(self, depth: Depth, queue_id: str) -> dict[str, Any]:
+        """Return the numbers of an observation, whose they are, and the time that the next attempt is counted from."""
+        return {**depth_metadata(depth), _QUEUE_ID: queue_id, _SINCE: dg.MetadataValue.timestamp(self.since)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +203,18 @@ class VersionRule:
         return QueueVersion(last.generation, last.attempt + 1, now)
 
 
-def observed_version(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> QueueVersion | None:
-    """Return the version of the newest observation that has one; None if there is none."""
+def observed_version(instance: dg.DagsterInstance, asset_key: dg.AssetKey, queue_id: str) -> QueueVersion | None:
+    """Return the version of the newest observation that has one; None if there is none.
+
+    Another code location may observe another queue under the same key, which must not count as a change of this one.
+    """
     for record in instance.fetch_observations(asset_key, limit=_MOST_READ).records:
         observation = record.asset_observation
         found = _VERSION.fullmatch(observation.tags.get(_DATA_VERSION_TAG, "")) if observation else None
         if observation is None or found is None:
+            continue
+        whose = observation.metadata.get(_QUEUE_ID)
+        if whose is not None and whose.value != queue_id:
             continue
         since = observation.metadata.get(_SINCE)
         known = since.value if isinstance(since, dg.TimestampMetadataValue) else record.timestamp
@@ -225,7 +233,8 @@ class _ObservationSensor:
 
     def look(self, context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
         """Evaluate one tick of the sensor."""
-        last = observed_version(context.instance, self.asset_key)
+        queue_id = self.queue.identify(resource)
+        last = observed_version(context.instance, self.asset_key, queue_id)
         queue, depth = self.queue.look(resource)
         now = time.time()
         version = self.rule.next(last, depth, now)
@@ -234,7 +243,7 @@ class _ObservationSensor:
             events.append(
                 dg.AssetObservation(
                     asset_key=self.asset_key,
-                    metadata=version.metadata(depth),
+                    metadata=version.metadata(depth, queue_id),
                     tags={_DATA_VERSION_TAG: version.text},
                 )
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dagster_sluicegate.depths import identify
 from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import Depth
 from sluicegate.core.keys import QueueKeys
@@ -40,6 +41,10 @@ class QueueRef:
         return (
             f"the queue `{self.queue_name}`" if self.queue_name else f"the queue of the resource `{self.resource_key}`"
         )
+
+    def identify(self, resource: RedisQueueResource) -> str:
+        """Return the queue's name with a mark of its server."""
+        return identify(resource.url, resource.resolve_name(self.queue_name))
 
     def look(self, resource: RedisQueueResource) -> tuple[str, Depth]:
         """Return the queue's name and depth."""

@@ -87,13 +87,14 @@ def build_queue_source_asset(
         )
 
     def observe(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> dg.ObserveResult:
-        last = observed_version(context.instance, asset.key)
+        queue_id = ref.identify(resource)
+        last = observed_version(context.instance, asset.key, queue_id)
         _, depth = ref.look(resource)
         version = rule.next(last, depth, time.time())
         if version is None:  # never observed with an open gate: numbers only, which trigger nothing
             return dg.ObserveResult(asset_key=asset.key, metadata=depth_metadata(depth))
         return dg.ObserveResult(
-            asset_key=asset.key, data_version=dg.DataVersion(version.text), metadata=version.metadata(depth)
+            asset_key=asset.key, data_version=dg.DataVersion(version.text), metadata=version.metadata(depth, queue_id)
         )
 
     with warnings.catch_warnings():

@@ -73,7 +73,7 @@ def test_the_version_changes_only_while_messages_wait(
 # ------------------------------------------------------------------------------------------------------- the ticks
 
 
-def test_an_open_gate_is_observed_once_with_numbers_only(
+def test_an_open_gate_is_observed_once(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
     fill(queue, 5)
@@ -83,6 +83,7 @@ def test_an_open_gate_is_observed_once_with_numbers_only(
     assert event.asset_key == dg.AssetKey("orders_queue")
     assert event.tags == {"dagster/data_version": "1:0"}
     values = {name: value.value for name, value in event.metadata.items()}
+    assert values.pop("sluicegate/queue_id").startswith(f"{queue.name}@")
     assert values.pop("sluicegate/oldest_ready_age_seconds") >= 0
     assert values.pop("sluicegate/version_since") > 0
     assert values == {
@@ -169,6 +170,20 @@ def test_observations_of_others_in_between_change_nothing(
     assert tick(observed(), resource, instance) == []
 
 
+def test_two_code_locations_that_observe_two_queues_under_one_key_repeat_nothing(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    other = RedisQueueResource(url=resource.url, queue_name=f"{queue.name} of another location")
+    fill(queue, 3)
+    with other.get_queue() as others:
+        fill(others, 4)
+        others.claim(1)
+        assert versions(tick(observed(), resource, instance)) == ["0:0"]
+        assert versions(tick(observed(), other, instance)) == ["1:0"]
+        assert tick(observed(), resource, instance) == []
+        assert tick(observed(), other, instance) == []
+
+
 def test_a_version_without_its_time_counts_from_its_event(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
@@ -216,6 +231,18 @@ def test_the_description_names_asset_and_conditions() -> None:
         "Observes `shop/orders` when 3 messages are ready or the oldest has been ready for 60 s in the queue of the "
         "resource `queue`, again every 60 s until a consumer claims; reads only."
     )
+
+
+def test_the_sensor_is_shown_at_the_asset_that_it_is_given() -> None:
+    asset = build_queue_source_asset(spec="orders_queue")
+    sensor = observed(queue_asset=asset)
+    resources = {"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")}
+    dg.Definitions.validate_loadable(dg.Definitions(assets=[asset], sensors=[sensor], resources=resources))
+    (target,) = sensor.jobs
+    assert target.selection == dg.AssetSelection.assets("orders_queue")
+    by_key = observed(queue_asset="of_another_location")
+    dg.Definitions.validate_loadable(dg.Definitions(sensors=[by_key], resources=resources))
+    assert not by_key.has_jobs
 
 
 @pytest.mark.parametrize(
