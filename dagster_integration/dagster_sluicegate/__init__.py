@@ -13,16 +13,14 @@ from dagster_sluicegate.compat import register_library
 from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
+    from dagster_sluicegate.administration import PurgeConfig, RedriveConfig, build_purge_op, build_redrive_op
     from dagster_sluicegate.assets import build_queue_drain_asset
     from dagster_sluicegate.check_sensors import build_queue_check_sensor
-    from dagster_sluicegate.checks import (
-        build_dead_letter_check,
-        build_queue_age_check,
-        build_queue_depth_check,
-    )
+    from dagster_sluicegate.checks import build_dead_letter_check, build_queue_age_check, build_queue_depth_check
     from dagster_sluicegate.dead_letters import build_dead_letter_sensor
     from dagster_sluicegate.drain import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
+    from dagster_sluicegate.io_manager import QueuePublishIOManager
     from dagster_sluicegate.observation import build_queue_observation_sensor
     from dagster_sluicegate.pipes import queue_has_work, queue_pipes_extras
     from dagster_sluicegate.publish import build_queue_publish_asset
@@ -34,13 +32,17 @@ if TYPE_CHECKING:
     from dagster_sluicegate.spark import build_spark_queue_drain_asset
 
 __all__ = [
+    "PurgeConfig",
     "QueueDrainContext",
     "QueueGate",
+    "QueuePublishIOManager",
     "QueueSnapshot",
     "RedisQueueResource",
+    "RedriveConfig",
     "__version__",
     "build_dead_letter_check",
     "build_dead_letter_sensor",
+    "build_purge_op",
     "build_queue_age_check",
     "build_queue_check_sensor",
     "build_queue_depth_check",
@@ -50,6 +52,7 @@ __all__ = [
     "build_queue_observation_sensor",
     "build_queue_publish_asset",
     "build_queue_source_asset",
+    "build_redrive_op",
     "build_spark_queue_drain_asset",
     "queue_has_work",
     "queue_pipes_extras",
@@ -61,12 +64,16 @@ __all__ = [
 # The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
 # in environments without Dagster too, and nobody loads what they do not use.
 _MODULE_OF = {
+    "PurgeConfig": "administration",
     "QueueDrainContext": "drain",
     "QueueGate": "gates_sensor",
+    "QueuePublishIOManager": "io_manager",
     "QueueSnapshot": "snapshots",
     "RedisQueueResource": "resources",
+    "RedriveConfig": "administration",
     "build_dead_letter_check": "checks",
     "build_dead_letter_sensor": "dead_letters",
+    "build_purge_op": "administration",
     "build_queue_age_check": "checks",
     "build_queue_check_sensor": "check_sensors",
     "build_queue_depth_check": "checks",
@@ -76,6 +83,7 @@ _MODULE_OF = {
     "build_queue_observation_sensor": "observation",
     "build_queue_publish_asset": "publish",
     "build_queue_source_asset": "source_assets",
+    "build_redrive_op": "administration",
     "build_spark_queue_drain_asset": "spark",
     "queue_has_work": "pipes",
     "queue_pipes_extras": "pipes",

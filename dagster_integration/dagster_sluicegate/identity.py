@@ -47,7 +47,8 @@ def _is_first_try(context: dg.AssetExecutionContext) -> bool:
 def root_run_id(context: Any) -> str:
     """Return the id that re-executions share; a direct call in a test has no run, and an id of its own."""
     try:
-        run = context.run
+        # The context of an output knows its run by its step only.
+        run = context.step_context.dagster_run if isinstance(context, dg.OutputContext) else context.run
     except dg.DagsterError:
         return f"direct-{uuid.uuid4().hex}"
     root: str = run.root_run_id or run.run_id

@@ -13,7 +13,6 @@ from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-from airflow_provider_sluicegate.purging import count_states, states_of
 
 if TYPE_CHECKING:
     from sluicegate import RedisMessageQueue
@@ -79,9 +78,11 @@ def redrive(hook: RedisQueueHook, args: Namespace) -> Rows:
 @_command
 def purge(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Delete messages, after a question."""
+    from sluicegate.purging import count_states, states_of
+
     states = states_of(args.state, everything=args.everything)
     queue = hook.get_queue(args.queue)
-    counts = count_states(hook, queue, states)
+    counts = count_states(queue, states)
     if not args.dry_run:
         if not (args.yes or _is_confirmed(args.queue, counts)):
             raise SystemExit("Nothing was deleted.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.failures import fail_at_once
-from airflow_provider_sluicegate.purging import count_states, states_of
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
@@ -204,13 +203,14 @@ class RedisQueuePurgeOperator(BaseOperator):
         :raises AirflowFailException: an argument or the connection cannot work as given; then nothing was deleted.
         """
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from sluicegate.purging import count_states
 
         with fail_at_once():
             states = self._states()
             with RedisQueueHook(self.redis_conn_id) as hook:
                 queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
                 if self.is_dry_run:
-                    deleted = count_states(hook, queue, states)
+                    deleted = count_states(queue, states)
                 else:
                     deleted = {state: queue.purge(state) for state in states}
                 in_flight = queue.depth().in_flight
@@ -223,6 +223,8 @@ class RedisQueuePurgeOperator(BaseOperator):
         return {"queue": self.queue_name, "deleted": deleted, "total": total, "dry_run": self.is_dry_run}
 
     def _states(self) -> tuple[str, ...]:
+        from sluicegate.purging import states_of
+
         _check_flag("dry_run", self.is_dry_run)
         _check_flag("everything", self.everything)
         return states_of(self.state, everything=self.everything)
