@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["component_type_spec", "register_library", "resource_parameters"]
+__all__ = ["backfill_policy_resolver", "component_type_spec", "register_library", "resource_parameters"]
 
 
 def register_library(name: str, version: str) -> None:
@@ -30,6 +30,15 @@ def component_type_spec(*, description: str, produces: Sequence[str]) -> Any:
     if "produces" in inspect.signature(dg.ComponentTypeSpec).parameters:
         spec["produces"] = list(produces)
     return dg.ComponentTypeSpec(**spec)
+
+
+def backfill_policy_resolver() -> Any:
+    """Return the resolver of a backfill policy, as Dagster's own components describe it in YAML."""
+    import dagster as dg
+    from dagster.components.resolved import core_models
+
+    described = core_models.SingleRunBackfillPolicyModel | core_models.MultiRunBackfillPolicyModel
+    return dg.Resolver(core_models.resolve_backfill_policy, model_field_type=described)
 
 
 def resource_parameters(function: Callable[..., Any]) -> set[str]:

@@ -14,6 +14,7 @@ __all__ = [
     "QueueDepthSensorComponent",
     "QueueDrainAssetComponent",
     "QueueGatesSensorComponent",
+    "QueuePublishAssetComponent",
     "RedisQueueResourceComponent",
 ]
 
@@ -22,6 +23,7 @@ try:
     from dagster_sluicegate.components.depth_sensor import QueueDepthSensorComponent
     from dagster_sluicegate.components.drain import QueueDrainAssetComponent
     from dagster_sluicegate.components.gates_sensor import QueueGatesSensorComponent
+    from dagster_sluicegate.components.publish import QueuePublishAssetComponent
     from dagster_sluicegate.components.resource import RedisQueueResourceComponent
 except Exception as error:  # noqa: BLE001  (whatever another version of Dagster raises)
     _reason = error

@@ -12,7 +12,7 @@ from dagster_sluicegate.components.base import QueueComponent
 from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.scaffolders import DrainScaffolder
-from dagster_sluicegate.components.steps import RetryPolicySpec, StepSpec
+from dagster_sluicegate.components.steps import RetryPolicySpec, StepSpec, with_kind
 
 __all__ = ["QueueDrainAssetComponent"]
 
@@ -75,10 +75,9 @@ class QueueDrainAssetComponent(QueueComponent):
 
     def build_queue_defs(self) -> dg.Definitions:
         """Build definitions with the asset only."""
-        asset = self.asset if self.asset.kinds else self.asset.replace_attributes(kinds={"redis"})
         step = self.op or StepSpec()
         drain = build_queue_drain_asset(
-            spec=asset,
+            spec=with_kind(self.asset),
             process=self.process,
             batch_size=self.batch_size,
             max_messages=self.max_messages,

@@ -6,12 +6,18 @@ import re
 from abc import abstractmethod
 from pathlib import Path
 from string import Template
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import dagster as dg
 from pydantic import BaseModel, Field
 
-__all__ = ["DepthSensorScaffolder", "DrainScaffolder", "GatesSensorScaffolder", "ResourceScaffolder"]
+__all__ = [
+    "DepthSensorScaffolder",
+    "DrainScaffolder",
+    "GatesSensorScaffolder",
+    "PublishScaffolder",
+    "ResourceScaffolder",
+]
 
 _PYTHON = Template("""\
 import dagster as dg
@@ -26,7 +32,7 @@ $arguments    )
 """)
 
 _HANDLER = Template('''\
-"""The work of the drain of $key."""
+"""The work of the drain asset $key."""
 
 from dagster_sluicegate import QueueDrainContext
 from sluicegate import Message
@@ -44,6 +50,19 @@ def process(messages: list[Message], ctx: QueueDrainContext) -> None:
     path.write_text("".join(message.text() + "\\n" for message in messages))
 ''')
 
+_PRODUCER = Template('''\
+"""The messages that the asset $key publishes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def produce() -> Iterator[dict[str, Any]]:
+    """Yield the payloads, in the same order for the same run: a retry publishes only what is missing."""
+    for number in range(10):
+        yield {"number": number}
+''')
+
 
 class ResourceParams(BaseModel):
     """The parameters of `dg scaffold defs` for a resource."""
@@ -53,11 +72,11 @@ class ResourceParams(BaseModel):
     resource_key: str = Field(default="queue", description="Key of the resource.")
 
 
-class DrainParams(BaseModel):
-    """The parameters of `dg scaffold defs` for a drain asset."""
+class AssetParams(BaseModel):
+    """The parameters of `dg scaffold defs` for an asset that drains or publishes."""
 
     asset_key: str | None = Field(default=None, description="Key of the asset; default: the folder's name.")
-    process: str | None = Field(default=None, description="Function, as module:function; default: a new handler.py.")
+    function: str | None = Field(default=None, description="Function, as module:function; default: one in a new file.")
     resource_key: str = Field(default="queue", description="Key of the queue's resource.")
 
 
@@ -137,40 +156,66 @@ class ResourceScaffolder(QueueScaffolder[ResourceParams]):
         return [params.url_env_var]
 
 
-class DrainScaffolder(QueueScaffolder[DrainParams]):
-    """The scaffolder of a drain asset, with its handler."""
+class AssetScaffolder(QueueScaffolder[AssetParams]):
+    """The base of the scaffolders of assets, which write the asset's function into a file beside the `defs.yaml`.
+
+    Attributes:
+        option: the attribute that names the function, and the function's own name.
+        module: the name of the file.
+        template: its content.
+    """
+
+    option: ClassVar[str]
+    module: ClassVar[str]
+    template: ClassVar[Template]
 
     @classmethod
-    def get_scaffold_params(cls) -> type[DrainParams]:
+    def get_scaffold_params(cls) -> type[AssetParams]:
         """Return what the command line may give."""
-        return DrainParams
+        return AssetParams
 
-    def attributes(self, params: DrainParams, folder: str) -> dict[str, Any]:
-        """Return an asset that is named as the folder, with the handler beside it."""
+    def attributes(self, params: AssetParams, folder: str) -> dict[str, Any]:
+        """Return an asset that is named as the folder."""
         return {
             "asset": {"key": params.asset_key or _identifier(folder), "kinds": ["redis"]},
-            "process": params.process or ".handler:process",
+            self.option: params.function or f".{self.module}:{self.option}",
             "batch_size": 1000,
             "resource_key": params.resource_key,
         }
 
     def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
-        """Return the import of the handler, and the asset as a spec."""
-        module, _, function = attributes["process"].partition(":")
+        """Return the import of the function, and the asset as a spec."""
+        module, _, function = attributes[self.option].partition(":")
         key = attributes["asset"]["key"]
         _, plain = super().python(attributes)
         return f"from {module} import {function}\n", {
             **plain,
             "asset": f"dg.AssetSpec(dg.AssetKey.from_user_string({key!r}), kinds={{'redis'}})",
-            "process": function,
+            self.option: function,
         }
 
-    def add_files(self, request: dg.ScaffoldRequest[DrainParams]) -> None:
-        """Write a handler, unless the parameters name one or the folder has one."""
+    def add_files(self, request: dg.ScaffoldRequest[AssetParams]) -> None:
+        """Write the function, unless the parameters name one or the file is there."""
         folder = _folder(request)
-        handler = folder / "handler.py"
-        if request.params.process is None and not handler.exists():
-            handler.write_text(_HANDLER.substitute(key=request.params.asset_key or _identifier(folder.name)))
+        path = folder / f"{self.module}.py"
+        if request.params.function is None and not path.exists():
+            path.write_text(self.template.substitute(key=request.params.asset_key or _identifier(folder.name)))
+
+
+class DrainScaffolder(AssetScaffolder):
+    """The scaffolder of a drain asset, with its handler."""
+
+    option = "process"
+    module = "handler"
+    template = _HANDLER
+
+
+class PublishScaffolder(AssetScaffolder):
+    """The scaffolder of a publish asset, with its producer."""
+
+    option = "produce"
+    module = "producer"
+    template = _PRODUCER
 
 
 class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import dagster as dg
 from pydantic import Field
 
+from dagster_sluicegate.compat import backfill_policy_resolver
 from dagster_sluicegate.components.models import DescribedModel
 
-__all__ = ["RetryPolicySpec", "StepSpec"]
+__all__ = ["PartitionedStepSpec", "RetryPolicySpec", "StepSpec", "with_kind"]
 
 
 class RetryPolicySpec(DescribedModel):
@@ -40,3 +41,18 @@ class StepSpec(DescribedModel):
         examples=["redis"],
     )
     tags: dict[str, Any] | None = Field(default=None, description="Tags of the step.", examples=[{"team": "shop"}])
+
+
+class PartitionedStepSpec(StepSpec):
+    """What concerns the step of an asset that may have partitions."""
+
+    backfill_policy: Annotated[dg.BackfillPolicy | None, backfill_policy_resolver()] = Field(
+        default=None,
+        description="How a backfill divides the partitions among runs; null: one run for each.",
+        examples=[{"type": "single_run"}, {"type": "multi_run", "max_partitions_per_run": 7}],
+    )
+
+
+def with_kind(asset: dg.AssetSpec) -> dg.AssetSpec:
+    """Return the asset with the kind redis, unless it has kinds."""
+    return asset if asset.kinds else asset.replace_attributes(kinds={"redis"})
