@@ -14,14 +14,16 @@ from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
     from dagster_sluicegate.administration import PurgeConfig, RedriveConfig, build_purge_op, build_redrive_op
+    from dagster_sluicegate.asset_forms import QueueDrain, build_queue_drain_assets, queue_drain_asset
     from dagster_sluicegate.assets import build_queue_drain_asset
     from dagster_sluicegate.check_sensors import build_queue_check_sensor
     from dagster_sluicegate.checks import build_dead_letter_check, build_queue_age_check, build_queue_depth_check
     from dagster_sluicegate.dead_letters import build_dead_letter_sensor
-    from dagster_sluicegate.drain import QueueDrainContext
+    from dagster_sluicegate.drain_context import QueueDrainContext
     from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.io_manager import QueuePublishIOManager
     from dagster_sluicegate.observation import build_queue_observation_sensor
+    from dagster_sluicegate.ops import build_queue_drain_job, build_queue_drain_op
     from dagster_sluicegate.pipes import queue_has_work, queue_pipes_extras
     from dagster_sluicegate.publish import build_queue_publish_asset
     from dagster_sluicegate.reports import report_drain, run_id_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PurgeConfig",
+    "QueueDrain",
     "QueueDrainContext",
     "QueueGate",
     "QueuePublishIOManager",
@@ -48,12 +51,16 @@ __all__ = [
     "build_queue_depth_check",
     "build_queue_depth_sensor",
     "build_queue_drain_asset",
+    "build_queue_drain_assets",
+    "build_queue_drain_job",
+    "build_queue_drain_op",
     "build_queue_gates_sensor",
     "build_queue_observation_sensor",
     "build_queue_publish_asset",
     "build_queue_source_asset",
     "build_redrive_op",
     "build_spark_queue_drain_asset",
+    "queue_drain_asset",
     "queue_has_work",
     "queue_pipes_extras",
     "queue_snapshot",
@@ -65,7 +72,8 @@ __all__ = [
 # in environments without Dagster too, and nobody loads what they do not use.
 _MODULE_OF = {
     "PurgeConfig": "administration",
-    "QueueDrainContext": "drain",
+    "QueueDrain": "asset_forms",
+    "QueueDrainContext": "drain_context",
     "QueueGate": "gates_sensor",
     "QueuePublishIOManager": "io_manager",
     "QueueSnapshot": "snapshots",
@@ -79,12 +87,16 @@ _MODULE_OF = {
     "build_queue_depth_check": "checks",
     "build_queue_depth_sensor": "sensors",
     "build_queue_drain_asset": "assets",
+    "build_queue_drain_assets": "asset_forms",
+    "build_queue_drain_job": "ops",
+    "build_queue_drain_op": "ops",
     "build_queue_gates_sensor": "gates_sensor",
     "build_queue_observation_sensor": "observation",
     "build_queue_publish_asset": "publish",
     "build_queue_source_asset": "source_assets",
     "build_redrive_op": "administration",
     "build_spark_queue_drain_asset": "spark",
+    "queue_drain_asset": "asset_forms",
     "queue_has_work": "pipes",
     "queue_pipes_extras": "pipes",
     "queue_snapshot": "snapshots",

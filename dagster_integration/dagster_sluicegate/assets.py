@@ -2,32 +2,59 @@
 
 # Annotations are not postponed here: Dagster wants the one of `context` to be a class, not its name.
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, TypedDict
 
 import dagster as dg
 
 from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
-from dagster_sluicegate.resources import RedisQueueResource, queue_resource, takes_resource
-from sluicegate.core.bounds import MAX_CLAIM_LIMIT
-from sluicegate.draining import arguments
-from sluicegate.draining.handler import Handler
+from dagster_sluicegate.drain_options import DEFAULT_MAX_MESSAGES, checked_options
+from dagster_sluicegate.outcome import AssetEvents, OnEmpty
+from dagster_sluicegate.resources import takes_resources
+from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["build_queue_drain_asset"]
-
-DEFAULT_MAX_MESSAGES = 100_000
-MAX_MESSAGES = 2**53
+__all__ = [
+    "QueueDrainAssetOptions",
+    "Spec",
+    "build_queue_drain_asset",
+    "define_drain_asset",
+]
 
 _IO_MANAGER_METADATA = "dagster/io_manager_key"
+Spec = dg.AssetSpec | dg.AssetKey | str | Sequence[str]
+
+
+class QueueDrainAssetOptions(TypedDict, total=False):
+    """The options of `build_queue_drain_asset` besides `spec` and `process`; they mean the same there."""
+
+    batch_size: int
+    max_messages: int | None
+    settle: SettleWhen
+    on_empty: OnEmpty
+    queue_asset: dg.AssetKey | str | Sequence[str] | None
+    queue_name: str | None
+    check_specs: Sequence[dg.AssetCheckSpec]
+    lease_seconds: float | None
+    combine: Callable[[list[Any]], Any] | None
+    resource_key: str
+    io_manager_key: str
+    required_resource_keys: Set[str]
+    retry_policy: dg.RetryPolicy | None
+    pool: str | None
+    op_tags: Mapping[str, Any] | None
 
 
 def build_queue_drain_asset(
     *,
-    spec: dg.AssetSpec | dg.AssetKey | str | Sequence[str],
+    spec: Spec,
     process: Callable[..., Any],
     batch_size: int = 1000,
     max_messages: int | None = DEFAULT_MAX_MESSAGES,
     settle: SettleWhen = "after_yield",
+    on_empty: OnEmpty = "skip",
+    queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
+    queue_name: str | None = None,
+    check_specs: Sequence[dg.AssetCheckSpec] = (),
     lease_seconds: float | None = None,
     combine: Callable[[list[Any]], Any] | None = None,
     resource_key: str = "queue",
@@ -54,22 +81,26 @@ def build_queue_drain_asset(
     re-executing an old one. Two re-executions of one run at the same time take the batches from each other, and the
     loser fails.
 
-    With nothing to claim, or the queue paused, the step succeeds without materializing the asset, and assets that
-    depend on it are skipped in the same run: an empty result would overwrite data and trigger downstream assets. In
-    `per_batch` mode, a retry that finds everything acked by earlier tries does materialize the asset, because those
-    tries failed before they could.
+    With nothing to claim, or the queue paused, the step succeeds, and `on_empty` decides what is recorded. By default
+    nothing is: an empty result would overwrite data and trigger downstream assets. A run that was executed again and
+    finds its work done logs a warning, because new messages need a new run. In `per_batch` mode, a retry that finds
+    everything acked by earlier tries does materialize the asset, because those tries failed before they could.
 
-    The materialization carries `dagster/row_count` (acked messages), `sluicegate/batches`, `/claimed`, `/acked`,
-    `/returned` and `/buried` (messages that `process` gave a verdict), `/acked_before` (by earlier tries),
-    `/ready_left` and `/queue`.
+    The materialization carries `dagster/row_count` (acked messages) and, under `sluicegate/`: `queue`, `batches`,
+    `claimed`, `acked`, `returned` and `buried` (messages that `process` gave a verdict), `acked_before` (by earlier
+    tries), `redelivered`, `bytes`, `oldest_message`, `newest_message`, `wait_p50_seconds` and `wait_p95_seconds` (from
+    the enqueue to the claim), `waits` (a table with bars), `ready_left`, `dead` and `duplicates_total` (of the queue).
+    `ctx.add_metadata` adds to it.
 
     Args:
         spec: the asset: a full `AssetSpec` (without partitions), or just its key. It is made skippable.
         process: a plain function of a batch, called with a `QueueDrainContext` too if it takes a second, required
-            parameter or one named `ctx` or `context`. A batch is a `list[Message]`; where the first parameter is
-            annotated as a `pyarrow.Table` or a `pandas.DataFrame`, it is one of these. Through the context the function
-            gives verdicts on single messages (`ctx.nack`, `ctx.release`, `ctx.bury`), which do not stand when it
-            raises. What it returns goes to the IO manager; None means that it has written everything by itself.
+            parameter or one named `ctx` or `context`. Behind these it may take a `config`, annotated with a subclass of
+            `dagster.Config`, and resources, by their annotations as in `@dg.asset`. A batch is a `list[Message]`; where
+            the first parameter is annotated as a `pyarrow.Table` or a `pandas.DataFrame`, it is one of these. Through
+            the context the function gives verdicts on single messages (`ctx.nack`, `ctx.release`, `ctx.bury`), which do
+            not stand when it raises, and adds metadata and check results. What it returns goes to the IO manager; None
+            means that it has written everything by itself.
         batch_size: most messages per batch, up to 10,000; default 1000. Messages that failed before come in smaller
             batches.
         max_messages: most messages of one run, its retries included; default 100,000. None, for `per_batch` only: as
@@ -78,11 +109,19 @@ def build_queue_drain_asset(
             returned, until Dagster has stored the result; `max_messages` bounds that memory. `per_batch`: each batch is
             settled as soon as `process` returns, so `process` must have written it durably by then (`ctx.output_file`
             does), and must return None.
+        on_empty: what a run becomes that finds nothing to claim. `skip` (the default): nothing is recorded, and assets
+            that depend on this one are skipped in the same run. `observe`: an observation, so that people see the look.
+            `materialize`: a materialization with counts of 0 and without a value, so that freshness and checks stay
+            current while no message arrives; no IO manager is called, and a paused queue is skipped.
+        queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
+        queue_name: of another queue on the resource's server; default: the resource's own.
+        check_specs: checks whose results `process` adds with `ctx.add_check_result`. They judge what was stored, so
+            messages are acked also when a blocking check fails; raise, or `ctx.nack`, to have messages back.
         lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
             `visibility_timeout_seconds`. A worker that is killed gives its messages back after this time.
-        combine: makes one value of the list of what `process` returned, one item per batch; default: that list, also
-            for a single batch, so that the type of the value does not depend on how many messages there were. It is not
-            called when no batch returned a value.
+        combine: for `after_yield`, makes one value of the list of what `process` returned, one item per batch; default:
+            that list, also for a single batch, so that the type of the value does not depend on how many messages there
+            were. It is not called when no batch returned a value.
         resource_key: key of the `RedisQueueResource`.
         io_manager_key: where the value goes, unless `spec` says so; default `io_manager`, Dagster's own default.
         required_resource_keys: further resources that `process` reads from `ctx.asset.resources`.
@@ -123,63 +162,77 @@ def build_queue_drain_asset(
             )
     """
     asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis"})
-    asset = asset.replace_attributes(skippable=True)
-    if _IO_MANAGER_METADATA not in asset.metadata:  # without it, Dagster would refuse any value
-        asset = asset.with_io_manager_key(io_manager_key)
-    _check(asset, batch_size, max_messages, settle, lease_seconds)
-    options = QueueDrainOptions(
-        key=asset.key,
-        handler=Handler.of(process),
+    label = f"drain asset {asset.key.to_user_string()!r}"
+    if asset.partitions_def is not None:
+        raise ConfigurationError(f"{label} has partitions, which a queue does not know; leave partitions_def out")
+    options = checked_options(
+        label,
+        asset.key.to_user_string(),
+        process,
         batch_size=batch_size,
         max_messages=max_messages,
-        lease_seconds=lease_seconds,
         settle=settle,
+        lease_seconds=lease_seconds,
         combine=combine,
+        queue_name=queue_name,
+        required_resource_keys=required_resource_keys,
+        check_names=[check.name for check in check_specs],
     )
-
-    def run(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> Iterator[dg.MaterializeResult[Any]]:
-        with resource.get_queue() as queue:
-            yield from drain(context, queue, options)
-
-    def run_with_others(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
-        yield from run(context, queue_resource(context.resources, resource_key))
-
-    declare = dg.multi_asset(
-        specs=[asset],
-        name=asset.key.to_python_identifier(),
-        # Dagster takes resources either by these keys or by the parameters of the function.
-        required_resource_keys={resource_key, *required_resource_keys} if required_resource_keys else None,
+    if queue_asset is not None:
+        asset = asset.replace_attributes(deps=[*asset.deps, dg.AssetKey.from_coercible(queue_asset)])
+    return define_drain_asset(
+        asset,
+        options,
+        on_empty=on_empty,
+        check_specs=check_specs,
+        resource_key=resource_key,
+        io_manager_key=io_manager_key,
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
     )
-    return declare(
-        run_with_others if required_resource_keys else takes_resource(resource_key, run, dg.AssetExecutionContext)
+
+
+def define_drain_asset(
+    spec: dg.AssetSpec,
+    options: QueueDrainOptions,
+    *,
+    on_empty: OnEmpty = "skip",
+    check_specs: Sequence[dg.AssetCheckSpec] = (),
+    resource_key: str = "queue",
+    io_manager_key: str = "io_manager",
+    retry_policy: dg.RetryPolicy | None = None,
+    pool: str | None = None,
+    op_tags: Mapping[str, Any] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None,
+) -> dg.AssetsDefinition:
+    """Define an asset from checked options; `spec` may have partitions, whose steps have leases of their own."""
+    try:
+        checks.one_of("on_empty", on_empty, ("skip", "observe", "materialize"))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{options.label}: {error}") from error
+    if spec.description is None:
+        spec = spec.replace_attributes(description=f"What was drained from {options.place(resource_key)}.")
+    spec = spec.replace_attributes(skippable=True)
+    if _IO_MANAGER_METADATA not in spec.metadata:  # without it, Dagster would refuse any value
+        spec = spec.with_io_manager_key(io_manager_key)
+    check_outputs: list[str] = []
+
+    def run(context: dg.AssetExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
+        events = AssetEvents(context.asset_key, on_empty, check_outputs)  # the key may have got a prefix
+        with given[resource_key].get_queue(options.queue_of(context)) as queue:
+            yield from drain(context, queue, options, events, given)
+
+    declare = dg.multi_asset(
+        specs=[spec],
+        name=spec.key.to_python_identifier(),
+        description=options.describe(resource_key),
+        check_specs=check_specs,
+        retry_policy=retry_policy,
+        pool=pool,
+        op_tags=op_tags,
+        backfill_policy=backfill_policy,
     )
-
-
-def _check(
-    asset: dg.AssetSpec, batch_size: int, max_messages: int | None, settle: str, lease_seconds: float | None
-) -> None:
-    name = asset.key.to_user_string()
-    if asset.partitions_def is not None:
-        raise ConfigurationError(
-            f"drain asset {name!r} has partitions, which a queue does not know; leave partitions_def out"
-        )
-    if settle not in ("after_yield", "per_batch"):
-        raise ConfigurationError(f"drain asset {name!r}: settle must be 'after_yield' or 'per_batch', not {settle!r}")
-    if not arguments.is_count(batch_size, MAX_CLAIM_LIMIT):
-        raise ConfigurationError(
-            f"drain asset {name!r}: batch_size must be an int from 1 to {MAX_CLAIM_LIMIT}, not {batch_size!r}"
-        )
-    if max_messages is None and settle == "after_yield":
-        raise ConfigurationError(
-            f"drain asset {name!r}: max_messages=None would hold a whole backlog in memory until the yield; give a "
-            "number, or let process write each batch and settle='per_batch'"
-        )
-    if max_messages is not None and not arguments.is_count(max_messages, MAX_MESSAGES):
-        raise ConfigurationError(
-            f"drain asset {name!r}: max_messages must be an int from 1 on, or None, not {max_messages!r}"
-        )
-    if lease_seconds is not None and not lease_seconds > 0:
-        raise ConfigurationError(f"drain asset {name!r}: lease_seconds must be above 0, not {lease_seconds!r}")
+    asset = declare(takes_resources([resource_key], run, dg.AssetExecutionContext, more=options.step.parameters))
+    check_outputs += [asset.get_output_name_for_asset_check_key(check.key) for check in check_specs]
+    return asset

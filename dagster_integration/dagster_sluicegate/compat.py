@@ -6,7 +6,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["backfill_policy_resolver", "component_type_spec", "register_library", "resource_parameters"]
+__all__ = [
+    "backfill_policy_resolver",
+    "component_type_spec",
+    "is_resource_annotation",
+    "register_library",
+    "resource_parameters",
+]
 
 
 def register_library(name: str, version: str) -> None:
@@ -46,3 +52,10 @@ def resource_parameters(function: Callable[..., Any]) -> set[str]:
     from dagster._core.definitions.resource_annotation import get_resource_args
 
     return {parameter.name for parameter in get_resource_args(function)}
+
+
+def is_resource_annotation(annotation: Any) -> bool:
+    """Return whether Dagster takes a parameter with this annotation as a resource."""
+    from dagster._core.definitions.resource_annotation import _is_resource_annotation
+
+    return bool(_is_resource_annotation(annotation))

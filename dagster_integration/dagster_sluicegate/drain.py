@@ -1,16 +1,21 @@
-"""One execution of a drain asset: the drain engine, with a hand-over to Dagster before the settle."""
+"""One execution of a drain step: the drain engine, with a hand-over to Dagster before the settle."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.identity import lease_run_id, retry_number
-from sluicegate import RedisMessageQueue
+from dagster_sluicegate.drain_context import QueueDrainContext, StepNotes
+from dagster_sluicegate.identity import StepContext, lease_run_id, retry_number
+from dagster_sluicegate.outcome import Outcome, StepEvents
+from dagster_sluicegate.parameters import StepProcess
+from dagster_sluicegate.statistics import DrainStatistics
+from sluicegate import Message, RedisMessageQueue
 from sluicegate.draining import arguments
 from sluicegate.draining.context import DrainContext
 from sluicegate.draining.engine import DrainEngine
@@ -23,112 +28,208 @@ __all__ = ["QueueDrainContext", "QueueDrainOptions", "SettleWhen", "drain"]
 SettleWhen = Literal["after_yield", "per_batch"]
 # A failed batch is delayed by 1 s to 20 s during its first five deliveries, and a retry of the step may come sooner.
 _RETRY_WAIT_SECONDS = 20.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDrainContext(DrainContext):
-    """The second argument of a drain asset's `process`: a `DrainContext` with Dagster's context.
-
-    A drain asset has one partition, so `partition` is 0 and `chunk` is the number of the batch in this run.
-
-    Attributes:
-        asset: Dagster's context of the step: `log`, `resources`, `run`, …
-    """
-
-    asset: dg.AssetExecutionContext
+_LOOK_SECONDS = 0.05
+_DAGSTER_RESULTS = (
+    dg.MaterializeResult,
+    dg.ObserveResult,
+    dg.AssetCheckResult,
+    dg.AssetMaterialization,
+    dg.AssetObservation,
+    dg.AssetCheckEvaluation,
+    dg.Output,
+    dg.DynamicOutput,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueDrainOptions:
-    """The options of a drain asset; see `build_queue_drain_asset`."""
+    """The options that all forms of a drain share; see `build_queue_drain_asset`.
 
-    key: dg.AssetKey
-    handler: Handler
+    Attributes:
+        label: names the definition in errors and in the log.
+        name: names it in lease ids.
+        step: the user's function.
+        queue_name: of another queue than the resource's, or a function that names it for a step; None for that one.
+        checks: names of the checks that the definition declares.
+    """
+
+    label: str
+    name: str
+    step: StepProcess
     batch_size: int
     max_messages: int | None
     lease_seconds: float | None
     settle: SettleWhen
     combine: Callable[[list[Any]], Any] | None
-
-    def plan(self, context: dg.AssetExecutionContext, ready: int) -> DrainPlan:
-        """Return the plan of this step, with lease ids that a retry of the step or a re-execution of the run shares."""
-        return DrainPlan(
-            run_id=lease_run_id(context, self.key),
-            handler=replace(self.handler, process=_returning_none(self.handler)) if self.per_batch else self.handler,
-            batch_size=self.batch_size,
-            lease_seconds=self.lease_seconds,
-            limit=self.max_messages,
-            enough=max(ready, 1),
-            first_wait_seconds=_RETRY_WAIT_SECONDS if retry_number(context) else 0,
-            remembers_empty=False,
-            on_failure="raise",
-            holds=not self.per_batch,
-            keeps_results=True,
-        )
+    queue_name: str | Callable[[StepContext], str] | None = None
+    checks: tuple[str, ...] = ()
 
     @property
     def per_batch(self) -> bool:
         """Return whether each batch is settled as soon as `process` returns."""
         return self.settle == "per_batch"
 
+    def describe(self, resource_key: str) -> str:
+        """Return in Markdown what a step does, for Dagster's UI."""
+        most = "all messages" if self.max_messages is None else f"at most {self.max_messages:,} messages"
+        return f"Drains {most} that are ready from {self.place(resource_key)}, in batches of {self.batch_size:,}."
+
+    def place(self, resource_key: str) -> str:
+        """Return in Markdown which queue is drained."""
+        named = f"the queue `{self.queue_name}`" if isinstance(self.queue_name, str) else "the queue"
+        return f"{named} of the resource `{resource_key}`"
+
+    def queue_of(self, context: StepContext) -> str | None:
+        """Return the name of the queue that a step drains; None for that of the resource."""
+        return self.queue_name(context) if callable(self.queue_name) else self.queue_name
+
+    def plan(self, context: StepContext, handler: Handler, ready: int) -> DrainPlan:
+        """Return the plan of a step, with lease ids that its retries and re-executions of the run share."""
+        return DrainPlan(
+            run_id=lease_run_id(context, self.name),
+            handler=handler,
+            batch_size=self.batch_size,
+            lease_seconds=self.lease_seconds,
+            limit=self.max_messages,
+            enough=max(ready, 1),
+            remembers_empty=False,
+            on_failure="raise",
+            holds=not self.per_batch,
+            keeps_results=True,
+        )
+
     def value_of(self, results: list[Any]) -> Any:
         """Return the value for the IO manager; None for nothing."""
         results = [result for result in results if result is not None]
         return self.combine(results) if results and self.combine is not None else results or None
 
+    def refuse_unevaluated(self, outcome: Outcome) -> None:
+        """Refuse a step that worked on messages without an answer to one of its checks.
 
-def drain(
-    context: dg.AssetExecutionContext, queue: RedisMessageQueue, options: QueueDrainOptions
-) -> Iterator[dg.MaterializeResult[Any]]:
-    """Drain as the options say; yield one result, or none when there was nothing to do.
-
-    Code after the `yield` runs when Dagster has stored the result. If Dagster could not store it, this generator is
-    closed at the `yield`, and the engine releases the batches that it holds.
-    """
-    arguments.check_queue(queue)
-    make_context = functools.partial(QueueDrainContext, asset=context)
-    plan = options.plan(context, queue.depth().ready)
-    with DrainEngine(plan, queue, attempt=retry_number(context), make_context=make_context) as engine:
-        if engine.run().ended == "paused":
-            context.log.warning(f"Queue {queue.name!r} is paused.")
-        tally = engine.tally
-        if not tally.chunks and not (options.per_batch and tally.before.acked):
-            context.log.info(
-                f"Nothing to drain from queue {queue.name!r}; {options.key.to_user_string()} is not materialized."
+        Raises:
+            ValueError: names the check.
+        """
+        evaluated = {result.check_name for result in outcome.check_results}
+        missing = [name for name in self.checks if name not in evaluated]
+        if missing and outcome.metadata["sluicegate/batches"]:
+            raise ValueError(
+                f"{self.label}: process added no result for the check {missing[0]!r}; call "
+                "ctx.add_check_result(dg.AssetCheckResult(passed=…, check_name=…)), or leave it out of check_specs"
             )
-            return
-        engine.extend_held()  # the result of a batch that was lost meanwhile must not be handed over
-        yield _result(options, tally, queue)
-        engine.settle_held()
 
 
-def _returning_none(handler: Handler) -> Callable[..., None]:
-    """Return the handler of an asset whose result no IO manager stores; it refuses a value, which would be lost."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepHandler(Handler):
+    """The handler of one step: it keeps statistics, and refuses results that Dagster could not store.
 
-    def process(*arguments: Any) -> None:
-        result = handler.process(*arguments)
-        if result is not None:
+    Attributes:
+        statistics: of the batches.
+        per_batch: whether a batch is acked before an IO manager could store its result.
+    """
+
+    statistics: DrainStatistics = field(default_factory=DrainStatistics)
+    per_batch: bool = False
+
+    def __call__(self, messages: list[Message], context: DrainContext) -> object:
+        """Call the function with a batch, and check what it returns.
+
+        Raises:
+            TypeError: it returns an event of Dagster, or a value that would be acked before it was stored.
+        """
+        self.statistics.note(messages)
+        result = Handler.__call__(self, messages, context)
+        if isinstance(result, _DAGSTER_RESULTS):
+            raise TypeError(
+                f"process returned a {type(result).__name__}, which no IO manager stores; return the value itself (or "
+                "None when it is written), and add metadata with ctx.add_metadata(...) and check results with "
+                "ctx.add_check_result(...)"
+            )
+        if self.per_batch and result is not None:
             raise TypeError(
                 "with settle='per_batch', process must write its result and return None, not "
                 f"{type(result).__name__}: the batch would be acked before an IO manager had stored it"
             )
+        return result
 
-    return process
+
+def drain(
+    context: StepContext,
+    queue: RedisMessageQueue,
+    options: QueueDrainOptions,
+    events: StepEvents,
+    given: Mapping[str, Any],
+) -> Iterator[Any]:
+    """Drain as the options say; yield one event, or none when there was nothing to do.
+
+    Code after the `yield` runs when Dagster has stored the result. If Dagster could not store it, this generator is
+    closed at the `yield`, and the engine releases the batches that it holds.
+
+    Args:
+        context: of the step.
+        queue: the queue to drain.
+        options: of the definition.
+        events: makes the event.
+        given: config and resources for `process`, by name.
+    """
+    arguments.check_queue(queue)
+    notes, statistics = StepNotes(options.label, options.checks), DrainStatistics()
+    found = options.step.handler
+    handler = StepHandler(
+        process=options.step.bound(given),
+        takes_context=found.takes_context,
+        batch_format=found.batch_format,
+        columns=found.columns,
+        statistics=statistics,
+        per_batch=options.per_batch,
+    )
+    make_context = partial(QueueDrainContext, step=context, _notes=notes)
+    with (
+        queue.session.runner.outage.shared(),  # the calls of the whole step wait for Redis once
+        _engine(context, queue, options.plan(context, handler, _ready(context, queue)), make_context) as engine,
+    ):
+        paused = engine.run().ended == "paused"
+        if paused:
+            context.log.warning(f"Queue {queue.name!r} is paused.")
+        tally = engine.tally
+        value = options.value_of(tally.results)
+        outcome = Outcome.of(queue, tally, statistics, notes, value=value, paused=paused, log=context.log)
+        _warn_of_old_run(context, options, tally, outcome)
+        if not tally.chunks and not (options.per_batch and tally.before.acked):
+            context.log.info(f"Nothing to drain from queue {queue.name!r} for {options.label}.")
+            yield from events.nothing(outcome)
+            return
+        options.refuse_unevaluated(outcome)
+        engine.extend_held()  # the result of a batch that was lost meanwhile must not be handed over
+        yield events.drained(outcome)
+        engine.settle_held()
 
 
-def _result(options: QueueDrainOptions, tally: Tally, queue: RedisMessageQueue) -> dg.MaterializeResult[Any]:
-    value = options.value_of(tally.results)
-    metadata: dict[str, Any] = {
-        "dagster/row_count": tally.now.acked,
-        "sluicegate/queue": queue.name,
-        "sluicegate/batches": tally.chunks,
-        "sluicegate/claimed": tally.now.acked + tally.now.returned + tally.now.buried,
-        "sluicegate/acked": tally.now.acked,
-        "sluicegate/returned": tally.now.returned,
-        "sluicegate/buried": tally.now.buried,
-        "sluicegate/acked_before": tally.before.acked,
-        "sluicegate/ready_left": queue.depth().ready,
-    }
-    if value is None:
-        return dg.MaterializeResult(asset_key=options.key, metadata=metadata)
-    return dg.MaterializeResult(asset_key=options.key, metadata=metadata, value=value)
+def _engine(
+    context: StepContext, queue: RedisMessageQueue, plan: DrainPlan, make_context: Callable[..., DrainContext]
+) -> DrainEngine:
+    return DrainEngine(plan, queue, attempt=retry_number(context), make_context=make_context)
+
+
+def _ready(context: StepContext, queue: RedisMessageQueue) -> int:
+    """Return how many messages are ready; a retry of the step first waits for the batch that failed before."""
+    depth, until = queue.depth(), time.monotonic() + _RETRY_WAIT_SECONDS
+    while retry_number(context) and depth.next_due_seconds is not None and not depth.due:
+        if time.monotonic() + depth.next_due_seconds > until:
+            break
+        time.sleep(max(_LOOK_SECONDS, depth.next_due_seconds))
+        depth = queue.depth()
+    return depth.ready
+
+
+def _warn_of_old_run(context: StepContext, options: QueueDrainOptions, tally: Tally, outcome: Outcome) -> None:
+    """Warn when a run that was executed again finds its work done: it looks like a drain and is none."""
+    if tally.chunks or not tally.before.acked:
+        return
+    ready = outcome.metadata.get("sluicegate/ready_left", 0)
+    text = (
+        f"{options.label} found its work done: earlier tries of this run acked {tally.before.acked} messages of queue "
+        f"{outcome.metadata['sluicegate/queue']!r}, and nothing new was claimed ({ready} messages are ready). New "
+        "messages need a new run: launch one instead of re-executing this one."
+    )
+    context.log.warning(text)
+    outcome.metadata["sluicegate/warning"] = text

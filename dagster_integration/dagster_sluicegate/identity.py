@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
@@ -14,15 +15,26 @@ from sluicegate import Depth
 __all__ = ["has_work", "lease_run_id", "retry_number", "root_run_id", "work_name"]
 
 
-def lease_run_id(context: dg.AssetExecutionContext, key: dg.AssetKey) -> str:
-    """Return the id under which a step drains: of the root run, the asset and the partition."""
-    parts = [root_run_id(context), key.to_user_string()]
+StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
+
+
+def lease_run_id(context: StepContext, name: dg.AssetKey | str) -> str:
+    """Return the id under which a step drains: of the root run, the asset (or the op in its graph) and the partition.
+
+    Each alias and each mapped copy of an op has an id of its own.
+    """
+    parts = [root_run_id(context), name.to_user_string() if isinstance(name, dg.AssetKey) else name]
+    if isinstance(context, dg.OpExecutionContext):
+        with suppress(dg.DagsterError):  # the context of a direct call in a test has neither
+            parts[1] = str(context.node_handle)
+            copy = context.get_mapping_key()
+            parts += [] if copy is None else [copy]
     if context.has_partition_key:
         parts.append(context.partition_key)
     return ":".join(parts)
 
 
-def retry_number(context: dg.AssetExecutionContext) -> int:
+def retry_number(context: StepContext) -> int:
     """Return how often Dagster has retried this step in this run."""
     number: int = getattr(context, "retry_number", 0)  # the context of a direct call has none
     return number

@@ -300,7 +300,11 @@ def takes_resource(key: str, function: Callable[..., Any], context: type, *other
 
 
 def takes_resources(
-    keys: Sequence[str], function: Callable[..., Any], context: type, others: Sequence[str] = ()
+    keys: Sequence[str],
+    function: Callable[..., Any],
+    context: type,
+    others: Sequence[str] = (),
+    more: Sequence[inspect.Parameter] = (),
 ) -> Callable[..., Any]:
     """Return a function whose signature names several queue resources; see `takes_resource`.
 
@@ -309,6 +313,8 @@ def takes_resources(
         function: takes the context and a dict of the resources by key.
         context: the class of the context.
         others: keys of further resources, of any kind; Python identifiers.
+        more: parameters by which Dagster gives further resources or a config; one that is named like a queue resource
+            gets that one.
     """
     for key in keys:
         check_resource_key(key)
@@ -324,6 +330,7 @@ def takes_resources(
             inspect.Parameter(other, kind, annotation=dg.ResourceParam[Any])  # type: ignore[misc]
             for other in others
         ),
+        *(parameter for parameter in more if parameter.name not in keys),
     ]
     return with_parameters(named, parameters)
 

@@ -163,7 +163,7 @@ def test_a_component_has_every_option_of_its_factory_with_its_default(
         if name in renamed or parameter.default is inspect.Parameter.empty:
             continue
         default = parameter.default
-        assert field.default == (sorted(default) if isinstance(default, frozenset) else default), name
+        assert field.default == (sorted(default) if isinstance(default, (frozenset, tuple)) else default), name
 
 
 def test_the_ui_gets_the_name_of_the_variable_and_not_its_value(

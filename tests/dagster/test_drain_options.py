@@ -7,7 +7,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from dagster_sluicegate import build_queue_drain_asset
+from dagster_sluicegate import RedisQueueResource, build_queue_drain_asset
+from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 
 pytestmark = pytest.mark.dagster
@@ -15,7 +16,12 @@ pytestmark = pytest.mark.dagster
 
 def test_a_full_spec_is_kept() -> None:
     spec = dg.AssetSpec(
-        ["raw", "orders"], deps=["source"], group_name="raw", kinds={"json"}, owners=["team:orders"]
+        ["raw", "orders"],
+        deps=["source"],
+        description="Our own.",
+        group_name="raw",
+        kinds={"json"},
+        owners=["team:orders"],
     ).with_io_manager_key("warehouse")
     asset = build_queue_drain_asset(
         spec=spec,
@@ -51,11 +57,15 @@ def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
         ({"batch_size": 0}, "batch_size must be an int from 1 to 10000, not 0"),
         ({"batch_size": 10_001}, "batch_size must be an int from 1 to 10000, not 10001"),
         ({"batch_size": True}, "batch_size must be an int from 1 to 10000, not True"),
-        ({"max_messages": 0}, "max_messages must be an int from 1 on, or None, not 0"),
-        ({"max_messages": 2.5}, "max_messages must be an int from 1 on, or None, not 2.5"),
+        ({"max_messages": 0}, "max_messages must be an int from 1 to 1000000000, not 0"),
+        ({"max_messages": 2.5}, "max_messages must be an int from 1 to 1000000000, not 2.5"),
         ({"max_messages": None}, "max_messages=None would hold a whole backlog in memory"),
         ({"settle": "before"}, "settle must be 'after_yield' or 'per_batch', not 'before'"),
-        ({"lease_seconds": 0}, "lease_seconds must be above 0, not 0"),
+        ({"on_empty": "nothing"}, "on_empty must be 'skip', 'observe' or 'materialize', not 'nothing'"),
+        ({"combine": 1}, "combine must be"),
+        ({"combine": sum, "settle": "per_batch"}, "combine has nothing to combine with settle='per_batch'"),
+        ({"queue_name": " "}, "queue_name must be a text with a visible character"),
+        ({"lease_seconds": 0}, "lease_seconds must be a number above 0.*not 0"),
         (
             {"spec": dg.AssetSpec("orders", partitions_def=dg.StaticPartitionsDefinition(["a"]))},
             "has partitions, which a queue does not know",
@@ -65,3 +75,31 @@ def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=f"drain asset 'orders'.*{complaint}"):
         build_queue_drain_asset(**({"spec": "orders", "process": len} | options))
+
+
+def test_the_ui_names_the_queue_in_markdown() -> None:
+    asset = build_queue_drain_asset(spec="orders", process=len, queue_name="orders eu", max_messages=2000)
+    (spec,) = asset.specs
+    assert spec.description == "What was drained from the queue `orders eu` of the resource `queue`."
+    assert asset.op.description == (
+        "Drains at most 2,000 messages that are ready from the queue `orders eu` of the resource `queue`, in batches "
+        "of 1,000."
+    )
+
+
+def test_a_queue_asset_becomes_a_dependency_beside_the_others() -> None:
+    spec = dg.AssetSpec("orders", deps=["customers"])
+    asset = build_queue_drain_asset(spec=spec, process=len, queue_asset=["queues", "orders"])
+    assert {dep.asset_key for dep in next(iter(asset.specs)).deps} == {
+        dg.AssetKey("customers"),
+        dg.AssetKey(["queues", "orders"]),
+    }
+
+
+def test_an_asset_that_gets_a_key_prefix_still_drains(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
+    specs = [dg.AssetCheckSpec("complete", asset="orders")]
+    asset = build_queue_drain_asset(spec="orders", process=len, on_empty="observe", check_specs=specs)
+    prefixed = asset.with_attributes(asset_key_replacements={dg.AssetKey("orders"): dg.AssetKey(["eu", "orders"])})
+    result = dg.materialize([prefixed], resources={"queue": resource})
+    (event,) = result.get_asset_observation_events()
+    assert event.asset_observation_data.asset_observation.asset_key == dg.AssetKey(["eu", "orders"])

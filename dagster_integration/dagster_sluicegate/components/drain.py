@@ -51,6 +51,17 @@ class QueueDrainAssetComponent(QueueComponent):
     batch_size: int = option(build_queue_drain_asset, "batch_size", examples=[1000])
     max_messages: int | None = option(build_queue_drain_asset, "max_messages", examples=[100_000])
     settle: Literal["after_yield", "per_batch"] = option(build_queue_drain_asset, "settle", examples=["per_batch"])
+    on_empty: Literal["skip", "observe", "materialize"] = option(
+        build_queue_drain_asset, "on_empty", examples=["observe"]
+    )
+    queue_asset: dg.ResolvedAssetKey | None = option(build_queue_drain_asset, "queue_asset", examples=["orders_queue"])
+    queue_name: str | None = option(build_queue_drain_asset, "queue_name", examples=["orders"])
+    check_specs: list[dg.ResolvedAssetCheckSpec] = option(
+        build_queue_drain_asset,
+        "check_specs",
+        default=[],
+        examples=[[{"name": "complete", "asset": "orders", "blocking": True}]],
+    )
     lease_seconds: float | None = option(build_queue_drain_asset, "lease_seconds", examples=[60])
     combine: Function | None = option(build_queue_drain_asset, "combine", examples=["shop.handlers:concatenate"])
     resource_key: str = option(build_queue_drain_asset, "resource_key", examples=["queue"])
@@ -82,6 +93,10 @@ class QueueDrainAssetComponent(QueueComponent):
             batch_size=self.batch_size,
             max_messages=self.max_messages,
             settle=self.settle,
+            on_empty=self.on_empty,
+            queue_asset=self.queue_asset,
+            queue_name=self.queue_name,
+            check_specs=self.check_specs,
             lease_seconds=self.lease_seconds,
             combine=self.combine,
             resource_key=self.resource_key,

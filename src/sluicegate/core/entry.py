@@ -40,6 +40,7 @@ __all__ = [
     "payload_of",
     "read_prefix",
     "split_entry",
+    "was_delivered",
 ]
 
 KINDS = (b"1", b"2")
@@ -115,6 +116,11 @@ def read_prefix(entry: bytes) -> Prefix:
         return Prefix(int(entry[1:13], 16), int(entry[13:25], 16), int(entry[25:28], 16), int(entry[28:29], 16))
     except ValueError:
         raise MalformedStoredMessageError("a stored value is not a Sluicegate entry") from None
+
+
+def was_delivered(entry: bytes) -> bool:
+    """Return whether an earlier delivery of an entry has ended, whatever its verdict."""
+    return entry[25:29] != b"0000"
 
 
 def is_entry(value: bytes) -> bool:

@@ -262,7 +262,7 @@ class DrainEngine:
 
     def _claim(self, chunk: int, limit: int) -> Lease:
         plan = self._plan
-        wait = plan.first_wait_seconds if chunk == 0 else 0.0
+        wait = 0.0
         if plan.waits and self._stop_at is not None:
             wait = min(_LOOK_SECONDS, max(0.0, self._stop_at - time.monotonic()))
         return self._queue.claim(

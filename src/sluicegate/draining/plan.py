@@ -34,7 +34,6 @@ class DrainPlan:
         waits: for new messages, until the deadline.
         deadline_seconds: how long chunks are claimed; None for no bound.
         deadline_at: when that ends by the clock of the process that made the plan, in seconds since the epoch.
-        first_wait_seconds: how long the first claim of a partition waits for a message.
         remembers_empty: a repeated partition takes an earlier answer that the queue is empty as its own.
         take_over_after_seconds: a lease of this run that is open is taken over once its consumer was silent this long.
         waits_for_consumer: another attempt may be alive; wait for the lease that it holds instead of raising.
@@ -57,7 +56,6 @@ class DrainPlan:
     waits: bool = False
     deadline_seconds: float | None = None
     deadline_at: float = 0
-    first_wait_seconds: float = 0
     remembers_empty: bool = True
     take_over_after_seconds: float = 0
     waits_for_consumer: bool = False
