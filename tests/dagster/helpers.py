@@ -57,6 +57,12 @@ def _origin(location: str) -> RemoteJobOrigin:
     return RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__").get_job_origin("_noop")
 
 
+def succeed(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
+    """Record the success of a run."""
+    kind = dg.DagsterEventType.RUN_SUCCESS.value
+    instance.report_dagster_event(dg.DagsterEvent(event_type_value=kind, job_name=run.job_name), run_id=run.run_id)
+
+
 def retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun:
     """Record the automatic retry of a failed run, as the daemon does: with its tags."""
     tags = {key: value for key, value in run.tags.items() if key != "dagster/will_retry"}
@@ -134,8 +140,12 @@ class SensorDaemon:
     def has_ticked(self) -> bool:
         return bool(self.instance.all_instigator_state())
 
-    def iterate(self) -> None:
-        """Evaluate every sensor that is due; their runs are over at the end."""
+    def iterate(self, crashes: Mapping[str, Mapping[str, Exception | int]] | None = None) -> None:
+        """Evaluate every sensor that is due; their runs are over at the end.
+
+        Args:
+            crashes: by sensor and point of a tick, what happens there: an exception or a signal.
+        """
         from dagster._daemon import get_default_daemon_logger
         from dagster._daemon.sensor import execute_sensor_iteration
 
@@ -145,6 +155,7 @@ class SensorDaemon:
                 get_default_daemon_logger("SensorDaemon"),
                 threadpool_executor=None,
                 submit_threadpool_executor=None,
+                debug_crash_flags=crashes,
             )
         )
 

@@ -275,6 +275,15 @@ def test_a_renamed_sensor_counts_the_runs_of_its_former_name_unless_told_otherwi
     assert open_gate(alone, resource, instance).run_key == request.run_key
 
 
+def test_two_sensors_on_one_queue_start_one_run(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 3)
+    by_age = gate(name="by_age", min_ready=None, max_age_seconds=0.001)
+    submit(instance, open_gate(gate(), resource, instance))
+    assert "1 of at most 1 runs in flight" in look(by_age, resource, instance)[1]
+
+
 def test_two_code_locations_with_the_same_names_do_not_shut_each_others_gate(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
