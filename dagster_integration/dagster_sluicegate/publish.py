@@ -59,7 +59,8 @@ def build_queue_publish_asset(
 
     The materialization carries `dagster/row_count` (messages that this run published, in all its tries),
     `sluicegate/accepted` (by this try), `/accepted_before` (by earlier tries), `/duplicates` (refused by a key of their
-    own), `/batches`, `/first_message_id`, `/last_message_id`, `/ready` (in the queue afterwards) and `/queue`.
+    own), `/batches`, `/bytes` (sent), `/first_message_id`, `/last_message_id`, `/ready` (in the queue afterwards) and
+    `/queue`.
 
     Args:
         spec: the asset: a full `AssetSpec`, or just its key.

@@ -107,6 +107,7 @@ def publish(
         "sluicegate/accepted_before": before,
         "sluicegate/duplicates": report["duplicates"] - before,
         "sluicegate/batches": report["batches"],
+        "sluicegate/bytes": publisher.size_bytes,
         "sluicegate/ready": depth.ready,
     }
     ids = {f"sluicegate/{name}": report[name] for name in ("first_message_id", "last_message_id")}

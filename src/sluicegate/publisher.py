@@ -219,10 +219,10 @@ class Publisher:
 
     def _outcome(self, batch: Batch, receive: Callable[[], Published]) -> PublishReport:
         try:
-            return PublishReport.of(receive(), batch.message_ids())
+            return PublishReport.of(receive(), batch.message_ids(), batch.size_bytes)
         except NotDurableError as error:
             if isinstance(error.published, Published):
-                error.report = PublishReport.of(error.published, list(error.ids))
+                error.report = PublishReport.of(error.published, list(error.ids), batch.size_bytes)
             _locate(error, batch)
             raise
         except RedisMessageQueueError as error:

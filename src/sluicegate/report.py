@@ -25,6 +25,7 @@ class PublishReport:
         refused: number of messages for which `max_pending_length` left no room; always 0 without `partial=True`.
         refused_positions: positions of the refused messages.
         dropped: number of waiting messages that `pending_overload_policy="drop_oldest"` dropped to make room.
+        size_bytes: encoded size of the messages with their headers and keys, duplicates and refused ones included.
     """
 
     accepted: int = 0
@@ -34,21 +35,24 @@ class PublishReport:
     refused: int = 0
     refused_positions: list[int] = field(default_factory=list)
     dropped: int = 0
+    size_bytes: int = 0
 
     @classmethod
-    def of(cls, published: Published, ids: list[str]) -> PublishReport:
+    def of(cls, published: Published, ids: list[str], size_bytes: int) -> PublishReport:
         """Build a report from a decoded reply."""
         owners: list[str | None] = [None] * len(ids)
         for position, owner in published.duplicates.items():
             owners[position] = owner
         refused = list(published.refused)
-        return cls(published.accepted, len(published.duplicates), ids, owners, len(refused), refused, published.dropped)
+        duplicates = len(published.duplicates)
+        return cls(published.accepted, duplicates, ids, owners, len(refused), refused, published.dropped, size_bytes)
 
     def add(self, other: PublishReport) -> None:
         """Append the outcomes of the next chunk, whose positions follow those of this report."""
         self.refused_positions += [len(self.ids) + position for position in other.refused_positions]
         self.refused += other.refused
         self.dropped += other.dropped
+        self.size_bytes += other.size_bytes
         self.accepted += other.accepted
         self.duplicates += other.duplicates
         self.ids += other.ids

@@ -321,7 +321,7 @@ def test_events_tell_every_outcome_of_a_call(core: Core) -> None:
     batch = one_call(publishing, b"b", ["x", "u", "u", "v", "w"], partial=True)
     published = drive(publish_operation(core.keys, batch, clock=Clock(), emits_events=True))
     assert drive.reported == [("success", 2), ("duplicate", 2), ("refused", 1)]
-    report = PublishReport.of(published, batch.message_ids())
+    report = PublishReport.of(published, batch.message_ids(), batch.size_bytes)
     assert (report.accepted, report.duplicates, report.refused, report.refused_positions) == (2, 2, 1, [4])
     drive.events.clear()
     dropping = Publishing(core.keys, None, 3600, 120, max_pending_length=3, overload="drop_oldest")
@@ -347,10 +347,10 @@ def test_a_failure_is_told_too(core: Core) -> None:
 
 def test_reports_of_several_calls_follow_on_each_other() -> None:
     report = PublishReport()
-    report.add(PublishReport.of(Published(2, {1: "o"}), ["a-0", "a-1", "a-2"]))
-    report.add(PublishReport.of(Published(1, {}, refused=(1, 2), dropped=4), ["b-0", "b-1", "b-2"]))
+    report.add(PublishReport.of(Published(2, {1: "o"}), ["a-0", "a-1", "a-2"], 30))
+    report.add(PublishReport.of(Published(1, {}, refused=(1, 2), dropped=4), ["b-0", "b-1", "b-2"], 50))
     assert (report.accepted, report.duplicates, report.refused, report.dropped) == (3, 1, 2, 4)
-    assert report.refused_positions == [4, 5]
+    assert (report.refused_positions, report.size_bytes) == ([4, 5], 80)
     assert report.duplicate_of == [None, "o", None, None, None, None]
     assert repr(report) == "PublishReport(accepted=3, duplicates=1, refused=2, dropped=4)"
 

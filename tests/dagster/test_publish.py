@@ -21,7 +21,7 @@ from dagster_sluicegate import RedisQueueResource, build_queue_publish_asset
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from tests.dagster.helpers import asset_job, re_execute
-from tests.support.servers import free_port
+from tests.support.servers import PROGRAMS, RedisServer, free_port
 from tests.support.snippets import snippet
 
 pytestmark = pytest.mark.dagster
@@ -74,6 +74,8 @@ def test_it_publishes_what_a_generator_yields_and_counts(
 ) -> None:
     metadata = metadata_of(run(publish_asset(numbers(), headers={"kind": "order"}), resource))
     ids = [message.id for message in queue.peek(100)]
+    size = metadata["sluicegate/bytes"]
+    assert 25 * 50 < size < 25 * 150  # the payload, the header and the key of each
     assert metadata == {
         "dagster/row_count": 25,
         "sluicegate/queue": queue.name,
@@ -81,6 +83,7 @@ def test_it_publishes_what_a_generator_yields_and_counts(
         "sluicegate/accepted_before": 0,
         "sluicegate/duplicates": 0,
         "sluicegate/batches": 3,
+        "sluicegate/bytes": size,
         "sluicegate/first_message_id": ids[0],
         "sluicegate/last_message_id": ids[-1],
         "sluicegate/ready": 25,
@@ -423,6 +426,29 @@ def test_a_request_of_the_function_to_dagster_stays_what_it_is(
     assert metadata_of(run(asset, resource))["sluicegate/accepted_before"] == 10
     asset = publish_asset(failing_once(15, dg.Failure("no more orders today")))
     assert "no more orders today" in failure_of(run(asset, resource))
+
+
+def test_redis_stops_in_the_middle_and_a_re_execution_publishes_the_rest(instance: dg.DagsterInstance) -> None:
+    def produce() -> Iterator[dict[str, int]]:
+        for number in range(25):
+            if number == 15:
+                server.stop()
+            yield {"n": number}
+
+    server = RedisServer(PROGRAMS[0], "--appendonly", "yes", "--appendfsync", "always")
+    try:
+        server.start()
+        resource = RedisQueueResource(url=server.url, queue_name="orders", retry_budget_seconds=0.2)
+        job = asset_job([publish_asset(produce)], {"queue": resource})
+        failed = job.execute_in_process(instance=instance, raise_on_error=False)
+        assert "the 1 batches before it stay published: 10 messages" in failure_of(failed)
+        server.start()
+        job = asset_job([publish_asset(numbers())], {"queue": resource})
+        assert re_execute(job, instance, failed.run_id).is_success
+        with resource.get_queue() as queue:
+            assert held(queue) == [{"n": number} for number in range(25)]
+    finally:
+        server.remove()
 
 
 def test_redis_away_names_the_server_and_allows_a_retry() -> None:

@@ -237,10 +237,10 @@ class Publisher:
 
     async def _outcome(self, batch: Batch, receive: Callable[[], Awaitable[Published]]) -> PublishReport:
         try:
-            return PublishReport.of(await receive(), batch.message_ids())
+            return PublishReport.of(await receive(), batch.message_ids(), batch.size_bytes)
         except NotDurableError as error:
             if isinstance(error.published, Published):
-                error.report = PublishReport.of(error.published, list(error.ids))
+                error.report = PublishReport.of(error.published, list(error.ids), batch.size_bytes)
             _locate(error, batch)
             raise
         except RedisMessageQueueError as error:

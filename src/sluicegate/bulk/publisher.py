@@ -64,6 +64,7 @@ class Publisher:
     published: int = 0
     duplicates: int = 0
     batches: int = 0
+    size_bytes: int = 0
     first_id: str | None = None
     last_id: str | None = None
     _started: float = field(default_factory=time.monotonic)
@@ -148,6 +149,7 @@ class Publisher:
         self.published += batch.accepted
         self.duplicates += batch.duplicates
         self.batches += 1
+        self.size_bytes += batch.size_bytes
         if batch.accepted:
             accepted = [position for position, owner in enumerate(batch.duplicate_of) if owner is None]
             self.first_id = self.first_id or batch.ids[accepted[0]]

@@ -60,6 +60,11 @@ class Batch:
     durability: Durability = MEMORY
     first: int = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the messages as they are sent, without their ids."""
+        return sum(map(len, self.parts))
+
     def message_ids(self) -> list[str]:
         """List the ids of the messages by position."""
         prefix = self.id.decode()
