@@ -83,15 +83,15 @@ def build_queue_check_sensor(
         raise ConfigurationError(f"sensor {name!r}: checks is empty; give the checks that it evaluates")
 
     def look(context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
-        queue, depth = ref.look(resource)
-        events = new_evaluations(context.instance, evaluated, depth, queue)
-        failing = [check.name for check in evaluated if not check.passes(depth)]
+        looked = ref.look(resource)
+        events = new_evaluations(context.instance, evaluated, looked)
+        failing = [check.name for check in evaluated if not check.passes(looked.depth)]
         seen = f"{len(evaluated) - len(failing)} of {len(evaluated)} checks pass"
         seen += f", failing: {', '.join(failing)}" if failing else ""
         return dg.SensorResult(
             asset_events=events,
-            skip_reason=f"{describe(depth, queue)}; {seen}; {len(events)} changed.",
-            cursor=GateCursor(queues={queue: seen}).to_text(),
+            skip_reason=f"{describe(looked.depth, looked.name)}; {seen}; {len(events)} changed.",
+            cursor=GateCursor(queues={looked.name: seen}).to_text(),
         )
 
     declare = dg.sensor(

@@ -21,9 +21,9 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 _PASSES_WHILE: dict[Bound, str] = {
-    "max_ready": "at most {0:,} messages are ready in {1}",
-    "max_age_seconds": "the oldest ready message in {1} has waited for at most {0:g} s",
-    "max_dead": "{1} has at most {0:,} dead letters",
+    "max_ready": "{0} messages are ready in {1}",
+    "max_age_seconds": "the oldest ready message in {1} has waited for {0} s",
+    "max_dead": "{1} has {0} dead letters",
 }
 _CONSUMERS = (
     "Look for a paused queue, for a consumer or sensor that does not run, and for failing runs of the drain; "
@@ -197,10 +197,9 @@ def _build(
     )
 
     def evaluate(_: dg.AssetCheckExecutionContext, resource: RedisQueueResource) -> dg.AssetCheckResult:
-        queue, depth = ref.look(resource)
-        return check.result(depth, queue)
+        return check.result(ref.look(resource))
 
-    passes_while = _PASSES_WHILE[bound].format(most, ref.described)
+    passes_while = _PASSES_WHILE[bound].format(f"at most {most:,}" if most else "no", ref.described)
     declare = dg.asset_check(
         asset=key,
         name=name,

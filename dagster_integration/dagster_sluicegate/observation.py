@@ -16,11 +16,10 @@ from dagster_sluicegate.queue_checks import (
     QueueAsset,
     QueueCheck,
     asset_key_of,
-    depth_metadata,
     new_evaluations,
     queue_checks,
 )
-from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.queue_refs import QUEUE_ID, QueueLook, QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import Depth
@@ -40,7 +39,6 @@ DEFAULT_ATTEMPT_DELAY_SECONDS = 60
 
 _DATA_VERSION_TAG = "dagster/data_version"
 _SINCE = "sluicegate/version_since"
-_QUEUE_ID = "sluicegate/queue_id"
 _VERSION = re.compile(r"(\d+):(\d+)")
 _MOST_READ = 20  # observations of others that may lie above the newest one of ours
 
@@ -164,9 +162,9 @@ class QueueVersion:
         """Return the version as Dagster stores it."""
         return f"{self.generation}:{self.attempt}"
 
-    def metadata(self, depth: Depth, queue_id: str) -> dict[str, Any]:
-        """Return the numbers of an observation, whose they are, and the time that the next attempt is counted from."""
-        return {**depth_metadata(depth), _QUEUE_ID: queue_id, _SINCE: dg.MetadataValue.timestamp(self.since)}
+    def metadata(self, look: QueueLook) -> dict[str, Any]:
+        """Return the metadata of an observation, with the time that the next attempt is counted from."""
+        return {**look.metadata, _SINCE: dg.MetadataValue.timestamp(self.since)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ def observed_version(instance: dg.DagsterInstance, asset_key: dg.AssetKey, queue
         found = _VERSION.fullmatch(observation.tags.get(_DATA_VERSION_TAG, "")) if observation else None
         if observation is None or found is None:
             continue
-        whose = observation.metadata.get(_QUEUE_ID)
+        whose = observation.metadata.get(QUEUE_ID)
         if whose is not None and whose.value != queue_id:
             continue
         since = observation.metadata.get(_SINCE)
@@ -233,25 +231,23 @@ class _ObservationSensor:
 
     def look(self, context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
         """Evaluate one tick of the sensor."""
-        queue_id = self.queue.identify(resource)
-        last = observed_version(context.instance, self.asset_key, queue_id)
-        queue, depth = self.queue.look(resource)
-        now = time.time()
-        version = self.rule.next(last, depth, now)
-        events: list[Any] = list(new_evaluations(context.instance, self.checks, depth, queue))
+        last = observed_version(context.instance, self.asset_key, self.queue.identify(resource))
+        look, now = self.queue.look(resource), time.time()
+        depth, version = look.depth, self.rule.next(last, look.depth, now)
+        events: list[Any] = list(new_evaluations(context.instance, self.checks, look))
         if version is not None and version != last:
             events.append(
                 dg.AssetObservation(
                     asset_key=self.asset_key,
-                    metadata=version.metadata(depth, queue_id),
+                    metadata=version.metadata(look),
                     tags={_DATA_VERSION_TAG: version.text},
                 )
             )
         observed = f", observed as version {version.text}" if version else ""
         return dg.SensorResult(
             asset_events=events,
-            skip_reason=f"{describe(depth, queue)}{observed}; {self._what_follows(depth, version, now)}.",
-            cursor=GateCursor(queues={queue: f"{depth.ready} ready{observed}"}).to_text(),
+            skip_reason=f"{describe(depth, look.name)}{observed}; {self._what_follows(depth, version, now)}.",
+            cursor=GateCursor(queues={look.name: f"{depth.ready} ready{observed}"}).to_text(),
         )
 
     def _what_follows(self, depth: Depth, version: QueueVersion | None, now: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.queue_refs import QUEUE_ID, QueueLook, QueueRef
 from sluicegate import Depth
 from sluicegate.errors import ConfigurationError
 
@@ -17,7 +17,6 @@ __all__ = [
     "QueueAsset",
     "QueueCheck",
     "asset_key_of",
-    "depth_metadata",
     "new_evaluations",
     "queue_checks",
 ]
@@ -27,6 +26,7 @@ Bound = Literal["max_ready", "max_age_seconds", "max_dead"]
 
 _BOUNDS: tuple[Bound, ...] = ("max_ready", "max_age_seconds", "max_dead")
 _SEVERITY = "sluicegate/severity"
+_MOST_READ = 20  # evaluations of others that may lie above the newest one of ours
 _RESOURCE_KEY = "sluicegate/resource_key"
 _QUEUE = "sluicegate/queue"
 
@@ -85,8 +85,9 @@ class QueueCheck:
         """Return whether a depth is within the bound."""
         return self._found(depth) <= self.most
 
-    def describe(self, depth: Depth, queue: str) -> str:
+    def describe(self, look: QueueLook) -> str:
         """Return in words what was found, and the bound."""
+        depth, queue = look.depth, look.name
         found, paused = self._found(depth), " (the queue is paused)" if depth.paused else ""
         if self.bound == "max_ready":
             return f"Messages ready in {queue!r}: {found:,}; at most {self.most:,} pass{paused}."
@@ -98,27 +99,27 @@ class QueueCheck:
             f"The oldest message in {queue!r} has been ready for {found:.1f} s; at most {self.most:g} s pass{paused}."
         )
 
-    def result(self, depth: Depth, queue: str) -> dg.AssetCheckResult:
+    def result(self, look: QueueLook) -> dg.AssetCheckResult:
         """Evaluate the check within a run."""
         return dg.AssetCheckResult(
-            passed=self.passes(depth),
+            passed=self.passes(look.depth),
             asset_key=self.asset_key,
             check_name=self.name,
             severity=self.severity,
-            metadata=self._measured(depth),
-            description=self.describe(depth, queue),
+            metadata=self._measured(look),
+            description=self.describe(look),
         )
 
-    def evaluation(self, depth: Depth, queue: str) -> dg.AssetCheckEvaluation:
+    def evaluation(self, look: QueueLook) -> dg.AssetCheckEvaluation:
         """Evaluate the check without a run."""
         return dg.AssetCheckEvaluation(
             asset_key=self.asset_key,
             check_name=self.name,
-            passed=self.passes(depth),
+            passed=self.passes(look.depth),
             severity=self.severity,
             blocking=self.blocking,
-            metadata=self._measured(depth),
-            description=self.describe(depth, queue),
+            metadata=self._measured(look),
+            description=self.describe(look),
         )
 
     def _found(self, depth: Depth) -> float:
@@ -126,8 +127,8 @@ class QueueCheck:
             return depth.ready
         return depth.dead if self.bound == "max_dead" else depth.oldest_ready_age_seconds or 0.0
 
-    def _measured(self, depth: Depth) -> dict[str, float]:
-        return {**depth_metadata(depth), f"sluicegate/{self.bound}": self.most}
+    def _measured(self, look: QueueLook) -> dict[str, float | str]:
+        return {**look.metadata, f"sluicegate/{self.bound}": self.most}
 
 
 def queue_checks(sensor: str, queue: QueueRef, definitions: Sequence[dg.AssetChecksDefinition]) -> list[QueueCheck]:
@@ -165,21 +166,14 @@ def queue_checks(sensor: str, queue: QueueRef, definitions: Sequence[dg.AssetChe
 
 
 def new_evaluations(
-    instance: dg.DagsterInstance, checked: Sequence[QueueCheck], depth: Depth, queue: str
+    instance: dg.DagsterInstance, checked: Sequence[QueueCheck], look: QueueLook
 ) -> list[dg.AssetCheckEvaluation]:
     """Return the evaluations that differ from the newest ones in the event log, which is all that is remembered."""
-    return [check.evaluation(depth, queue) for check in checked if _newest(instance, check) is not check.passes(depth)]
-
-
-def depth_metadata(depth: Depth) -> dict[str, float]:
-    """Return the numbers of a depth that Dagster's UI plots."""
-    return {
-        "sluicegate/ready": depth.ready,
-        "sluicegate/oldest_ready_age_seconds": depth.oldest_ready_age_seconds or 0.0,
-        "sluicegate/in_flight": depth.in_flight,
-        "sluicegate/dead": depth.dead,
-        "sluicegate/delayed": depth.delayed,
-    }
+    return [
+        check.evaluation(look)
+        for check in checked
+        if _newest(instance, check, look.queue_id) is not check.passes(look.depth)
+    ]
 
 
 def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:
@@ -203,7 +197,17 @@ def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:
     raise ConfigurationError(f"{definition}: give an asset or the key of one, not {asset!r}")
 
 
-def _newest(instance: dg.DagsterInstance, check: QueueCheck) -> bool | None:
-    """Return whether a check passed the last time; None if it never did, or is being executed or could not be."""
-    record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(check.asset_key, check.name))
-    return {"SUCCEEDED": True, "FAILED": False}.get(record.status.value) if record is not None else None
+def _newest(instance: dg.DagsterInstance, check: QueueCheck, queue_id: str) -> bool | None:
+    """Return whether a check passed the last time; None if it never did, or is being executed or could not be.
+
+    Another code location may check another queue under the same key, which must not count as a change of this one.
+    """
+    key = dg.AssetCheckKey(check.asset_key, check.name)
+    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=_MOST_READ):
+        passed = {"SUCCEEDED": True, "FAILED": False}.get(record.status.value)
+        if passed is None or record.evaluation is None:
+            return None
+        whose = record.evaluation.metadata.get(QUEUE_ID)
+        if whose is None or whose.value == queue_id:
+            return passed
+    return None

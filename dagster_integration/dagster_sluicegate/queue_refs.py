@@ -10,7 +10,36 @@ from sluicegate import Depth
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["QueueRef"]
+__all__ = ["QUEUE_ID", "QueueLook", "QueueRef"]
+
+QUEUE_ID = "sluicegate/queue_id"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLook:
+    """What one look at a queue found.
+
+    Attributes:
+        name: of the queue.
+        queue_id: its name and a mark of its server, which separates queues of one name on several servers.
+        depth: what it holds.
+    """
+
+    name: str
+    queue_id: str
+    depth: Depth
+
+    @property
+    def metadata(self) -> dict[str, float | str]:
+        """Return whose numbers they are, and the numbers, which Dagster's UI plots."""
+        return {
+            QUEUE_ID: self.queue_id,
+            "sluicegate/ready": self.depth.ready,
+            "sluicegate/oldest_ready_age_seconds": self.depth.oldest_ready_age_seconds or 0.0,
+            "sluicegate/in_flight": self.depth.in_flight,
+            "sluicegate/dead": self.depth.dead,
+            "sluicegate/delayed": self.depth.delayed,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +75,7 @@ class QueueRef:
         """Return the queue's name with a mark of its server."""
         return identify(resource.url, resource.resolve_name(self.queue_name))
 
-    def look(self, resource: RedisQueueResource) -> tuple[str, Depth]:
-        """Return the queue's name and depth."""
-        return resource.resolve_name(self.queue_name), resource.get_depth(self.queue_name)
+    def look(self, resource: RedisQueueResource) -> QueueLook:
+        """Read the queue's depth."""
+        name = resource.resolve_name(self.queue_name)
+        return QueueLook(name, self.identify(resource), resource.get_depth(self.queue_name))

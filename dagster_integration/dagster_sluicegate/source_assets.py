@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import dagster as dg
 
 from dagster_sluicegate.observation import DEFAULT_ATTEMPT_DELAY_SECONDS, VersionRule, observed_version
-from dagster_sluicegate.queue_checks import depth_metadata
 from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate.errors import ConfigurationError
@@ -87,14 +86,13 @@ def build_queue_source_asset(
         )
 
     def observe(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> dg.ObserveResult:
-        queue_id = ref.identify(resource)
-        last = observed_version(context.instance, asset.key, queue_id)
-        _, depth = ref.look(resource)
-        version = rule.next(last, depth, time.time())
+        last = observed_version(context.instance, asset.key, ref.identify(resource))
+        look = ref.look(resource)
+        version = rule.next(last, look.depth, time.time())
         if version is None:  # never observed with an open gate: numbers only, which trigger nothing
-            return dg.ObserveResult(asset_key=asset.key, metadata=depth_metadata(depth))
+            return dg.ObserveResult(asset_key=asset.key, metadata=look.metadata)
         return dg.ObserveResult(
-            asset_key=asset.key, data_version=dg.DataVersion(version.text), metadata=version.metadata(depth, queue_id)
+            asset_key=asset.key, data_version=dg.DataVersion(version.text), metadata=version.metadata(look)
         )
 
     with warnings.catch_warnings():

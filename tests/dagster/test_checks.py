@@ -70,6 +70,7 @@ def test_the_depth_check_fails_above_its_bound(
     assert failed.severity is dg.AssetCheckSeverity.ERROR
     assert failed.description == f"Messages ready in {queue.name!r}: 3; at most 2 pass."
     values = {name: value.value for name, value in failed.metadata.items()}
+    assert values.pop("sluicegate/queue_id").startswith(f"{queue.name}@")
     assert values.pop("sluicegate/oldest_ready_age_seconds") >= 0
     assert values == {
         "sluicegate/ready": 3,
@@ -202,6 +203,18 @@ def test_the_sensor_compares_with_executed_checks_too(
     assert tick(sensor, resource, instance) == []
 
 
+def test_two_code_locations_that_check_two_queues_under_one_key_repeat_nothing(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    sensor = build_queue_check_sensor(name="checked", checks=[DEPTH])
+    other = RedisQueueResource(url=resource.url, queue_name=f"{queue.name} of another location")
+    fill(queue, 3)
+    assert changes(tick(sensor, resource, instance)) == [("queue_depth", False)]
+    assert changes(tick(sensor, other, instance)) == [("queue_depth", True)]
+    assert tick(sensor, resource, instance) == []
+    assert tick(sensor, other, instance) == []
+
+
 def test_the_observation_sensor_evaluates_checks_from_the_same_look(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
@@ -233,7 +246,7 @@ def test_descriptions_name_queue_bound_and_what_to_do() -> None:
         "Passes while the oldest ready message in the queue of the resource `queue` has waited for at most 0.05 s."
     )
     assert texts["dead_letters"] == (
-        "Passes while the queue of the resource `queue` has at most 0 dead letters. Read their errors with "
+        "Passes while the queue of the resource `queue` has no dead letters. Read their errors with "
         '`queue.peek(state="dead")`, remove the cause, then redrive the dead letters or purge them.'
     )
 
