@@ -8,9 +8,9 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from dagster_sluicegate import build_spark_queue_drain_asset
-from flights_pipeline.defs.publish import GROUP, flights_queue
+from flights_pipeline.defs.publish import flights_queue
 from flights_pipeline.parquet import write_parquet
-from flights_pipeline.settings import BATCH_SIZE, OUTPUT, PARTITIONS
+from flights_pipeline.settings import BATCH_SIZE, GROUP, OUTPUT, PARTITIONS
 
 flights = build_spark_queue_drain_asset(
     spec=dg.AssetSpec(

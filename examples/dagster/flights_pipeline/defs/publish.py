@@ -10,42 +10,43 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate import RedisQueueResource, build_dead_letter_check, build_queue_source_asset
-from flights_pipeline.settings import CSV, MIN_READY, MONTH_AGAIN, TEXT
-
-GROUP = "flights"
+from dagster_sluicegate import build_dead_letter_check, build_queue_publish_asset, build_queue_source_asset
+from flights_pipeline.settings import CSV, GROUP, MIN_READY, MONTH_AGAIN, TEXT
 
 
-def flights(month: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the flights of the file, or of one month: whole numbers become numbers, empty cells become null."""
+def read_year() -> Iterator[dict[str, Any]]:
+    """Yield the flights of the file: whole numbers become numbers, empty cells become null."""
     with zipfile.ZipFile(CSV) as archive, archive.open(archive.namelist()[0]) as raw:
         for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
-            if month in (None, row["month"]):
-                yield {
-                    name: None if cell in ("", "NA") else cell if name in TEXT else int(cell)
-                    for name, cell in row.items()
-                }
+            yield {
+                name: None if cell in ("", "NA") else cell if name in TEXT else int(cell) for name, cell in row.items()
+            }
 
 
-def publish(queue: RedisQueueResource, month: str | None = None) -> dg.MaterializeResult[Any]:
-    """Publish flights and report how many the queue accepted."""
-    with queue.get_queue() as flights_queue:
-        report = flights_queue.publish_many(flights(month))
-    return dg.MaterializeResult(metadata={"accepted": report.accepted, "duplicates": report.duplicates})
+def read_month_again() -> Iterator[dict[str, Any]]:
+    """Yield the flights of one month."""
+    return (flight for flight in read_year() if flight["month"] == MONTH_AGAIN)
 
 
-@dg.asset(group_name=GROUP, kinds={"redis", "csv"})
-def published_year(queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """Publish the flights of the year; the queue refuses a flight that was published before."""
-    return publish(queue)
-
-
-@dg.asset(group_name=GROUP, kinds={"redis", "csv"}, deps=[published_year])
-def published_month_again(queue: RedisQueueResource) -> dg.MaterializeResult[Any]:
-    """Publish the flights of one month a second time; the queue refuses all of them."""
-    return publish(queue, MONTH_AGAIN)
-
-
+published_year = build_queue_publish_asset(
+    spec=dg.AssetSpec(
+        "published_year",
+        group_name=GROUP,
+        kinds={"redis", "csv"},
+        description="The flights of the year. The queue refuses those that were published before.",
+    ),
+    produce=read_year,
+)
+published_month_again = build_queue_publish_asset(
+    spec=dg.AssetSpec(
+        "published_month_again",
+        deps=[published_year],
+        group_name=GROUP,
+        kinds={"redis", "csv"},
+        description="The flights of one month a second time. The queue refuses all of them.",
+    ),
+    produce=read_month_again,
+)
 flights_queue = build_queue_source_asset(
     spec=dg.AssetSpec("flights_queue", deps=[published_year, published_month_again], group_name=GROUP, kinds={"redis"}),
     min_ready=MIN_READY,
