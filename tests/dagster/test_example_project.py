@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,18 @@ def defs(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         del sys.modules[name]
 
 
+def launched_by_the_tutorial() -> set[str]:
+    """Return the assets that the commands of the documentation launch in this project."""
+    page = (ROOT / "docs" / "dagster.md").read_text()
+    tutorial = page.partition("## From a file to Parquet")[2].partition("\n## ")[0]
+    named = re.findall(r"dg launch --assets (\S+)", tutorial)
+    assert len(named) == 3
+    assert all(
+        (PROJECT / "flights_pipeline" / "defs" / file).is_file() for file in re.findall(r"`(\w+\.py)`", tutorial)
+    )
+    return {asset for assets in named for asset in assets.split(",")}
+
+
 def test_publishing_twice_adds_nothing_and_the_sensor_requests_the_drain(
     defs: dg.Definitions, instance: dg.DagsterInstance
 ) -> None:
@@ -64,6 +77,7 @@ def test_dg_lists_one_graph_from_the_publishers_through_the_queue_to_the_delays(
         cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     found = json.loads(listed.stdout)
+    assert launched_by_the_tutorial() <= {asset["asset_key"] for asset in found["assets"]}
     assert [sensor["name"] for sensor in found["sensors"]] == ["flights_gate"]
     assert {asset["asset_key"]: set(asset["dependency_keys"]) for asset in found["assets"]} == {
         "published_year": set(),
