@@ -22,6 +22,7 @@ from dagster_sluicegate import (
     build_queue_drain_asset,
     build_queue_gates_sensor,
     build_queue_publish_asset,
+    build_queue_source_asset,
     components,
 )
 from dagster_sluicegate.components import (
@@ -29,6 +30,7 @@ from dagster_sluicegate.components import (
     QueueDrainAssetComponent,
     QueueGatesSensorComponent,
     QueuePublishAssetComponent,
+    QueueSourceAssetComponent,
     RedisQueueResourceComponent,
 )
 from dagster_sluicegate.components.gates_sensor import QueueGateSpec
@@ -53,6 +55,7 @@ FACTORIES: list[tuple[type, Callable[..., Any], dict[str, str]]] = [
         build_queue_publish_asset,
         {"spec": "asset", "partitions_def": "asset", "pool": "op", "op_tags": "op", "backfill_policy": "op"},
     ),
+    (QueueSourceAssetComponent, build_queue_source_asset, {"spec": "asset"}),
     (QueueDepthSensorComponent, build_queue_depth_sensor, {}),
     (QueueGatesSensorComponent, build_queue_gates_sensor, {}),
     (QueueGateSpec, QueueGate, {}),
@@ -348,6 +351,36 @@ def test_the_publish_component_sets_what_its_yaml_says(
     assert [spec.kinds for spec in publish.specs] == [{"redis"}]
 
 
+def test_the_queue_is_an_asset_with_the_checks_that_its_yaml_gives(
+    redis_url: str, queue: Any, instance: dg.DagsterInstance
+) -> None:
+    attributes = """
+        asset: {key: orders_queue, deps: [published]}
+        checks:
+          - {max_ready: 1, severity: WARN}
+          - {max_age_seconds: 3600, name: waits}
+          - {max_dead: 0, blocking: true}
+    """
+    files = {
+        "queue/defs.yaml": resource_yaml(redis_url),
+        "orders_queue/defs.yaml": drain_yaml(attributes).replace("QueueDrainAsset", "QueueSourceAsset"),
+    }
+    queue.publish_many({"n": n} for n in range(2))
+    with project(files) as defs:
+        graph = defs.resolve_asset_graph()
+        assert graph.get(dg.AssetKey("orders_queue")).parent_keys == {dg.AssetKey("published")}
+        checks = defs.asset_checks or []
+        job = dg.Definitions(
+            assets=defs.assets,
+            asset_checks=checks,
+            resources=defs.resources,
+            jobs=[dg.define_asset_job("check", selection=dg.AssetSelection.all_asset_checks())],
+        ).resolve_job_def("check")
+        result = job.execute_in_process(instance=instance)
+    found = {each.check_name: (each.passed, each.severity.value) for each in result.get_asset_check_evaluations()}
+    assert found == {"queue_depth": (False, "WARN"), "waits": (True, "ERROR"), "dead_letters": (True, "ERROR")}
+
+
 def test_the_gates_component_requests_a_run_for_each_queue_that_is_deep_enough(
     redis_url: str, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:
@@ -386,6 +419,7 @@ def test_the_examples_of_the_documentation_load_and_drain(
     monkeypatch.chdir(tmp_path)
     files = {
         "queue/defs.yaml": snippet("dagster-component-resource").replace("name: orders", f"name: {redis_url}"),
+        "orders_queue/defs.yaml": snippet("dagster-component-source-asset"),
         "published/defs.yaml": snippet("dagster-component-publish"),
         "published/handler.py": HANDLER,
         "orders/defs.yaml": snippet("dagster-component-drain"),
@@ -426,6 +460,7 @@ def test_what_the_scaffolders_write_drains_a_queue_as_it_is(
     with scaffolded(
         (RedisQueueResourceComponent, "queue", {"queue_name": redis_url}),
         (QueuePublishAssetComponent, "published", None),
+        (QueueSourceAssetComponent, "orders_queue", None),
         (QueueDrainAssetComponent, "new-orders", None),
         (QueueDepthSensorComponent, "orders_gate", {"min_ready": 3, "target": "key:new_orders"}),
         (QueueGatesSensorComponent, "gates", {"min_ready": 3, "target": "key:new_orders"}),

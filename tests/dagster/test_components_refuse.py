@@ -98,6 +98,27 @@ def test_a_sensor_has_one_target() -> None:
     refused(text, "sensor 'orders_gate': give target, a selection of assets, or job, not both")
 
 
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (
+            "{severity: WARN}",
+            "a check of 'orders_queue' has no bound; give one of max_ready, max_age_seconds, max_dead",
+        ),
+        ("{max_ready: 1, max_dead: 1}", "a check of 'orders_queue' has max_ready and max_dead; give one of"),
+        ("{max_ready: 1, severity: BAD}", "severity: Input should be 'WARN' or 'ERROR'"),
+    ],
+)
+def test_a_check_has_one_bound(check: str, words: str) -> None:
+    text = """
+type: dagster_sluicegate.components.QueueSourceAssetComponent
+attributes:
+  asset: {key: orders_queue}
+  checks:
+"""
+    refused(f"{text}    - {check}\n", words)
+
+
 def test_a_gate_of_many_is_named() -> None:
     gates = """
 type: dagster_sluicegate.components.QueueGatesSensorComponent

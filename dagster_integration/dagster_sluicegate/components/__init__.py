@@ -15,6 +15,7 @@ __all__ = [
     "QueueDrainAssetComponent",
     "QueueGatesSensorComponent",
     "QueuePublishAssetComponent",
+    "QueueSourceAssetComponent",
     "RedisQueueResourceComponent",
 ]
 
@@ -25,6 +26,7 @@ try:
     from dagster_sluicegate.components.gates_sensor import QueueGatesSensorComponent
     from dagster_sluicegate.components.publish import QueuePublishAssetComponent
     from dagster_sluicegate.components.resource import RedisQueueResourceComponent
+    from dagster_sluicegate.components.source_asset import QueueSourceAssetComponent
 except Exception as error:  # noqa: BLE001  (whatever another version of Dagster raises)
     _reason = error
     for _name in __all__:

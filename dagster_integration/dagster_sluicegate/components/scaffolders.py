@@ -186,11 +186,10 @@ class AssetScaffolder(QueueScaffolder[AssetParams]):
     def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
         """Return the import of the function, and the asset as a spec."""
         module, _, function = attributes[self.option].partition(":")
-        key = attributes["asset"]["key"]
         _, plain = super().python(attributes)
         return f"from {module} import {function}\n", {
             **plain,
-            "asset": f"dg.AssetSpec(dg.AssetKey.from_user_string({key!r}), kinds={{'redis'}})",
+            "asset": _spec(attributes["asset"]["key"]),
             self.option: function,
         }
 
@@ -216,6 +215,39 @@ class PublishScaffolder(AssetScaffolder):
     option = "produce"
     module = "producer"
     template = _PRODUCER
+
+
+class SourceAssetParams(BaseModel):
+    """The parameters of `dg scaffold defs` for the asset of a queue."""
+
+    asset_key: str | None = Field(default=None, description="Key of the asset; default: the folder's name.")
+    resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+
+
+class SourceAssetScaffolder(QueueScaffolder[SourceAssetParams]):
+    """The scaffolder of the asset of a queue, with a check of its dead letters."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[SourceAssetParams]:
+        """Return what the command line may give."""
+        return SourceAssetParams
+
+    def attributes(self, params: SourceAssetParams, folder: str) -> dict[str, Any]:
+        """Return an asset that is named as the folder."""
+        return {
+            "asset": {"key": params.asset_key or _identifier(folder), "kinds": ["redis"]},
+            "checks": [{"max_dead": 0}],
+            "resource_key": params.resource_key,
+        }
+
+    def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Return the import of a check's class, and the asset as a spec."""
+        imports = "from dagster_sluicegate.components.source_asset import QueueCheckSpec\n"
+        return imports, {
+            "asset": _spec(attributes["asset"]["key"]),
+            "checks": "[QueueCheckSpec(max_dead=0)]",
+            "resource_key": repr(attributes["resource_key"]),
+        }
 
 
 class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):
@@ -265,3 +297,7 @@ def _folder(request: dg.ScaffoldRequest[Any]) -> Path:
 def _identifier(name: str) -> str:
     """Return a name that Dagster takes for a definition."""
     return re.sub(r"\W", "_", name)
+
+
+def _spec(key: str) -> str:
+    return f"dg.AssetSpec(dg.AssetKey.from_user_string({key!r}), kinds={{'redis'}})"
