@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dagster_sluicegate.io_manager import QueuePublishIOManager
     from dagster_sluicegate.observation import build_queue_observation_sensor
     from dagster_sluicegate.ops import build_queue_drain_job, build_queue_drain_op
+    from dagster_sluicegate.partitions import QueuePartitions
     from dagster_sluicegate.pipes import queue_has_work, queue_pipes_extras
     from dagster_sluicegate.publish import build_queue_publish_asset
     from dagster_sluicegate.reports import report_drain, run_id_of
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from dagster_sluicegate.snapshots import QueueSnapshot, queue_snapshot
     from dagster_sluicegate.source_assets import build_queue_source_asset
     from dagster_sluicegate.spark import build_spark_queue_drain_asset
+    from dagster_sluicegate.written import write_by_partition
 
 __all__ = [
     "PurgeConfig",
     "QueueDrain",
     "QueueDrainContext",
     "QueueGate",
+    "QueuePartitions",
     "QueuePublishIOManager",
     "QueueSnapshot",
     "RedisQueueResource",
@@ -66,6 +69,7 @@ __all__ = [
     "queue_snapshot",
     "report_drain",
     "run_id_of",
+    "write_by_partition",
 ]
 
 # The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
@@ -75,6 +79,7 @@ _MODULE_OF = {
     "QueueDrain": "asset_forms",
     "QueueDrainContext": "drain_context",
     "QueueGate": "gates_sensor",
+    "QueuePartitions": "partitions",
     "QueuePublishIOManager": "io_manager",
     "QueueSnapshot": "snapshots",
     "RedisQueueResource": "resources",
@@ -102,6 +107,7 @@ _MODULE_OF = {
     "queue_snapshot": "snapshots",
     "report_drain": "reports",
     "run_id_of": "reports",
+    "write_by_partition": "written",
 }
 
 register_library("dagster-sluicegate", __version__)

@@ -9,6 +9,7 @@ import dagster as dg
 from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.drain_options import DEFAULT_MAX_MESSAGES, checked_options
 from dagster_sluicegate.outcome import AssetEvents, OnEmpty
+from dagster_sluicegate.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
 from dagster_sluicegate.resources import takes_resources
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
@@ -33,6 +34,7 @@ class QueueDrainAssetOptions(TypedDict, total=False):
     on_empty: OnEmpty
     queue_asset: dg.AssetKey | str | Sequence[str] | None
     queue_name: str | None
+    queue_partitions: QueuePartitions | None
     check_specs: Sequence[dg.AssetCheckSpec]
     lease_seconds: float | None
     combine: Callable[[list[Any]], Any] | None
@@ -54,6 +56,7 @@ def build_queue_drain_asset(
     on_empty: OnEmpty = "skip",
     queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
     queue_name: str | None = None,
+    queue_partitions: QueuePartitions | None = None,
     check_specs: Sequence[dg.AssetCheckSpec] = (),
     lease_seconds: float | None = None,
     combine: Callable[[list[Any]], Any] | None = None,
@@ -93,7 +96,8 @@ def build_queue_drain_asset(
     `ctx.add_metadata` adds to it.
 
     Args:
-        spec: the asset: a full `AssetSpec` (without partitions), or just its key. It is made skippable.
+        spec: the asset: a full `AssetSpec`, or just its key. It is made skippable. It gets its partitions from
+            `queue_partitions`.
         process: a plain function of a batch, called with a `QueueDrainContext` too if it takes a second, required
             parameter or one named `ctx` or `context`. Behind these it may take a `config`, annotated with a subclass of
             `dagster.Config`, and resources, by their annotations as in `@dg.asset`. A batch is a `list[Message]`; where
@@ -115,6 +119,7 @@ def build_queue_drain_asset(
             current while no message arrives; no IO manager is called, and a paused queue is skipped.
         queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
         queue_name: of another queue on the resource's server; default: the resource's own.
+        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces `queue_name`.
         check_specs: checks whose results `process` adds with `ctx.add_check_result`. They judge what was stored, so
             messages are acked also when a blocking check fails; raise, or `ctx.nack`, to have messages back.
         lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
@@ -163,8 +168,10 @@ def build_queue_drain_asset(
     """
     asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis"})
     label = f"drain asset {asset.key.to_user_string()!r}"
-    if asset.partitions_def is not None:
-        raise ConfigurationError(f"{label} has partitions, which a queue does not know; leave partitions_def out")
+    try:
+        asset = partitioned(asset, queue_partitions, queue_name)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{label}: {error}") from None
     options = checked_options(
         label,
         asset.key.to_user_string(),
@@ -174,7 +181,7 @@ def build_queue_drain_asset(
         settle=settle,
         lease_seconds=lease_seconds,
         combine=combine,
-        queue_name=queue_name,
+        queue_name=queue_partitions.queue_of_step if queue_partitions is not None else queue_name,
         required_resource_keys=required_resource_keys,
         check_names=[check.name for check in check_specs],
     )
@@ -190,6 +197,7 @@ def build_queue_drain_asset(
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
+        backfill_policy=RUN_PER_PARTITION if queue_partitions is not None else None,
     )
 
 

@@ -32,9 +32,11 @@ class QueueGate:
     """The gate of one queue in a sensor of many; see `build_queue_gates_sensor`.
 
     Attributes:
-        target: what to run: one job, or assets or a selection of them; without partitions.
+        target: what to run: one job, or assets or a selection of them; without partitions, unless `partition_key`
+            names one.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        partition_key: of the partition that a run drains; see `QueuePartitions.gates`.
         min_ready: open when so many messages are ready.
         max_age_seconds: open when the oldest ready message has been ready for so long. Give this or `min_ready`, or
             both: either opens.
@@ -46,6 +48,7 @@ class QueueGate:
     target: Target
     resource_key: str = "queue"
     queue_name: str | None = None
+    partition_key: str | None = None
     min_ready: int | None = None
     max_age_seconds: float | None = None
     max_in_flight: int = 1
@@ -230,11 +233,14 @@ class _GatesSensor:
 
     def _decide(self, context: dg.SensorEvaluationContext, tick: _Tick, number: int, decision: Decision) -> None:
         """Add a decision and its requests; a `run_config_fn` that raises is a failure of its own gate only."""
-        make_config = self.gates[number].run_config_fn
+        gate = self.gates[number]
         try:
             requests = self.template.requests(
                 decision,
-                run_config=make_config(context, decision.depth) if make_config and decision.attempts else None,
+                run_config=gate.run_config_fn(context, decision.depth)
+                if gate.run_config_fn and decision.attempts
+                else None,
+                partition_key=gate.partition_key,
                 **(self.targets.of_request(number, context) if decision.attempts else {}),
             )
         except Exception as error:

@@ -1,17 +1,20 @@
 """An asset that drains a queue in the executors of a Spark session."""
 
 # Annotations are not postponed here: Dagster wants the one of `context` to be a class, not its name.
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
+from dagster_sluicegate.assets import Spec
 from dagster_sluicegate.identity import has_work, lease_run_id
+from dagster_sluicegate.outcome import AssetEvents, OnEmpty, Outcome
+from dagster_sluicegate.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
 from dagster_sluicegate.reports import failure_rows, figures_of, log_failures, partition_rows
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from sluicegate import DrainSummary, RedisMessageQueue, checks
+from sluicegate import Depth, DrainSummary, RedisMessageQueue, checks
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import Until
 from sluicegate.draining.handler import BatchFormat, Handler
@@ -27,7 +30,7 @@ __all__ = ["build_spark_queue_drain_asset"]
 
 def build_spark_queue_drain_asset(
     *,
-    spec: dg.AssetSpec | dg.AssetKey | str,
+    spec: Spec,
     process: Callable[..., Any],
     partitions: int | None = None,
     batch_size: int = 1000,
@@ -36,6 +39,10 @@ def build_spark_queue_drain_asset(
     schema: "str | Schema | None" = None,
     until: Until = "empty",
     deadline_seconds: float | None = None,
+    on_empty: OnEmpty = "skip",
+    queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
+    queue_name: str | None = None,
+    queue_partitions: QueuePartitions | None = None,
     progress_interval_seconds: float = 10,
     resource_key: str = "queue",
     spark_resource_key: str = "pyspark",
@@ -56,12 +63,13 @@ def build_spark_queue_drain_asset(
     that Dagster stops cancels its own Spark jobs; what they held returns when the leases expire, or at once to a
     re-execution. For new messages launch a new run.
 
-    Without a ready message the step succeeds and does not materialize the asset, and a `LazyPySparkResource` starts no
-    session then. The materialization carries the same metadata as the one of `build_queue_drain_asset`, a table of
+    Without a ready message the step succeeds, a `LazyPySparkResource` starts no session, and `on_empty` decides what
+    is recorded: by default nothing. The materialization carries the counts of `build_queue_drain_asset`, a table of
     Spark's partitions, and never a payload. Its counts include what earlier tries of the run did.
 
     Args:
-        spec: the asset: a full `AssetSpec` (without partitions), or just its key. It is made skippable.
+        spec: the asset: a full `AssetSpec`, or just its key. It is made skippable. It gets its partitions from
+            `queue_partitions`.
         process: a plain function of a batch and optionally a `sluicegate.DrainContext`, as `sluicegate.spark.drain`
             takes it. It is serialized for the executors, so it can use neither Dagster's context nor a resource.
         partitions: how many work at the same time, each with its own leases; None for one per core. Give a number if
@@ -74,6 +82,12 @@ def build_spark_queue_drain_asset(
         until: `"empty"` (the default), `"deadline"` (waits for messages until `deadline_seconds` have passed), or a
             number of messages at most.
         deadline_seconds: how long batches are claimed; the current ones are finished.
+        on_empty: what a run becomes that finds nothing to claim: `skip` (the default), `observe` or `materialize`, as
+            for `build_queue_drain_asset`.
+        queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
+        queue_name: of another queue on the resource's server; default: the resource's own.
+        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces `queue_name`. They
+            are Dagster's; `partitions` are Spark's.
         progress_interval_seconds: the time between two lines of progress in the step's log; default 10.
         resource_key: key of the `RedisQueueResource`. Executors get its URL, so the URL names the variable of its
             password (`?password_env=NAME`), which the executors need too.
@@ -116,9 +130,8 @@ def build_spark_queue_drain_asset(
             )
     """
     asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis", "spark"})
-    asset = asset.replace_attributes(skippable=True)
     drain = _SparkDrain(
-        key=asset.key,
+        name=asset.key.to_user_string(),
         process=process,
         options={
             "partitions": partitions,
@@ -129,18 +142,27 @@ def build_spark_queue_drain_asset(
             "until": until,
             "deadline_seconds": deadline_seconds,
         },
+        on_empty=on_empty,
+        queue_name=queue_name,
+        queue_partitions=queue_partitions,
         progress_interval_seconds=progress_interval_seconds,
         resource_key=resource_key,
         spark_resource_key=spark_resource_key,
     )
-    drain.check(asset)
+    asset = drain.check(asset).replace_attributes(skippable=True)
+    place = f"the queue of the resource `{resource_key}` in the executors of `{spark_resource_key}`"
+    if asset.description is None:
+        asset = asset.replace_attributes(description=f"What was drained from {place}.")
+    if queue_asset is not None:
+        asset = asset.replace_attributes(deps=[*asset.deps, dg.AssetKey.from_coercible(queue_asset)])
     declare = dg.multi_asset(
         specs=[asset],
         name=asset.key.to_python_identifier(),
+        description=f"Drains {place}, in batches of {batch_size:,}.",
         retry_policy=retry_policy,
         pool=pool,
         op_tags=op_tags,
-        description=asset.description,
+        backfill_policy=RUN_PER_PARTITION if queue_partitions is not None else None,
     )
     return declare(takes_resource(resource_key, drain.run, dg.AssetExecutionContext, spark_resource_key))
 
@@ -149,20 +171,18 @@ def build_spark_queue_drain_asset(
 class _SparkDrain:
     """The options of a drain asset with Spark, and one execution of it."""
 
-    key: dg.AssetKey
+    name: str
     process: Callable[..., Any]
     options: dict[str, Any]
+    on_empty: OnEmpty
+    queue_name: str | None
+    queue_partitions: QueuePartitions | None
     progress_interval_seconds: float
     resource_key: str
     spark_resource_key: str
 
-    @property
-    def name(self) -> str:
-        """Return the asset's key for messages."""
-        return self.key.to_user_string()
-
-    def check(self, asset: dg.AssetSpec) -> None:
-        """Refuse at build time what no step could work with.
+    def check(self, asset: dg.AssetSpec) -> dg.AssetSpec:
+        """Refuse at build time what no step could work with, and return the asset with its partitions.
 
         Raises:
             ConfigurationError: names the asset, the option and its value.
@@ -182,28 +202,32 @@ class _SparkDrain:
             checked = {name: options[name] for name in ("batch_size", "lease_seconds", "until", "deadline_seconds")}
             arguments.check(**checked, run_id=None, progress=None)
             checks.positive("progress_interval_seconds", self.progress_interval_seconds)
-            if asset.partitions_def is not None:
-                raise ConfigurationError("it has partitions, which a queue does not know; leave partitions_def out")
+            checks.one_of("on_empty", self.on_empty, get_args(OnEmpty))
+            return partitioned(asset, self.queue_partitions, self.queue_name)
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"drain asset {self.name!r}: {error}") from None
 
-    def run(
-        self, context: dg.AssetExecutionContext, resource: RedisQueueResource, spark: object
-    ) -> Iterator[dg.MaterializeResult[Any]]:
-        """Drain; yield one result, or none when there was nothing to do."""
-        with resource.get_queue() as queue:
+    def run(self, context: dg.AssetExecutionContext, resource: RedisQueueResource, spark: object) -> Iterator[Any]:
+        """Drain; yield one result, or what `on_empty` says when there was nothing to do."""
+        name = self.queue_partitions.queue_of_step(context) if self.queue_partitions is not None else self.queue_name
+        with resource.get_queue(name) as queue:
             self._check_portable(queue)
-            if self._has_work(context, queue):
-                summary = self._drain(context, queue, spark)
-                if summary.claimed:
-                    yield dg.MaterializeResult(asset_key=self.key, metadata=_metadata(summary, queue))
-                    return
-            context.log.info(f"Nothing to drain from queue {queue.name!r}; {self.name} is not materialized.")
+            depth = queue.depth()
+            if depth.paused:
+                context.log.warning(f"Queue {queue.name!r} is paused.")
+            summary = self._drain(context, queue, spark) if self._has_work(context, depth) else None
+            metadata = {"dagster/row_count": 0, "sluicegate/queue": queue.name, "sluicegate/ready_left": depth.ready}
+            if summary is not None:
+                metadata = _metadata(summary, queue)
+            outcome = Outcome(value=None, metadata=metadata, check_results=[], paused=depth.paused)
+            events = AssetEvents(context.asset_key, self.on_empty)  # the key may have got a prefix
+            if summary is not None and summary.claimed:
+                yield events.drained(outcome)
+                return
+            context.log.info(f"Nothing to drain from queue {queue.name!r} for drain asset {self.name!r}.")
+            yield from events.nothing(outcome)
 
-    def _has_work(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue) -> bool:
-        depth = queue.depth()
-        if depth.paused:
-            context.log.warning(f"Queue {queue.name!r} is paused.")
+    def _has_work(self, context: dg.AssetExecutionContext, depth: Depth) -> bool:
         return self.options["until"] == "deadline" or has_work(context, depth)
 
     def _drain(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, spark: object) -> DrainSummary:
@@ -214,7 +238,7 @@ class _SparkDrain:
                 session,
                 queue,
                 self.process,
-                run_id=lease_run_id(context, self.key),
+                run_id=lease_run_id(context, self.name),
                 remember_empty=False,  # a re-execution drains what has arrived since
                 progress=ProgressLines(context.log.info, self.progress_interval_seconds),
                 **self.options,

@@ -17,7 +17,7 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster_pyspark import LazyPySparkResource, PySparkResource
 
-from dagster_sluicegate import RedisQueueResource, build_spark_queue_drain_asset
+from dagster_sluicegate import QueuePartitions, RedisQueueResource, build_spark_queue_drain_asset
 from sluicegate import DrainContext, DrainProgress, Message, RedisMessageQueue
 from sluicegate.draining.progress import ProgressLines
 from sluicegate.errors import ConfigurationError
@@ -175,9 +175,45 @@ def test_without_a_ready_message_no_session_is_taken_and_nothing_is_materialized
     for result in (empty, paused):
         assert result.success
         assert result.asset_materializations_for_node("stored") == []
-        assert "stored is not materialized" in texts_of(instance, result.run_id)
+        assert f"Nothing to drain from queue {queue.name!r} for drain asset" in texts_of(instance, result.run_id)
     assert f"Queue {queue.name!r} is paused." in texts_of(instance, paused.run_id)
     assert sessions.taken == 0
+
+
+def test_an_empty_queue_is_observed_or_materialized_where_that_is_asked_for(
+    queue: RedisMessageQueue, resource: RedisQueueResource
+) -> None:
+    sessions = Sessions(object())
+
+    seen = run(drain_asset(print, on_empty="observe"), resource, sessions)
+    stored = run(drain_asset(print, on_empty="materialize"), resource, sessions)
+
+    (observation,) = seen.asset_observations_for_node("stored")
+    assert values_of(observation.metadata)["sluicegate/queue"] == queue.name
+    (materialization,) = stored.asset_materializations_for_node("stored")
+    assert values_of(materialization.metadata) == {
+        "dagster/row_count": 0,
+        "sluicegate/queue": queue.name,
+        "sluicegate/ready_left": 0,
+    }
+    assert sessions.taken == 0
+
+
+def test_a_run_of_a_partition_drains_the_queue_of_that_partition(
+    spark: SparkSession, resource: RedisQueueResource, output: Output
+) -> None:
+    regions = QueuePartitions("orders", ["eu", "us"])
+    for region, number in (("eu", 1), ("us", 2)):
+        with resource.get_queue(regions.queue_of(region)) as queue:
+            queue.publish({"n": number})
+    asset = drain_asset(output.writer(), queue_partitions=regions)
+
+    (result,) = list(asset(dg.build_asset_context(partition_key="us"), queue=resource, pyspark=spark))
+
+    assert result.metadata["sluicegate/queue"] == "orders:us"
+    assert output.numbers() == [2]
+    assert asset.backfill_policy == dg.BackfillPolicy.multi_run(1)
+    assert resource.get_depth("orders:eu").ready == 1
 
 
 def test_messages_that_fail_fail_the_step_and_a_re_execution_works_on_them_only(
@@ -396,6 +432,7 @@ async def _coroutine(batch: list[Message]) -> None:
         ({"until": "deadline"}, "until='deadline' needs deadline_seconds"),
         ({"batch_format": "csv"}, "batch_format must be one of messages, arrow, pandas, not 'csv'"),
         ({"progress_interval_seconds": 0}, "progress_interval_seconds"),
+        ({"on_empty": "fail"}, "on_empty"),
         ({"resource_key": "my-queue"}, "resource_key must be a Python identifier, not 'my-queue'"),
         ({"spark_resource_key": "my-spark"}, "spark_resource_key must be a Python identifier, not 'my-spark'"),
         (
