@@ -48,7 +48,9 @@ _UNFINISHED = [
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _FAILED = [dg.DagsterRunStatus.FAILURE]
 _WILL_RETRY_TAG = "dagster/will_retry"
-_LOCATION_TAG = "dagster/code_location"
+# Dagster 1.12 has no tag with the code location alone.
+_REPOSITORY_TAG = ".dagster/repository"
+_ONLY_REPOSITORY = "__repository__"  # of a code location whose file has `Definitions`
 _MOST_PER_QUEUE = 20
 _MOST = 1000  # runs that one question reads: each costs about 0.2 ms
 # Run retries start within seconds. A gate must not stay shut for one that was promised and never came.
@@ -116,19 +118,21 @@ class GateRuns:
 
     Attributes:
         instance: whose storage is asked.
-        location: name of the code location, whose runs are counted; None for every one.
+        repository: name of the repository and of its code location, such as `__repository__@orders`, whose runs are
+            counted; None for every one.
         sensor: name of the only sensor whose runs are counted; None for every one of a queue.
     """
 
     instance: dg.DagsterInstance
-    location: str | None = None
+    repository: str | None = None
     sensor: str | None = None
 
     @classmethod
     def of(cls, context: dg.SensorEvaluationContext, sensor: str | None = None) -> GateRuns:
         """Return the runs of the code location of a sensor; of every one in a test that has none."""
         origin = context.code_location_origin
-        return cls(context.instance, origin.location_name if origin is not None else None, sensor)
+        name = context.repository_name or _ONLY_REPOSITORY
+        return cls(context.instance, f"{name}@{origin.location_name}" if origin is not None else None, sensor)
 
     def unfinished(self, queue_ids: Collection[str]) -> dict[str, list[Unfinished]]:
         """Return per queue the runs that may still claim."""
@@ -201,8 +205,8 @@ class GateRuns:
             seconds: only runs that changed within so many seconds.
         """
         ours: dict[str, str | Sequence[str]] = {QUEUE_ID_TAG: list(queue_ids)}
-        if self.location is not None:
-            ours[_LOCATION_TAG] = self.location
+        if self.repository is not None:
+            ours[_REPOSITORY_TAG] = self.repository
         if self.sensor is not None:
             ours[SENSOR_TAG] = self.sensor
         since = None if seconds is None else datetime.fromtimestamp(time.time(), UTC) - timedelta(seconds=seconds)

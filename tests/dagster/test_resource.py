@@ -349,11 +349,11 @@ def launched(queue: RedisMessageQueue, url: object, instance: dg.DagsterInstance
         with queue.get_queue() as given:
             given.publish({"n": 1})
 
-    @dg.job(resource_defs={"queue": RedisQueueResource.configure_at_launch(queue_name=queue.name)})
+    @dg.job(resource_defs={"queue": RedisQueueResource.configure_at_launch()})
     def job() -> None:
         publish()
 
-    config = {"resources": {"queue": {"config": {"url": url}}}}
+    config = {"resources": {"queue": {"config": {"url": url, "queue_name": queue.name}}}}
     return job.execute_in_process(run_config=config, instance=instance, raise_on_error=False)
 
 
