@@ -45,6 +45,7 @@ PARTS = {
     "waiting": "benchmarks.waiting:steps",
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
+    "dagster-latency": "benchmarks.dagster_latency:steps",
     "columns": "benchmarks.spark_columns:steps",
     "spark": "benchmarks.spark_run:steps",
 }
@@ -137,6 +138,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=1, help="ten-second windows of an idle consumer")
     parser.add_argument("--past-runs", type=int, default=1_500, help="runs that a gate has requested before")
     parser.add_argument("--ticks", type=int, default=15, help="evaluations of each sensor")
+    parser.add_argument("--gate-messages", type=int, default=5, help="messages for which a gate of Dagster opens")
     parser.add_argument("--part-seconds", type=float, default=600, help="after which a part is ended as failed")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="parts to run")
@@ -150,7 +152,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.wakes, options.windows = 3, 1
         options.drains, options.leases, options.handler_seconds = [1_000, 5_000], [10, 100], 1.2
         options.million, options.drain_rounds, options.idle, options.micro_batches = 20_000, 1, 0.5, 2
-        options.written, options.past_runs, options.ticks = 5_000, 100, 3
+        options.written, options.past_runs, options.ticks, options.gate_messages = 5_000, 100, 3, 1
     return options
 
 

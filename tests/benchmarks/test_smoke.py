@@ -84,6 +84,22 @@ def test_a_quick_run_reports_the_bars_of_the_airflow_operator(tmp_path: Path) ->
     assert all(rates["messages/s"] > 0 for rates in report["figures"]["Airflow publish operator"].values())
 
 
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_quick_run_reports_how_soon_dagster_requests_starts_and_drains(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "dagster-latency", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    (bar,) = report["bars"]
+    assert (bar["name"], bar["limit"], bar["unit"]) == ("message to run request", 10, "s")
+    figures = report["figures"]["Dagster, from a message to its run"]
+    stages = [figures[f"message to run {stage}"]["s, most"] for stage in ("requested", "started", "drained")]
+    assert stages == sorted(stages)
+    assert stages[0] > 0
+
+
 @pytest.mark.full
 def test_a_quick_run_reports_the_bar_of_the_typed_columns(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
