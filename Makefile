@@ -31,7 +31,7 @@ test: setup ## Test every behaviour, in ten minutes on two cores (make test ARGS
 test-all: setup ## Test on every server program, flavour and topology too, with long faults and test-matrix: an hour
 	@$(PYTHON_IN_VENV) -m scripts.run_tests --all $(ARGS)
 
-test-matrix: setup ## Test with redis-py 5 to 8 and PySpark 4.0 to 4.2 only, in environments under build/matrix
+test-matrix: setup ## Test with redis-py 5 to 8, PySpark 4.0 to 4.2, Airflow 3.1 and 3.2, and Dagster 1.12 and 1.13.29 only
 	@$(PYTHON_IN_VENV) -m scripts.matrix $(ARGS)
 
 mutants: setup ## Seed faults into copies of the project, one by one, and show that the quick tests catch each

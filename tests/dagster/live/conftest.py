@@ -37,11 +37,13 @@ def deployment() -> Iterator[LiveDagster]:
 
 @pytest.fixture
 def gate_of(deployment: LiveDagster, tmp_path: Path) -> Iterator[GateOf]:
-    """Yield a function that returns a gate by the name of its queue; the teardown switches it off."""
+    """Yield a function that returns the gate of a queue; the teardown switches it off."""
     with ExitStack() as stack:
 
-        def gate_of(name: str) -> LiveGate:
-            gate = LiveGate(deployment, name, tmp_path)
+        def gate_of(name: str, location: str = "gates") -> LiveGate:
+            folder = tmp_path / location / name
+            folder.mkdir(parents=True)
+            gate = LiveGate(deployment, name, folder, location)
             stack.callback(gate.close)
             return gate
 

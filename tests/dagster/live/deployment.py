@@ -14,6 +14,7 @@ import dagster as dg
 import yaml
 
 from tests.dagster.live.api import DagsterApi
+from tests.dagster.live.settings import LIMITED_QUEUE, TICK_SECONDS
 from tests.support.components import Component
 from tests.support.project import ROOT
 from tests.support.servers import PROGRAMS, RedisServer, free_port
@@ -22,9 +23,6 @@ from tests.support.waiting import wait_until
 LOCATIONS = Path(__file__).with_name("locations")
 START_SECONDS = 120.0
 EVERY_SECONDS = 0.2
-# A tick that takes longer has failed.
-TICK_SECONDS = 15
-LIMITED_QUEUE = "limited"
 
 _PROGRAMS = Path(sys.executable).parent
 _SETTINGS = {

@@ -33,6 +33,7 @@ class LiveGate:
         self.location = location
         self.queue = RedisMessageQueue(name, url=deployment.redis_url(location))
         self._identity = ""
+        self._held_tick = deployment.home / f"{name}_gate"
 
     def open(self) -> None:
         """Switch the sensor on."""
@@ -81,6 +82,16 @@ class LiveGate:
     def let_go(self) -> None:
         """Let the drain that is held, and later ones, continue."""
         (self.folder / "go").touch()
+
+    def hold_ticks(self) -> None:
+        """Let each tick hold before it requests a run."""
+        self._held_tick.mkdir()
+
+    def wait_for_held_tick(self) -> None:
+        wait_until((self._held_tick / "held").exists, f"a tick of {self.name!r} is held", RUN_SECONDS)
+
+    def release_ticks(self) -> None:
+        (self._held_tick / "go").touch()
 
     def metadata(self, run: dg.DagsterRun) -> dict[str, Any]:
         """Return what a run's materialization says."""

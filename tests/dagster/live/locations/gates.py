@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset
-from sluicegate import Message
+from sluicegate import Depth, Message
+from tests.dagster.live.settings import LIMITED_QUEUE, RETRY_BUDGET_SECONDS
 from tests.support import handlers
 
 LEASE_SECONDS = 6.0
-RETRY_BUDGET_SECONDS = 10.0
+STALE_SECONDS = 45  # a busy machine takes half of it to start a run
+MAX_RUNTIME_SECONDS = 15
 
 
 def record(messages: list[Message]) -> None:
@@ -45,7 +49,27 @@ def group(
     return dg.Definitions(assets=[drained], jobs=[job], sensors=[sensor], resources={f"{name}_queue": queue})
 
 
+def hold_tick(context: dg.SensorEvaluationContext, depth: Depth) -> dict[str, Any]:
+    """Hold a tick that is about to request a run, if the test has made the folder for it."""
+    folder = Path(os.environ["DAGSTER_HOME"]) / context.sensor_name
+    if folder.exists():
+        handlers.hold(folder)
+    return {}
+
+
 defs = dg.Definitions.merge(
     group("orders", min_ready=3),
     group("unreachable", url="LIVE_DEAD_URL"),
+    # The retry of a run follows; one that is old and holds no lease is not counted; one may be ended by run monitoring.
+    group("retried", executor=dg.multiprocess_executor, lease_seconds=600, run_tags={"dagster/max_retries": "1"}),
+    group("stale", stale_run_seconds=STALE_SECONDS),
+    group("monitored", max_runtime_seconds=MAX_RUNTIME_SECONDS),
+    group("killed"),
+    group("steady"),
+    group("away"),
+    group("short_outage", lease_seconds=60),
+    group("long_outage"),
+    group("previewed"),
+    *(group(name, run_config_fn=hold_tick) for name in ("slow_tick", "reloaded")),
+    group(LIMITED_QUEUE, max_in_flight=3),
 )
