@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import dagster as dg
 
 from dagster_sluicegate.assets import QueueDrainAssetOptions, Spec, build_queue_drain_asset
+from dagster_sluicegate.queue_refs import QueueAsset
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["QueueDrain", "build_queue_drain_assets", "queue_drain_asset"]
@@ -68,14 +69,14 @@ class QueueDrain:
         spec: the asset, or its key.
         queue_name: of the queue, on the server of the resource; None for the resource's own.
         resource_key: of the queue resource; None for that of the call.
-        queue_asset: the asset that stands for the queue; None for none.
+        queue_asset: the asset that stands for the queue, or its key; None for none.
         process: the function; None for that of the call.
     """
 
     spec: Spec
     queue_name: str | None = None
     resource_key: str | None = None
-    queue_asset: dg.AssetKey | str | Sequence[str] | None = None
+    queue_asset: QueueAsset | None = None
     process: Callable[..., Any] | None = None
 
 

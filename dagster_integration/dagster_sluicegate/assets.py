@@ -10,6 +10,7 @@ from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.drain_options import DEFAULT_MAX_MESSAGES, checked_options
 from dagster_sluicegate.outcome import AssetEvents, OnEmpty
 from dagster_sluicegate.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
+from dagster_sluicegate.queue_refs import QueueAsset, asset_key_of
 from dagster_sluicegate.resources import takes_resources
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
@@ -32,7 +33,7 @@ class QueueDrainAssetOptions(TypedDict, total=False):
     max_messages: int | None
     settle: SettleWhen
     on_empty: OnEmpty
-    queue_asset: dg.AssetKey | str | Sequence[str] | None
+    queue_asset: QueueAsset | None
     queue_name: str | None
     queue_partitions: QueuePartitions | None
     check_specs: Sequence[dg.AssetCheckSpec]
@@ -54,7 +55,7 @@ def build_queue_drain_asset(
     max_messages: int | None = DEFAULT_MAX_MESSAGES,
     settle: SettleWhen = "after_yield",
     on_empty: OnEmpty = "skip",
-    queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
+    queue_asset: QueueAsset | None = None,
     queue_name: str | None = None,
     queue_partitions: QueuePartitions | None = None,
     check_specs: Sequence[dg.AssetCheckSpec] = (),
@@ -117,7 +118,8 @@ def build_queue_drain_asset(
             that depend on this one are skipped in the same run. `observe`: an observation, so that people see the look.
             `materialize`: a materialization with counts of 0 and without a value, so that freshness and checks stay
             current while no message arrives; no IO manager is called, and a paused queue is skipped.
-        queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
+        queue_asset: the asset that stands for the queue (see `build_queue_source_asset`), or its key; the drain then
+            depends on it in the graph.
         queue_name: of another queue on the resource's server; default: the resource's own.
         queue_partitions: the partitions of the asset, each with a queue of its own, which replaces `queue_name`.
         check_specs: checks whose results `process` adds with `ctx.add_check_result`. They judge what was stored, so
@@ -186,7 +188,8 @@ def build_queue_drain_asset(
         check_names=[check.name for check in check_specs],
     )
     if queue_asset is not None:
-        asset = asset.replace_attributes(deps=[*asset.deps, dg.AssetKey.from_coercible(queue_asset)])
+        upstream = asset_key_of(queue_asset, f"drain asset {asset.key.to_user_string()!r}")
+        asset = asset.replace_attributes(deps=[*asset.deps, upstream])
     return define_drain_asset(
         asset,
         options,

@@ -12,14 +12,8 @@ import dagster as dg
 
 from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.gates import describe
-from dagster_sluicegate.queue_checks import (
-    QueueAsset,
-    QueueCheck,
-    asset_key_of,
-    new_evaluations,
-    queue_checks,
-)
-from dagster_sluicegate.queue_refs import QUEUE_ID, QueueLook, QueueRef
+from dagster_sluicegate.queue_checks import QueueCheck, new_evaluations, queue_checks
+from dagster_sluicegate.queue_refs import QUEUE_ID, QueueAsset, QueueLook, QueueRef, asset_key_of
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import Depth

@@ -14,14 +14,11 @@ from sluicegate.errors import ConfigurationError
 
 __all__ = [
     "Bound",
-    "QueueAsset",
     "QueueCheck",
-    "asset_key_of",
     "new_evaluations",
     "queue_checks",
 ]
 
-QueueAsset = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str | Sequence[str]
 Bound = Literal["max_ready", "max_age_seconds", "max_dead"]
 
 _BOUNDS: tuple[Bound, ...] = ("max_ready", "max_age_seconds", "max_dead")
@@ -100,11 +97,9 @@ class QueueCheck:
         )
 
     def result(self, look: QueueLook) -> dg.AssetCheckResult:
-        """Evaluate the check within a run."""
+        """Evaluate the check within a run, which knows the asset's key; that may have got a prefix."""
         return dg.AssetCheckResult(
             passed=self.passes(look.depth),
-            asset_key=self.asset_key,
-            check_name=self.name,
             severity=self.severity,
             metadata=self._measured(look),
             description=self.describe(look),
@@ -174,27 +169,6 @@ def new_evaluations(
         for check in checked
         if _newest(instance, check, look.queue_id) is not check.passes(look.depth)
     ]
-
-
-def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:
-    """Return the key of an asset.
-
-    Raises:
-        ConfigurationError: it has several keys, or is no asset; names the definition.
-    """
-    if isinstance(asset, dg.AssetsDefinition):
-        if len(asset.keys) != 1:
-            names = sorted(key.to_user_string() for key in asset.keys)
-            raise ConfigurationError(f"{definition}: give one key, because the asset has several: {names}")
-        return asset.key
-    if isinstance(asset, dg.AssetSpec):
-        return asset.key
-    parts = [asset] if isinstance(asset, str) else asset
-    if isinstance(parts, dg.AssetKey) or (
-        isinstance(parts, Sequence) and parts and all(isinstance(part, str) and part for part in parts)
-    ):
-        return dg.AssetSpec(asset).key
-    raise ConfigurationError(f"{definition}: give an asset or the key of one, not {asset!r}")
 
 
 def _newest(instance: dg.DagsterInstance, check: QueueCheck, queue_id: str) -> bool | None:

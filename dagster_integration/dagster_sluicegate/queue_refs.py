@@ -1,8 +1,11 @@
-"""A reference names a queue in a definition: by the key of its resource, and by its name where that has several."""
+"""References of definitions to a queue, by its resource and its name, and to the asset that stands for it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import dagster as dg
 
 from dagster_sluicegate.depths import identify
 from dagster_sluicegate.resources import RedisQueueResource
@@ -10,8 +13,9 @@ from sluicegate import Depth
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["QUEUE_ID", "QueueLook", "QueueRef"]
+__all__ = ["QUEUE_ID", "QueueAsset", "QueueLook", "QueueRef", "asset_key_of"]
 
+QueueAsset = dg.AssetsDefinition | dg.AssetSpec | dg.AssetKey | str | Sequence[str]
 QUEUE_ID = "sluicegate/queue_id"
 
 
@@ -79,3 +83,24 @@ class QueueRef:
         """Read the queue's depth."""
         name = resource.resolve_name(self.queue_name)
         return QueueLook(name, self.identify(resource), resource.get_depth(self.queue_name))
+
+
+def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:
+    """Return the key of an asset.
+
+    Raises:
+        ConfigurationError: it has several keys, or is no asset; names the definition.
+    """
+    if isinstance(asset, dg.AssetsDefinition):
+        if len(asset.keys) != 1:
+            names = sorted(key.to_user_string() for key in asset.keys)
+            raise ConfigurationError(f"{definition}: give one key, because the asset has several: {names}")
+        return asset.key
+    if isinstance(asset, dg.AssetSpec):
+        return asset.key
+    parts = [asset] if isinstance(asset, str) else asset
+    if isinstance(parts, dg.AssetKey) or (
+        isinstance(parts, Sequence) and parts and all(isinstance(part, str) and part for part in parts)
+    ):
+        return dg.AssetSpec(asset).key
+    raise ConfigurationError(f"{definition}: give an asset or the key of one, not {asset!r}")

@@ -86,13 +86,14 @@ def build_queue_source_asset(
         )
 
     def observe(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> dg.ObserveResult:
-        last = observed_version(context.instance, asset.key, ref.identify(resource))
+        key = context.asset_key  # which may have got a prefix
+        last = observed_version(context.instance, key, ref.identify(resource))
         look = ref.look(resource)
         version = rule.next(last, look.depth, time.time())
         if version is None:  # never observed with an open gate: numbers only, which trigger nothing
-            return dg.ObserveResult(asset_key=asset.key, metadata=look.metadata)
+            return dg.ObserveResult(asset_key=key, metadata=look.metadata)
         return dg.ObserveResult(
-            asset_key=asset.key, data_version=dg.DataVersion(version.text), metadata=version.metadata(look)
+            asset_key=key, data_version=dg.DataVersion(version.text), metadata=version.metadata(look)
         )
 
     with warnings.catch_warnings():

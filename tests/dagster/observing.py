@@ -39,7 +39,7 @@ def versions(events: Sequence[Any]) -> list[str]:
 
 def stored(instance: dg.DagsterInstance, key: str) -> list[dg.AssetObservation]:
     """Return the observations of an asset in the event log, the first first."""
-    records = instance.fetch_observations(dg.AssetKey(key), limit=100, ascending=True).records
+    records = instance.fetch_observations(dg.AssetKey.from_user_string(key), limit=100, ascending=True).records
     return [record.asset_observation for record in records if record.asset_observation is not None]
 
 

@@ -16,7 +16,7 @@ from dagster_sluicegate import (
 )
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
-from tests.dagster.observing import evaluate, fill, tick, versions
+from tests.dagster.observing import evaluate, fill, stored, tick, versions
 from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 
@@ -146,6 +146,24 @@ def test_a_blocking_check_keeps_the_drain_from_running(
     result = job.execute_in_process(instance=instance, raise_on_error=False)
     assert not result.success
     assert not result.asset_materializations_for_node("report")
+
+
+def test_an_asset_that_gets_a_key_prefix_is_still_observed_and_checked(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    key = dg.AssetKey(["eu", "orders_queue"])
+    moved = {dg.AssetKey("orders_queue"): key}
+    defs = dg.Definitions(
+        assets=[ORDERS.with_attributes(asset_key_replacements=moved)],
+        asset_checks=[DEPTH.with_attributes(asset_key_replacements=moved)],
+        jobs=[dg.define_asset_job("all", selection=[key])],
+        resources={"queue": resource},
+    )
+    fill(queue, 3)
+    result = defs.resolve_job_def("all").execute_in_process(instance=instance)
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert (evaluation.asset_key, evaluation.passed) == (key, False)
+    assert [event.tags["dagster/data_version"] for event in stored(instance, "eu/orders_queue")] == ["0:0"]
 
 
 def test_a_test_may_call_a_check_with_its_resource(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:

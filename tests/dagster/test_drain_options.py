@@ -96,6 +96,11 @@ def test_a_queue_asset_becomes_a_dependency_beside_the_others() -> None:
     }
 
 
+def test_a_queue_asset_that_is_neither_an_asset_nor_a_key_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="drain asset 'orders': give an asset or the key of one, not 5"):
+        build_queue_drain_asset(spec="orders", process=len, queue_asset=5)  # type: ignore[arg-type]
+
+
 def test_an_asset_that_gets_a_key_prefix_still_drains(queue: RedisMessageQueue, resource: RedisQueueResource) -> None:
     specs = [dg.AssetCheckSpec("complete", asset="orders")]
     asset = build_queue_drain_asset(spec="orders", process=len, on_empty="observe", check_specs=specs)

@@ -16,6 +16,7 @@ from dagster_sluicegate import (
     build_queue_observation_sensor,
     build_queue_source_asset,
 )
+from dagster_sluicegate.outcome import OnEmpty
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from tests.dagster.helpers import freshness
@@ -42,7 +43,7 @@ ORDERS = build_queue_source_asset(
     ),
     min_ready=3,
 )
-DRAINED = build_queue_drain_asset(spec=dg.AssetSpec("drained", deps=[ORDERS]), process=lambda messages: None)
+DRAINED = build_queue_drain_asset(spec="drained", queue_asset=ORDERS, process=lambda messages: None)
 
 
 def observation_run(
@@ -225,15 +226,22 @@ def test_freshness_counts_materializations_of_the_drain_and_no_observations(
 ) -> None:
     policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=1))
     asset = build_queue_source_asset(spec=dg.AssetSpec("orders_queue", freshness_policy=policy))
-    spec = dg.AssetSpec("drained", deps=[asset], freshness_policy=policy)
-    drained = build_queue_drain_asset(spec=spec, process=lambda messages: None)
-    defs = dg.Definitions(assets=[asset, drained], resources={"queue": resource})
+    spec = dg.AssetSpec("drained", freshness_policy=policy)
+
+    def drain(on_empty: OnEmpty) -> dg.AssetsDefinition:
+        drained = build_queue_drain_asset(
+            spec=spec, queue_asset=asset, process=lambda messages: None, on_empty=on_empty
+        )
+        assert dg.materialize([drained], resources={"queue": resource}, instance=instance).success
+        return drained
 
     fill(queue, 3)
     observe(resource, instance, asset)
-    instance.report_runless_asset_event(dg.AssetObservation("drained"))
+    queue.claim(3).ack()
+    defs = dg.Definitions(assets=[asset, drain("observe")], resources={"queue": resource})
+    assert len(stored(instance, "drained")) == 1
     assert freshness(defs, instance, "orders_queue") == "UNKNOWN"
     assert freshness(defs, instance, "drained") == "UNKNOWN"
-    assert dg.materialize([drained], resources={"queue": resource}, instance=instance).success
+    drain("materialize")
     assert freshness(defs, instance, "drained") == "PASS"
     assert freshness(defs, instance, "drained", seconds_later=3601) == "FAIL"
