@@ -12,6 +12,7 @@ __all__ = [
     "is_resource_annotation",
     "register_library",
     "resource_parameters",
+    "show_markdown",
 ]
 
 
@@ -59,3 +60,12 @@ def is_resource_annotation(annotation: Any) -> bool:
     from dagster._core.definitions.resource_annotation import _is_resource_annotation
 
     return bool(_is_resource_annotation(annotation))
+
+
+def show_markdown(resource: Any) -> None:
+    """Give a resource the description that the UI shows, which Dagster takes from the docstring of the object.
+
+    That of the class stands as in the source, and its indentation would be code in Markdown.
+    """
+    text = inspect.cleandoc(type(resource).__doc__ or "")
+    object.__setattr__(resource, "__doc__", text.partition("\n\nExample:")[0])  # the object is frozen

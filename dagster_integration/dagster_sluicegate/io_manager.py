@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dagster as dg
 from pydantic import Field
 
+from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.identity import root_run_id, work_name
 from dagster_sluicegate.publishing import RETRY_WINDOW_SECONDS, PublishOptions, publish
 from dagster_sluicegate.resources import RedisQueueResource, check_resource
@@ -74,6 +75,7 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
         """
         if not any(is_variable(value) for value in (self.batch_size, self.retry_window_seconds)):
             self._options()
+        show_markdown(self)
         return super().get_resource_definition()
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:

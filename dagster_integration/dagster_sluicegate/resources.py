@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
 
+from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.functions import with_parameters
 from dagster_sluicegate.urls import has_password, holds, impatient_url, is_variable, refuse_plain_password
 from sluicegate import Depth, RedisMessageQueue
@@ -237,6 +238,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         if not self._is_resolved:  # a resource that is nested in another one comes by here again in a run
             refuse_plain_password(self.url, self._described)
             self._check_options()
+        show_markdown(self)
         return super().get_resource_definition()
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:

@@ -13,7 +13,7 @@ import redis
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 import sluicegate
-from dagster_sluicegate import RedisQueueResource, __version__
+from dagster_sluicegate import QueuePublishIOManager, RedisQueueResource, __version__
 from dagster_sluicegate.resources import impatient_url
 from sluicegate import QueueEvent, RedisMessageQueue
 from sluicegate.config import QueueConfig
@@ -235,6 +235,15 @@ def test_an_option_may_come_from_a_variable(url: str, monkeypatch: pytest.Monkey
     assert dg.Definitions(resources={"queue": resource}).get_repository_def()
     with resource.process_config_and_initialize().get_queue() as given:
         assert given.session.config.max_pending_length == 3
+
+
+def test_the_ui_shows_markdown(resource: RedisQueueResource) -> None:
+    defs = dg.Definitions(resources={"queue": resource, "io": QueuePublishIOManager(queue=resource)})
+    for key, first in (("queue", "A Sluicegate queue on Redis."), ("io", "Publishes each item")):
+        description = resource_snapshot(defs, key).resource_snapshot.description or ""
+        assert description.startswith(first)
+        assert "Example" not in description
+        assert not [line for line in description.splitlines() if line.startswith(" ") or ".. " in line]
 
 
 def test_the_library_is_registered_with_its_own_version() -> None:
