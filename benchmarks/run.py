@@ -46,6 +46,7 @@ PARTS = {
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
     "dagster-latency": "benchmarks.dagster_latency:steps",
+    "dagster-drain": "benchmarks.dagster_drain:steps",
     "columns": "benchmarks.spark_columns:steps",
     "spark": "benchmarks.spark_run:steps",
 }

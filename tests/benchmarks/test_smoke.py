@@ -71,6 +71,20 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_the_bars_of_dagsters_drain_asset(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "dagster-drain", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == {
+        ("Dagster asset, per_batch / drain", 0.8),
+        ("Dagster asset, after_yield / drain that holds its batches", 0.8),
+    }
+    assert all(bar["ok"] == _holds(bar) for bar in report["bars"])
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_the_bars_of_the_airflow_operator(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

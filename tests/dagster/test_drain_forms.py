@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from sluicegate import Depth, Message, RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from tests.dagster.drains import Storage, drain_asset, fill, numbers
 from tests.dagster.helpers import asset_job, re_execute
+from tests.support.servers import PROGRAMS, RedisServer
 
 pytestmark = pytest.mark.dagster
 
@@ -309,3 +311,30 @@ def test_the_context_of_an_op_says_that_it_has_no_asset(queue: RedisMessageQueue
     fill(queue, 1)
     with pytest.raises(TypeError, match=r"this drain is an op and has no asset; use ctx\.op"):
         list(op(dg.build_op_context(), queue=resource))  # type: ignore[call-overload]
+
+
+# ---------------------------------------------------------------------------------------------------- an outage
+
+
+def test_a_step_that_meets_an_outage_ends_after_one_retry_budget() -> None:
+    """The server stops while the last of eight batches is worked on; releasing each of them would wait anew."""
+    budget, batches, stopped = 1.0, 8, list[float]()
+    server = RedisServer(PROGRAMS[0]).start()
+    try:
+        resource = RedisQueueResource(url=server.url, queue_name="orders", retry_budget_seconds=budget)
+        with resource.get_queue() as queue:
+            fill(queue, 2 * batches)
+
+        def process(messages: list[Message], ctx: QueueDrainContext) -> None:
+            if ctx.chunk == batches - 1:
+                server.stop()
+                stopped.append(time.monotonic())
+
+        job = asset_job([drain_asset(process, batch_size=2)], {"queue": resource, "io_manager": Storage()})
+        result = job.execute_in_process(raise_on_error=False)
+        seconds = time.monotonic() - stopped[0]
+    finally:
+        server.remove()
+
+    assert not result.success
+    assert budget <= seconds < 5 * budget < 2 * batches * budget
