@@ -114,7 +114,7 @@ class History:
 class GateRuns:
     """The runs that gates asked for, found by our own tags, which Dagster copies to the retries of a run.
 
-    Every method asks about any number of queues in as many questions as about one.
+    Every method asks about any number of queues in as many questions as about one, unless very many runs answer.
 
     Attributes:
         instance: whose storage is asked.
@@ -196,7 +196,7 @@ class GateRuns:
         statuses: Sequence[dg.DagsterRunStatus] = (),
         seconds: float | None = None,
     ) -> dict[str, list[dg.RunRecord]]:
-        """Return runs by queue, the newest first: at most twenty per queue, and a thousand in all.
+        """Return runs by queue, the newest first: at least the newest twenty of each queue.
 
         Args:
             queue_ids: of the queues.
@@ -210,10 +210,13 @@ class GateRuns:
         if self.sensor is not None:
             ours[SENSOR_TAG] = self.sensor
         since = None if seconds is None else datetime.fromtimestamp(time.time(), UTC) - timedelta(seconds=seconds)
+        limit = min(_MOST_PER_QUEUE * len(queue_ids), _MOST)
         records = self.instance.get_run_records(
-            dg.RunsFilter(tags={**ours, **tags}, statuses=list(statuses) or None, updated_after=since),
-            limit=min(_MOST_PER_QUEUE * len(queue_ids), _MOST),
+            dg.RunsFilter(tags={**ours, **tags}, statuses=list(statuses) or None, updated_after=since), limit=limit
         )
+        if len(records) == limit and len(queue_ids) > 1:  # runs of one queue may have left no room for another's
+            alone = [self._records([each], tags=tags, statuses=statuses, seconds=seconds) for each in queue_ids]
+            return {queue_id: found for one in alone for queue_id, found in one.items()}
         by_queue: defaultdict[str, list[dg.RunRecord]] = defaultdict(list)
         for record in records:
             by_queue[record.dagster_run.tags[QUEUE_ID_TAG]].append(record)

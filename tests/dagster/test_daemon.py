@@ -16,9 +16,12 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(300)]
 
 
+SENSORS = ("orders_gate", "gate_without_redis", "several_gates")
+
+
 def iterate(gates: SensorDaemon) -> None:
     """Run an iteration in which every sensor is due."""
-    before = {sensor: len(gates.ticks(sensor)) for sensor in ("orders_gate", "gate_without_redis") if gates.has_ticked}
+    before = {sensor: len(gates.ticks(sensor)) for sensor in SENSORS if gates.has_ticked}
 
     def ticked() -> bool:
         gates.iterate()
@@ -58,4 +61,14 @@ def test_the_daemon_starts_one_run_for_a_backlog_and_shows_an_outage(url: str, m
         queue.publish_many({"n": number} for number in range(3))
         iterate(gates)
         assert {run.tags["dagster/run_key"] for run in gates.instance.get_runs()} == {"gates:0:0", "gates:5:0"}
+
+        with RedisMessageQueue("returns", url=url) as returns:
+            returns.publish_many({"n": number} for number in range(3))
+            iterate(gates)
+            run = next(run for run in gates.instance.get_runs() if run.tags["dagster/run_key"] == "returns:0:0")
+            assert (run.status, run.asset_selection) == (dg.DagsterRunStatus.SUCCESS, {dg.AssetKey("returned")})
+            assert returns.depth().ready == 0
+        tick = next(tick for tick in gates.ticks("several_gates") if tick.run_keys)
+        assert f"127.0.0.1:{port}" in tick.cursor
+        assert '"gates"' in tick.cursor
     queue.close()

@@ -286,6 +286,25 @@ def test_a_hundred_queues_of_a_server_cost_one_connection_and_few_questions_to_t
     client.delete(*client.scan_iter("sluicegate:{gates *"))
 
 
+def test_many_runs_of_one_queue_do_not_hide_those_of_another(
+    shop: dict[str, RedisQueueResource], instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagster_sluicegate.runs._MOST", 4)
+    sensor = sensor_of(*(QueueGate(target=orders, resource_key=key, min_ready=1) for key in ("orders", "returns")))
+    fill(shop["orders"], 1)
+    fill(shop["returns"], 1)
+    first, second = tick(sensor, instance, shop).run_requests
+    submit(instance, first)
+    with shop["orders"].get_queue() as queue, queue.claim(1):
+        pass
+    fill(shop["orders"], 1)
+    for _ in range(6):
+        submit(instance, second)
+    data = tick(sensor, instance, shop)
+    assert keys_of(data.run_requests) == []
+    assert data.skip_message.count("of at most 1 runs in flight") == 2
+
+
 # ---------------------------------------------------------------------------------------------------- definition
 
 
