@@ -29,3 +29,12 @@ def test_the_page_shows_the_gate_and_what_it_drained(drained: LiveGate) -> None:
         expect(page.get_by_text("dagster/row_count")).to_be_visible()
         expect(page.locator("canvas").first).to_be_visible()
         browser.keep(page, "plots")
+
+        page.goto("/assets/orders?view=checks")
+        expect(page.get_by_text("queue_depth").first).to_be_visible()
+        expect(page.get_by_text("Messages ready in 'orders': 0; at most 100 pass.").first).to_be_visible()
+        browser.keep(page, "check")
+
+        page.goto("/assets/orders?view=lineage")
+        expect(page.get_by_text("waiting_orders").first).to_be_visible()
+        browser.keep(page, "lineage")

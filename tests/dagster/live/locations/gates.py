@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate import RedisQueueResource, build_queue_depth_sensor, build_queue_drain_asset
+from dagster_sluicegate import (
+    RedisQueueResource,
+    build_queue_depth_check,
+    build_queue_depth_sensor,
+    build_queue_drain_asset,
+    build_queue_source_asset,
+)
 from sluicegate import Depth, Message
 from tests.dagster.live.settings import LIMITED_QUEUE, RETRY_BUDGET_SECONDS
 from tests.support import handlers
@@ -31,11 +38,12 @@ def group(
     executor: dg.ExecutorDefinition = dg.in_process_executor,
     lease_seconds: float = LEASE_SECONDS,
     url: str = "LIVE_REDIS_URL",
+    deps: Sequence[str] = (),
     **gate: Any,
 ) -> dg.Definitions:
     """Return a queue with its drain, which takes ten messages at a time, and its gate, which a test switches on."""
     drained = build_queue_drain_asset(
-        spec=name,
+        spec=dg.AssetSpec(name, deps=deps, kinds={"redis"}),
         process=record,
         batch_size=10,
         settle="per_batch",
@@ -57,8 +65,16 @@ def hold_tick(context: dg.SensorEvaluationContext, depth: Depth) -> dict[str, An
     return {}
 
 
+def shown() -> dg.Definitions:
+    """Return what a person sees of a queue beside its drain: an asset that stands for it, and a check."""
+    queue = build_queue_source_asset(spec="waiting_orders", resource_key="orders_queue")
+    check = build_queue_depth_check(asset="orders", max_ready=100, resource_key="orders_queue")
+    return dg.Definitions(assets=[queue], asset_checks=[check])
+
+
 defs = dg.Definitions.merge(
-    group("orders", min_ready=3),
+    shown(),
+    group("orders", min_ready=3, deps=["waiting_orders"]),
     group("unreachable", url="LIVE_DEAD_URL"),
     # The retry of a run follows; one that is old and holds no lease is not counted; one may be ended by run monitoring.
     group("retried", executor=dg.multiprocess_executor, lease_seconds=600, run_tags={"dagster/max_retries": "1"}),
