@@ -42,7 +42,10 @@ pytestmark = pytest.mark.dagster
 
 COMPONENTS = [getattr(components, name) for name in components.__all__]
 # Values that no YAML can hold, or that make no sense in a file.
-NOT_IN_YAML = {"due_at", "check_specs"}
+NOT_IN_YAML = {
+    build_queue_publish_asset: {"due_at", "check_specs"},
+    build_queue_drain_asset: {"queue_partitions"},
+}
 # What a component calls otherwise, or groups under one name.
 FACTORIES: list[tuple[type, Callable[..., Any], dict[str, str]]] = [
     (
@@ -64,10 +67,13 @@ HANDLER = """
 import json
 from pathlib import Path
 
+import dagster as dg
+
 def process(messages):
     Path("drained.json").write_text(json.dumps([message.json()["n"] for message in messages]))
 
-def summed(messages):
+def summed(messages, ctx):
+    ctx.add_check_result(dg.AssetCheckResult(passed=True))
     return sum(message.json()["n"] for message in messages)
 
 def both(results):
@@ -160,7 +166,7 @@ def test_a_component_has_every_option_of_its_factory_with_its_default(
     component: type[dg.Model], factory: Callable[..., Any], renamed: dict[str, str]
 ) -> None:
     for name, parameter in inspect.signature(factory).parameters.items():
-        if name in NOT_IN_YAML:
+        if name in NOT_IN_YAML.get(factory, ()):
             continue
         field = component.model_fields[renamed.get(name, name)]
         if name in renamed or parameter.default is inspect.Parameter.empty:
@@ -238,6 +244,10 @@ def test_the_drain_component_sets_what_its_yaml_says(redis_url: str, queue: Any,
         max_messages: 4
         io_manager_key: memory
         resource_key: shop
+        queue_asset: shop/queue
+        on_empty: materialize
+        check_specs:
+          - {name: complete, asset: orders}
         lease_seconds: 30
         retry_policy: {max_retries: 3, delay: 10, backoff: EXPONENTIAL, jitter: FULL}
         op: {pool: redis, tags: {team: shop}}
@@ -251,7 +261,7 @@ def test_the_drain_component_sets_what_its_yaml_says(redis_url: str, queue: Any,
     }
     queue.publish_many({"n": n} for n in (1, 2, 3, 4, 5))
     with project(files) as defs:
-        (drain,) = defs.resolve_asset_graph().assets_defs
+        drain = defs.resolve_assets_def("orders")
         result = materialize(defs, instance)
         assert result.asset_value("orders") == {"batches": 2, "sum": 10}
     assert (drain.op.pool, drain.op.tags["team"]) == ("redis", "shop")
@@ -260,7 +270,24 @@ def test_the_drain_component_sets_what_its_yaml_says(redis_url: str, queue: Any,
     )
     (spec,) = drain.specs
     assert (spec.kinds, list(spec.owners)) == ({"parquet"}, ["team:shop"])
+    assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["shop", "queue"])]
+    assert [check.passed for check in result.get_asset_check_evaluations()] == [True]
     assert queue.depth().ready == 1
+
+
+def test_a_drain_of_another_queue_of_the_server_materializes_without_messages(
+    redis_url: str, instance: dg.DagsterInstance
+) -> None:
+    attributes = "asset: {key: orders}\nprocess: .handler:process\nqueue_name: empty_here\non_empty: materialize"
+    files = {
+        "queue/defs.yaml": resource_yaml(redis_url),
+        "orders/defs.yaml": drain_yaml(attributes),
+        "orders/handler.py": HANDLER,
+    }
+    with project(files) as defs:
+        result = materialize(defs, instance)
+    (event,) = result.asset_materializations_for_node("orders")
+    assert event.metadata["sluicegate/queue"].value == "empty_here"
 
 
 def test_a_drain_is_of_the_kind_redis_unless_its_yaml_gives_kinds() -> None:

@@ -26,6 +26,12 @@ class QueueGateSpec(RunTarget):
     max_age_seconds: float | None = option(QueueGate, "max_age_seconds", examples=[300])
     max_in_flight: int = option(QueueGate, "max_in_flight", examples=[3])
     messages_per_run: int | None = option(QueueGate, "messages_per_run", examples=[1000])
+    partition_key: str | None = option(
+        QueueGate,
+        "partition_key",
+        description="Key of the partition of the target that a run drains; null: the target has no partitions.",
+        examples=["eu"],
+    )
     run_config_fn: Function | None = option(QueueGate, "run_config_fn", examples=["shop.jobs:run_config"])
 
     def gate(self, sensor: str) -> QueueGate:
