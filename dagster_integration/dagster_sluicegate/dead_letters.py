@@ -129,7 +129,7 @@ def build_dead_letter_sensor(
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
-        or f"Requests a run when **{rules.gate.condition}** in {where}, and again when more have died. Only reads.",
+        or f"Requests a run when {rules.gate.condition} in {where}, and again when more have died. Only reads.",
         default_status=default_status,
         tags=tags,
     )

@@ -154,7 +154,7 @@ def build_queue_depth_sensor(
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
-        or f"Requests a run when **{rules.gate.condition}** in the queue of the resource `{resource_key}`. Only reads.",
+        or f"Requests a run when {rules.gate.condition} in the queue of the resource `{resource_key}`. Only reads.",
         default_status=default_status,
         tags=tags,
     )

@@ -193,7 +193,7 @@ def test_redis_that_is_down_fails_the_tick_and_names_the_server(instance: dg.Dag
 
 def test_its_description_names_queue_and_threshold() -> None:
     assert sensor_of(min_dead=5, queue_name="orders").description == (
-        "Requests a run when **5 messages are dead** in queue `orders`, and again when more have died. Only reads."
+        "Requests a run when 5 messages are dead in queue `orders`, and again when more have died. Only reads."
     )
 
 

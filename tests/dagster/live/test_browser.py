@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 def test_the_page_shows_the_gate_and_what_it_drained(drained: LiveGate) -> None:
     with browser.opened(drained.deployment.url) as page:
         page.goto("/locations/gates/sensors/orders_gate")
-        expect(page.get_by_text("3 messages are ready")).to_be_visible()
+        expect(page.get_by_text("Requests a run when 3 messages are ready in the queue")).to_be_visible()
         page.get_by_text("1 run requested").first.wait_for()
         browser.keep(page, "sensor")
         page.get_by_role("button", name="0 runs requested").first.click()
