@@ -40,9 +40,10 @@ class QueueLook:
             QUEUE_ID: self.queue_id,
             "sluicegate/ready": self.depth.ready,
             "sluicegate/oldest_ready_age_seconds": self.depth.oldest_ready_age_seconds or 0.0,
-            "sluicegate/in_flight": self.depth.in_flight,
+            # Messages of expired leases and those that are due count as ready already.
+            "sluicegate/in_flight": self.depth.in_flight - self.depth.expired,
             "sluicegate/dead": self.depth.dead,
-            "sluicegate/delayed": self.depth.delayed,
+            "sluicegate/delayed": self.depth.delayed - self.depth.due,
         }
 
 

@@ -25,7 +25,7 @@ class Sample:
     Attributes:
         at: seconds since the epoch.
         ready: messages that a claim would get.
-        in_flight: messages in leases.
+        in_flight: messages in leases that are alive; those of expired leases are ready.
         leases: open leases.
         published, refused, claimed, acked: totals since the queue was made.
         taken_over: leases that a retry took over from a dead worker.
@@ -119,7 +119,7 @@ class Watcher:
         sample = Sample(
             at=at,
             ready=depth.ready,
-            in_flight=depth.in_flight,
+            in_flight=depth.in_flight - depth.expired,
             leases=depth.leases,
             published=depth.published_total,
             claimed=depth.claimed_total,

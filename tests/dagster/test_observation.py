@@ -99,6 +99,18 @@ def test_an_open_gate_is_observed_once(
     assert reason.endswith(" s, or when a consumer claims.")
 
 
+def test_messages_of_an_expired_lease_are_observed_as_ready_only(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    fill(queue, 5)
+    queue.claim(2, lease_seconds=0.1)
+    queue.claim(1)
+    wait_until(lambda: queue.depth().expired == 2, "the lease has expired")
+    (event,) = tick(observed(), resource, instance)
+    values = {name: value.value for name, value in event.metadata.items()}
+    assert (values["sluicegate/ready"], values["sluicegate/in_flight"]) == (4, 1)
+
+
 def test_a_closed_gate_is_not_observed(
     queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
 ) -> None:

@@ -71,6 +71,24 @@ def test_it_counts_from_where_the_drain_began(queue: RedisMessageQueue, numbers:
     assert (seen.per_second, seen.left_seconds, seen.part) == (3.0, 20.0, 30 / 90)
 
 
+def test_messages_of_an_expired_lease_are_ready_and_not_in_flight_too(
+    queue: RedisMessageQueue, numbers: Numbers
+) -> None:
+    numbers(10)
+    face, clock = Face(), Clock()
+    watch = Watch(queue.spec(), "run", face, clock)
+    watch.run_once()
+    lost = queue.claim(4, lease_seconds=0.1)
+    kept = queue.claim(3)
+    wait_until(lambda: queue.depth().expired == 4, "the lease has expired")
+    clock.now += 1
+
+    seen = watch.run_once()
+
+    assert (seen.ready, seen.in_flight) == (7, 3)
+    assert (len(lost), len(kept)) == (4, 3)
+
+
 def test_before_anything_is_acked_nothing_is_foretold() -> None:
     assert (at(5, acked=0).left_seconds, at(5, acked=0).per_second) == (None, 0.0)
     assert at(0).per_second == 0.0

@@ -39,7 +39,7 @@ class DrainProgress:
         acked: messages acked since then.
         failed: deliveries that ended unacked since then: nacked or buried.
         ready: messages that a claim would get now.
-        in_flight: messages in leases now.
+        in_flight: messages in leases that are alive; those of expired leases are ready.
         per_second: messages acked per second since then.
         left_seconds: until nothing is ready or in flight, at that rate; None when nothing was acked yet.
     """
@@ -164,7 +164,7 @@ class Watch:
             acked=stats.acked - first[1],
             failed=failed - first[2],
             ready=depth.ready,
-            in_flight=depth.in_flight,
+            in_flight=depth.in_flight - depth.expired,
         )
         if now > first[0]:
             self._display.show(seen)
