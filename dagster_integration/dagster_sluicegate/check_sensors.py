@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.gates import describe
 from dagster_sluicegate.queue_checks import new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QueueRef
@@ -46,7 +45,7 @@ def build_queue_check_sensor(
         queue_name: of the queue, where the resource serves several; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: Markdown for the UI; default: what it evaluates.
+        description: for the UI, which shows it as plain text; default: what it evaluates.
         tags: of the sensor.
 
     Raises:
@@ -91,7 +90,7 @@ def build_queue_check_sensor(
         return dg.SensorResult(
             asset_events=events,
             skip_reason=f"{describe(looked.depth, looked.name)}; {seen}; {len(events)} changed.",
-            cursor=GateCursor(queues={looked.name: seen}).to_text(),
+            cursor=seen,
         )
 
     declare = dg.sensor(
@@ -99,7 +98,7 @@ def build_queue_check_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
         or (
-            f"Evaluates {', '.join(f'`{check.name}`' for check in evaluated)} of {ref.described} without a run, and "
+            f"Evaluates {', '.join(check.name for check in evaluated)} of {ref.in_words} without a run, and "
             "reports changes; reads only."
         ),
         default_status=default_status,

@@ -1,4 +1,4 @@
-"""The cursor of a gate's sensor: what the last tick saw, for people, and which queues the next tick reads first."""
+"""The cursor of a sensor of many gates: what the last tick saw, and which queues the next tick reads first."""
 
 from __future__ import annotations
 
@@ -56,5 +56,6 @@ class GateCursor:
     def to_text(self) -> str:
         """Return the text for the UI; it is never empty, because Dagster ignores an empty cursor."""
         rest = {"idle": self.idle, "failed": self.failed, "unread": list(self.unread)}
-        shown = {"version": _VERSION, "queues": self.queues, **{name: value for name, value in rest.items() if value}}
+        # The tick table shows the beginning.
+        shown = {"queues": self.queues, **{name: value for name, value in rest.items() if value}, "version": _VERSION}
         return json.dumps(shown, ensure_ascii=False)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.depths import Place, identify, read_dead
 from dagster_sluicegate.gates import Decision, GateRules, WatchedQueue
 from dagster_sluicegate.pauses import waits_after_failures, waits_for_next_attempt
+from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from dagster_sluicegate.run_requests import RunTemplate
 from dagster_sluicegate.runs import PUBLISHED_TAG, GateRuns, History, Unfinished
@@ -65,7 +65,7 @@ def build_dead_letter_sensor(
         run_tags: further tags of the runs.
         run_config_fn: called with the context and the `Depth` to make the run's config. No payloads, no secrets.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: for the UI.
+        description: for the UI, which shows it as plain text.
         tags: of the sensor itself, for the UI.
 
     Raises:
@@ -114,16 +114,15 @@ def build_dead_letter_sensor(
         history = runs.histories({queue.queue_id: str(died)})[queue.queue_id]
         decision = _decide(queue, depth, died, unfinished, history)
         run_config = run_config_fn(context, depth) if run_config_fn and decision.attempts else None
-        GateCursor.of(context)  # one that cannot be read is worth a warning
         return dg.SensorResult(
             run_requests=template.requests(
                 decision, tags={PUBLISHED_TAG: str(depth.published_total)}, run_config=run_config
             ),
             skip_reason=None if decision.attempts else dg.SkipReason(decision.reason),
-            cursor=GateCursor(queues={place.name: decision.summary}).to_text(),
+            cursor=decision.summary,
         )
 
-    where = f"queue `{queue_name}`" if queue_name else f"the queue of the resource `{resource_key}`"
+    where = QueueRef(resource_key, queue_name).in_words
     declare = dg.sensor(
         name=name,
         target=target,

@@ -11,6 +11,7 @@ import dagster as dg
 from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.depths import Place, identify, read_places
 from dagster_sluicegate.gates import Decision, GateRules, WatchedQueue, decide
+from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resources
 from dagster_sluicegate.run_requests import RunTemplate
 from dagster_sluicegate.runs import GateRuns
@@ -58,7 +59,7 @@ class QueueGate:
     @property
     def described(self) -> str:
         """Return which queue it is, as far as the definition knows."""
-        return f"queue `{self.queue_name}`" if self.queue_name else f"the queue of the resource `{self.resource_key}`"
+        return QueueRef(self.resource_key, self.queue_name).in_words
 
 
 def build_queue_gates_sensor(
@@ -106,7 +107,7 @@ def build_queue_gates_sensor(
             or of this `sensor` only.
         run_tags: further tags of the runs.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: for the UI.
+        description: for the UI, which shows it as plain text.
         tags: of the sensor itself, for the UI.
 
     Raises:
@@ -313,13 +314,14 @@ def _rules(
 
 
 def _describe(gates: Sequence[QueueGate], rules: Sequence[GateRules]) -> str:
-    """Return a Markdown list of the gates."""
-    lines = [
-        f"- {gate.described}: {rule.gate.condition}" for gate, rule in zip(gates[:_MOST_DESCRIBED], rules, strict=False)
+    """Return the gates as plain text, which is what Dagster's UI shows of a sensor's description."""
+    shown = [
+        f"{gate.described} when {rule.gate.condition}"
+        for gate, rule in zip(gates[:_MOST_DESCRIBED], rules, strict=False)
     ]
     if len(gates) > _MOST_DESCRIBED:
-        lines.append(f"- and {len(gates) - _MOST_DESCRIBED} more")
-    return "\n".join(["Requests a run for each queue whose condition is met. Only reads.", "", *lines])
+        shown.append(f"and for {len(gates) - _MOST_DESCRIBED} more")
+    return f"Requests a run for {'; '.join(shown)}. Only reads."
 
 
 def _in_words(error: Exception) -> str:

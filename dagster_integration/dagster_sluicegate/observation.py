@@ -10,7 +10,6 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.gates import describe
 from dagster_sluicegate.queue_checks import QueueCheck, new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QUEUE_ID, QueueAsset, QueueLook, QueueRef, asset_key_of
@@ -81,7 +80,7 @@ def build_queue_observation_sensor(
         queue_name: of the queue, where the resource serves several; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30. Dagster's daemon looks at most every 5 s.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: Markdown for the UI; default: the conditions that open the gate.
+        description: for the UI, which shows it as plain text; default: the conditions that open the gate.
         tags: of the sensor.
 
     Raises:
@@ -128,7 +127,7 @@ def build_queue_observation_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
         or (
-            f"Observes `{sensor.asset_key.to_user_string()}` when {sensor.rule.gate.condition} in {ref.described}, "
+            f"Observes {sensor.asset_key.to_user_string()} when {sensor.rule.gate.condition} in {ref.in_words}, "
             f"again every {attempt_delay_seconds:g} s until a consumer claims; reads only."
         ),
         default_status=default_status,
@@ -241,7 +240,7 @@ class _ObservationSensor:
         return dg.SensorResult(
             asset_events=events,
             skip_reason=f"{describe(depth, look.name)}{observed}; {self._what_follows(depth, version, now)}.",
-            cursor=GateCursor(queues={look.name: f"{depth.ready} ready{observed}"}).to_text(),
+            cursor=f"{depth.ready} ready{observed}",
         )
 
     def _what_follows(self, depth: Depth, version: QueueVersion | None, now: float) -> str:

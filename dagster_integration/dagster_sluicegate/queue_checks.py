@@ -148,8 +148,8 @@ def queue_checks(sensor: str, queue: QueueRef, definitions: Sequence[dg.AssetChe
                 )
             if check.queue != queue:
                 raise ConfigurationError(
-                    f"sensor {sensor!r}: the check {spec.name!r} is one of {check.queue.described}, and the sensor "
-                    f"reads {queue.described}; give both the same resource_key and queue_name"
+                    f"sensor {sensor!r}: the check {spec.name!r} is one of {check.queue.in_words}, and the sensor "
+                    f"reads {queue.in_words}; give both the same resource_key and queue_name"
                 )
             if spec.key in found:
                 raise ConfigurationError(

@@ -76,6 +76,13 @@ class QueueRef:
             f"the queue `{self.queue_name}`" if self.queue_name else f"the queue of the resource `{self.resource_key}`"
         )
 
+    @property
+    def in_words(self) -> str:
+        """Return the same as plain text, which is what Dagster's UI shows of a sensor's description."""
+        return (
+            f"the queue {self.queue_name!r}" if self.queue_name else f"the queue of the resource {self.resource_key!r}"
+        )
+
     def identify(self, resource: RedisQueueResource) -> str:
         """Return the queue's name with a mark of its server."""
         return identify(resource.url, resource.resolve_name(self.queue_name))

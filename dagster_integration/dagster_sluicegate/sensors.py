@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.depths import identify
 from dagster_sluicegate.gates import GateRules, WatchedQueue, decide
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
@@ -89,7 +88,7 @@ def build_queue_depth_sensor(
         run_config_fn: called with the context and the `Depth` to make the run's config, for jobs that need one. It is
             stored with the run and shown in the UI: no payloads, no secrets.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
-        description: for the UI.
+        description: for the UI, which shows it as plain text.
         tags: of the sensor itself, for the UI.
 
     Raises:
@@ -142,11 +141,10 @@ def build_queue_depth_sensor(
         for warning in decision.warnings:
             context.log.warning(warning)
         run_config = run_config_fn(context, decision.depth) if run_config_fn and decision.attempts else None
-        GateCursor.of(context)  # one that cannot be read is worth a warning
         return dg.SensorResult(
             run_requests=template.requests(decision, run_config=run_config),
             skip_reason=None if decision.attempts else dg.SkipReason(decision.reason),
-            cursor=GateCursor(queues={queue.label: decision.summary}).to_text(),
+            cursor=decision.summary,
         )
 
     declare = dg.sensor(
@@ -154,7 +152,7 @@ def build_queue_depth_sensor(
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
-        or f"Requests a run when {rules.gate.condition} in the queue of the resource `{resource_key}`. Only reads.",
+        or f"Requests a run when {rules.gate.condition} in the queue of the resource {resource_key!r}. Only reads.",
         default_status=default_status,
         tags=tags,
     )

@@ -328,15 +328,15 @@ def test_a_sensor_and_its_checks_name_one_queue(
     assert not check(named, without_name, instance).passed
     sensor = build_queue_check_sensor(name="checked", checks=[named], queue_name=queue.name)
     assert sensor.description == (
-        f"Evaluates `queue_depth` of the queue `{queue.name}` without a run, and reports changes; reads only."
+        f"Evaluates queue_depth of the queue {queue.name!r} without a run, and reports changes; reads only."
     )
     assert tick(sensor, without_name, instance) == []
     elsewhere = build_queue_depth_check(asset=ORDERS, max_ready=2, resource_key="other")
     for other, words in (
-        (named, f"the check 'queue_depth' is one of the queue `{queue.name}`, and the sensor reads the queue of"),
+        (named, f"the check 'queue_depth' is one of the queue {queue.name!r}, and the sensor reads the queue of"),
         (
             elsewhere,
-            "is one of the queue of the resource `other`, and the sensor reads the queue of the resource `queue`",
+            "is one of the queue of the resource 'other', and the sensor reads the queue of the resource 'queue'",
         ),
     ):
         with pytest.raises(ConfigurationError, match=words):

@@ -328,18 +328,17 @@ def test_a_test_without_definitions_says_what_is_missing(
         sensor(dg.build_sensor_context(instance=instance), orders=shop["orders"])
 
 
-def test_its_description_lists_the_gates_in_markdown() -> None:
+def test_its_description_lists_the_gates_as_plain_text() -> None:
     sensor = sensor_of(
         QueueGate(target=orders, resource_key="orders", min_ready=3),
         QueueGate(target=orders, queue_name="returns", max_age_seconds=60),
     )
     assert sensor.description == (
-        "Requests a run for each queue whose condition is met. Only reads.\n\n"
-        "- the queue of the resource `orders`: 3 messages are ready\n"
-        "- queue `returns`: the oldest has been ready for 60 s"
+        "Requests a run for the queue of the resource 'orders' when 3 messages are ready; "
+        "the queue 'returns' when the oldest has been ready for 60 s. Only reads."
     )
     many = sensor_of(*(QueueGate(target=orders, queue_name=f"q{number}", min_ready=1) for number in range(30)))
-    assert (many.description or "").endswith("- queue `q19`: 1 message is ready\n- and 10 more")
+    assert (many.description or "").endswith("the queue 'q19' when 1 message is ready; and for 10 more. Only reads.")
 
 
 def test_the_sensors_of_the_documentation_load() -> None:
@@ -364,8 +363,8 @@ def test_two_gates_for_one_queue_are_refused(shop: dict[str, RedisQueueResource]
     ("gates", "options", "complaint"),
     [
         ([], {}, "queues is empty; give at least one QueueGate"),
-        ([QueueGate(target=orders)], {}, "the gate of the queue of the resource `queue`: give min_ready"),
-        ([QueueGate(target=orders, queue_name="x", min_ready=0)], {}, "the gate of queue `x`: min_ready .* not 0"),
+        ([QueueGate(target=orders)], {}, "the gate of the queue of the resource 'queue': give min_ready"),
+        ([QueueGate(target=orders, queue_name="x", min_ready=0)], {}, "the gate of the queue 'x': min_ready .* not 0"),
         ([QueueGate(target=orders, queue_name=" ", min_ready=1)], {}, "queue name is blank"),
         ([QueueGate(target=orders, resource_key="a-b", min_ready=1)], {}, "must be a Python identifier, not 'a-b'"),
         (

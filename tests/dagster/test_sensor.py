@@ -520,7 +520,7 @@ def test_it_is_a_sensor_on_its_target_and_resource() -> None:
     assert sensor.tags == {"team": "orders"}
     assert sensor.required_resource_keys == {"queue"}
     assert sensor.description == (
-        "Requests a run when 3 messages are ready in the queue of the resource `queue`. Only reads."
+        "Requests a run when 3 messages are ready in the queue of the resource 'queue'. Only reads."
     )
     defs = dg.Definitions(
         assets=[drained], sensors=[sensor], resources={"queue": RedisQueueResource(url="redis://x", queue_name="q")}
