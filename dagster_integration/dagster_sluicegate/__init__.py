@@ -14,26 +14,30 @@ from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
     from dagster_sluicegate.administration import PurgeConfig, RedriveConfig, build_purge_op, build_redrive_op
-    from dagster_sluicegate.asset_forms import QueueDrain, build_queue_drain_assets, queue_drain_asset
-    from dagster_sluicegate.assets import build_queue_drain_asset
-    from dagster_sluicegate.check_sensors import build_queue_check_sensor
-    from dagster_sluicegate.checks import build_dead_letter_check, build_queue_age_check, build_queue_depth_check
-    from dagster_sluicegate.dead_letters import build_dead_letter_sensor
-    from dagster_sluicegate.drain_context import QueueDrainContext
-    from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
-    from dagster_sluicegate.io_manager import QueuePublishIOManager
-    from dagster_sluicegate.observation import build_queue_observation_sensor
-    from dagster_sluicegate.ops import build_queue_drain_job, build_queue_drain_op
-    from dagster_sluicegate.partitions import QueuePartitions
-    from dagster_sluicegate.pipes import queue_has_work, queue_pipes_extras
-    from dagster_sluicegate.publish import build_queue_publish_asset
-    from dagster_sluicegate.reports import report_drain, run_id_of
+    from dagster_sluicegate.drains.asset import build_queue_drain_asset
+    from dagster_sluicegate.drains.asset_forms import QueueDrain, build_queue_drain_assets, queue_drain_asset
+    from dagster_sluicegate.drains.context import QueueDrainContext
+    from dagster_sluicegate.drains.ops import build_queue_drain_job, build_queue_drain_op
+    from dagster_sluicegate.drains.partitions import QueuePartitions
+    from dagster_sluicegate.drains.pipes import queue_has_work, queue_pipes_extras
+    from dagster_sluicegate.drains.reports import report_drain, run_id_of
+    from dagster_sluicegate.drains.spark import build_spark_queue_drain_asset
+    from dagster_sluicegate.drains.written import write_by_partition
+    from dagster_sluicegate.publishing.asset import build_queue_publish_asset
+    from dagster_sluicegate.publishing.io_manager import QueuePublishIOManager
+    from dagster_sluicegate.queue_assets.check_sensor import build_queue_check_sensor
+    from dagster_sluicegate.queue_assets.checks import (
+        build_dead_letter_check,
+        build_queue_age_check,
+        build_queue_depth_check,
+    )
+    from dagster_sluicegate.queue_assets.observation import build_queue_observation_sensor
+    from dagster_sluicegate.queue_assets.source_asset import build_queue_source_asset
     from dagster_sluicegate.resources import RedisQueueResource
-    from dagster_sluicegate.sensors import build_queue_depth_sensor
-    from dagster_sluicegate.snapshots import QueueSnapshot, queue_snapshot
-    from dagster_sluicegate.source_assets import build_queue_source_asset
-    from dagster_sluicegate.spark import build_spark_queue_drain_asset
-    from dagster_sluicegate.written import write_by_partition
+    from dagster_sluicegate.sensors.dead_letters import build_dead_letter_sensor
+    from dagster_sluicegate.sensors.depth import build_queue_depth_sensor
+    from dagster_sluicegate.sensors.many_gates import QueueGate, build_queue_gates_sensor
+    from dagster_sluicegate.sensors.snapshot import QueueSnapshot, queue_snapshot
 
 __all__ = [
     "PurgeConfig",
@@ -76,38 +80,38 @@ __all__ = [
 # in environments without Dagster too, and nobody loads what they do not use.
 _MODULE_OF = {
     "PurgeConfig": "administration",
-    "QueueDrain": "asset_forms",
-    "QueueDrainContext": "drain_context",
-    "QueueGate": "gates_sensor",
-    "QueuePartitions": "partitions",
-    "QueuePublishIOManager": "io_manager",
-    "QueueSnapshot": "snapshots",
+    "QueueDrain": "drains.asset_forms",
+    "QueueDrainContext": "drains.context",
+    "QueueGate": "sensors.many_gates",
+    "QueuePartitions": "drains.partitions",
+    "QueuePublishIOManager": "publishing.io_manager",
+    "QueueSnapshot": "sensors.snapshot",
     "RedisQueueResource": "resources",
     "RedriveConfig": "administration",
-    "build_dead_letter_check": "checks",
-    "build_dead_letter_sensor": "dead_letters",
+    "build_dead_letter_check": "queue_assets.checks",
+    "build_dead_letter_sensor": "sensors.dead_letters",
     "build_purge_op": "administration",
-    "build_queue_age_check": "checks",
-    "build_queue_check_sensor": "check_sensors",
-    "build_queue_depth_check": "checks",
-    "build_queue_depth_sensor": "sensors",
-    "build_queue_drain_asset": "assets",
-    "build_queue_drain_assets": "asset_forms",
-    "build_queue_drain_job": "ops",
-    "build_queue_drain_op": "ops",
-    "build_queue_gates_sensor": "gates_sensor",
-    "build_queue_observation_sensor": "observation",
-    "build_queue_publish_asset": "publish",
-    "build_queue_source_asset": "source_assets",
+    "build_queue_age_check": "queue_assets.checks",
+    "build_queue_check_sensor": "queue_assets.check_sensor",
+    "build_queue_depth_check": "queue_assets.checks",
+    "build_queue_depth_sensor": "sensors.depth",
+    "build_queue_drain_asset": "drains.asset",
+    "build_queue_drain_assets": "drains.asset_forms",
+    "build_queue_drain_job": "drains.ops",
+    "build_queue_drain_op": "drains.ops",
+    "build_queue_gates_sensor": "sensors.many_gates",
+    "build_queue_observation_sensor": "queue_assets.observation",
+    "build_queue_publish_asset": "publishing.asset",
+    "build_queue_source_asset": "queue_assets.source_asset",
     "build_redrive_op": "administration",
-    "build_spark_queue_drain_asset": "spark",
-    "queue_drain_asset": "asset_forms",
-    "queue_has_work": "pipes",
-    "queue_pipes_extras": "pipes",
-    "queue_snapshot": "snapshots",
-    "report_drain": "reports",
-    "run_id_of": "reports",
-    "write_by_partition": "written",
+    "build_spark_queue_drain_asset": "drains.spark",
+    "queue_drain_asset": "drains.asset_forms",
+    "queue_has_work": "drains.pipes",
+    "queue_pipes_extras": "drains.pipes",
+    "queue_snapshot": "sensors.snapshot",
+    "report_drain": "drains.reports",
+    "run_id_of": "drains.reports",
+    "write_by_partition": "drains.written",
 }
 
 register_library("dagster-sluicegate", __version__)

@@ -124,7 +124,7 @@ def test_a_run_whose_host_died_does_not_silence_it_for_ever(
 ) -> None:
     die(queue, 1)
     submit(instance, requested(sensor_of(), resource, instance), STARTED)
-    monkeypatch.setattr("dagster_sluicegate.runs.time", SimpleNamespace(time=lambda: time.time() + 2 * 3600))
+    monkeypatch.setattr("dagster_sluicegate.sensors.runs.time", SimpleNamespace(time=lambda: time.time() + 2 * 3600))
     assert requested(sensor_of(), resource, instance).run_key == f"{queue.name}:dead:1:1"
 
 

@@ -13,7 +13,7 @@ import redis
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from dagster_sluicegate import QueueDrainContext, RedisQueueResource
-from dagster_sluicegate.drain import SettleWhen
+from dagster_sluicegate.drains.step import SettleWhen
 from sluicegate import Depth, Lease, Message, RedisMessageQueue
 from sluicegate.errors import AlreadySettledError, ConfigurationError, LeaseLostError
 from tests.dagster.drains import Storage, drain_asset, error_of, fill, metadata_of, numbers, run, waits_for

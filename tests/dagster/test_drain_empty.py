@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from dagster_sluicegate import QueueDrainContext, RedisQueueResource
-from dagster_sluicegate.outcome import OnEmpty
+from dagster_sluicegate.drains.outcome import OnEmpty
 from sluicegate import Message, RedisMessageQueue
 from tests.dagster.drains import Storage, drain_asset, fill, numbers, run
 from tests.dagster.helpers import asset_job, re_execute

@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from dagster_sluicegate import RedisQueueResource
-from dagster_sluicegate.statistics import DrainStatistics, Waits
+from dagster_sluicegate.drains.statistics import DrainStatistics, Waits
 from sluicegate import Message, RedisMessageQueue
 from tests.dagster.drains import drain_asset, fill, metadata_of, run, waits_for
 

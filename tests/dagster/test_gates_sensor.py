@@ -289,7 +289,7 @@ def test_a_hundred_queues_of_a_server_cost_one_connection_and_few_questions_to_t
 def test_many_runs_of_one_queue_do_not_hide_those_of_another(
     shop: dict[str, RedisQueueResource], instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dagster_sluicegate.runs._MOST", 4)
+    monkeypatch.setattr("dagster_sluicegate.sensors.runs._MOST", 4)
     sensor = sensor_of(*(QueueGate(target=orders, resource_key=key, min_ready=1) for key in ("orders", "returns")))
     fill(shop["orders"], 1)
     fill(shop["returns"], 1)

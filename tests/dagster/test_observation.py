@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from dagster_sluicegate import RedisQueueResource, build_queue_observation_sensor, build_queue_source_asset
-from dagster_sluicegate.observation import QueueVersion, VersionRule
+from dagster_sluicegate.queue_assets.observation import QueueVersion, VersionRule
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
 from sluicegate.gates import Gate

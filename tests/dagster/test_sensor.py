@@ -299,7 +299,7 @@ def test_two_code_locations_with_the_same_names_do_not_shut_each_others_gate(
 
 def age(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let so many seconds pass for the gate."""
-    monkeypatch.setattr("dagster_sluicegate.runs.time", SimpleNamespace(time=lambda: time.time() + seconds))
+    monkeypatch.setattr("dagster_sluicegate.sensors.runs.time", SimpleNamespace(time=lambda: time.time() + seconds))
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_a_retry_that_never_comes_is_not_waited_for_for_ever(
     fill(queue, 3)
     submit(instance, open_gate(at_once, resource, instance), FAILED, **{"dagster/will_retry": "true"})
     assert look(at_once, resource, instance)[0] is None
-    monkeypatch.setattr("dagster_sluicegate.runs._RETRY_EXPECTED_SECONDS", 0.0)
+    monkeypatch.setattr("dagster_sluicegate.sensors.runs._RETRY_EXPECTED_SECONDS", 0.0)
     assert open_gate(at_once, resource, instance).run_key == f"{queue.name}:0:1"
 
 

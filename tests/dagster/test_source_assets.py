@@ -16,7 +16,7 @@ from dagster_sluicegate import (
     build_queue_observation_sensor,
     build_queue_source_asset,
 )
-from dagster_sluicegate.outcome import OnEmpty
+from dagster_sluicegate.drains.outcome import OnEmpty
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import ConfigurationError
 from tests.dagster.helpers import freshness

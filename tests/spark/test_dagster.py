@@ -313,7 +313,7 @@ def test_the_log_of_the_step_shows_progress(
         while not Path(waits_for).exists():
             time.sleep(0.01)
 
-    monkeypatch.setattr("dagster_sluicegate.spark.ProgressLines", Lines)
+    monkeypatch.setattr("dagster_sluicegate.drains.spark.ProgressLines", Lines)
     asset = drain_asset(process, partitions=1, progress_interval_seconds=0.01)
     result = run(asset, resource, spark, instance)
 

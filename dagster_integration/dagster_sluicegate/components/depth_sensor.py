@@ -12,7 +12,7 @@ from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.run_target import RunTarget
 from dagster_sluicegate.components.scaffolders import DepthSensorScaffolder
-from dagster_sluicegate.sensors import build_queue_depth_sensor
+from dagster_sluicegate.sensors.depth import build_queue_depth_sensor
 
 __all__ = ["QueueDepthSensorComponent"]
 

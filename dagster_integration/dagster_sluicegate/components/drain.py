@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import dagster as dg
 from pydantic import Field
 
-from dagster_sluicegate.assets import build_queue_drain_asset
 from dagster_sluicegate.components.base import QueueComponent
 from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.scaffolders import DrainScaffolder
 from dagster_sluicegate.components.steps import RetryPolicySpec, StepSpec, with_kind
+from dagster_sluicegate.drains.asset import build_queue_drain_asset
 
 __all__ = ["QueueDrainAssetComponent"]
 

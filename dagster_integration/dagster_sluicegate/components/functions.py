@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import dagster as dg
 
-from dagster_sluicegate.targets import JOB_CLASSES
+from dagster_sluicegate.sensors.targets import JOB_CLASSES
 from sluicegate.draining.handler import import_handler, import_named
 from sluicegate.errors import ConfigurationError
 

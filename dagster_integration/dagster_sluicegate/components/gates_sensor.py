@@ -12,7 +12,7 @@ from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.run_target import RunTarget
 from dagster_sluicegate.components.scaffolders import GatesSensorScaffolder
-from dagster_sluicegate.gates_sensor import QueueGate, build_queue_gates_sensor
+from dagster_sluicegate.sensors.many_gates import QueueGate, build_queue_gates_sensor
 
 __all__ = ["QueueGateSpec", "QueueGatesSensorComponent"]
 

@@ -12,7 +12,7 @@ from dagster_sluicegate.components.functions import Function
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.scaffolders import PublishScaffolder
 from dagster_sluicegate.components.steps import PartitionedStepSpec, RetryPolicySpec, with_kind
-from dagster_sluicegate.publish import build_queue_publish_asset
+from dagster_sluicegate.publishing.asset import build_queue_publish_asset
 
 __all__ = ["QueuePublishAssetComponent"]
 

@@ -8,13 +8,17 @@ from typing import Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
-from dagster_sluicegate.checks import build_dead_letter_check, build_queue_age_check, build_queue_depth_check
 from dagster_sluicegate.components.base import QueueComponent
 from dagster_sluicegate.components.models import DescribedModel
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.scaffolders import SourceAssetScaffolder
 from dagster_sluicegate.components.steps import with_kind
-from dagster_sluicegate.source_assets import build_queue_source_asset
+from dagster_sluicegate.queue_assets.checks import (
+    build_dead_letter_check,
+    build_queue_age_check,
+    build_queue_depth_check,
+)
+from dagster_sluicegate.queue_assets.source_asset import build_queue_source_asset
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["QueueCheckSpec", "QueueSourceAssetComponent"]

@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 import dagster as dg
 
-from dagster_sluicegate.drain_context import StepNotes
-from dagster_sluicegate.statistics import DrainStatistics
+from dagster_sluicegate.drains.context import StepNotes
+from dagster_sluicegate.drains.statistics import DrainStatistics
 from sluicegate import RedisMessageQueue
 from sluicegate.draining.tally import Tally
 from sluicegate.errors import RedisMessageQueueError

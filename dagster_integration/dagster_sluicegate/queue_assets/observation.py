@@ -10,11 +10,11 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.gates import describe
-from dagster_sluicegate.queue_checks import QueueCheck, new_evaluations, queue_checks
+from dagster_sluicegate.queue_assets.evaluation import QueueCheck, new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QUEUE_ID, QueueAsset, QueueLook, QueueRef, asset_key_of
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
+from dagster_sluicegate.sensors.decision import describe
+from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import Depth
 from sluicegate import checks as options
 from sluicegate.errors import ConfigurationError

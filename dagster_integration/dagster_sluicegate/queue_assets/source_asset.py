@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from dagster_sluicegate.observation import DEFAULT_ATTEMPT_DELAY_SECONDS, VersionRule, observed_version
+from dagster_sluicegate.queue_assets.observation import DEFAULT_ATTEMPT_DELAY_SECONDS, VersionRule, observed_version
 from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate.errors import ConfigurationError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
+from dagster_sluicegate.drains.reports import RUN_ID
 from dagster_sluicegate.identity import has_work, lease_run_id
-from dagster_sluicegate.reports import RUN_ID
 from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate.errors import ConfigurationError
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from dagster_sluicegate.functions import UserFunction, upstream_assets, with_parameters
 from dagster_sluicegate.identity import root_run_id, work_name
-from dagster_sluicegate.publishing import RETRY_WINDOW_SECONDS, PublishOptions, publish
+from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
 from dagster_sluicegate.resources import RedisQueueResource, check_resource, check_resource_key
 from sluicegate import checks
 from sluicegate.core.deduplication import KeySource

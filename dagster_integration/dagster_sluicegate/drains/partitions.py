@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from dagster_sluicegate.gates_sensor import QueueGate
 from dagster_sluicegate.identity import StepContext
-from dagster_sluicegate.targets import Target
+from dagster_sluicegate.sensors.many_gates import QueueGate
+from dagster_sluicegate.sensors.targets import Target
 from sluicegate import checks
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError

@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.publishing.rows import is_at_hand, messages_of
 from dagster_sluicegate.resources import RedisQueueResource
-from dagster_sluicegate.rows import is_at_hand, messages_of
 from sluicegate import RedisMessageQueue, checks
 from sluicegate.bulk.publisher import Publisher, PublishStoppedError
 from sluicegate.bulk.reader import Reader

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.queue_checks import Bound, QueueCheck
+from dagster_sluicegate.queue_assets.evaluation import Bound, QueueCheck
 from dagster_sluicegate.queue_refs import QueueAsset, QueueRef, asset_key_of
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate import checks as options

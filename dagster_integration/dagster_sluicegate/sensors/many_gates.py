@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from dagster_sluicegate.cursors import GateCursor
 from dagster_sluicegate.depths import Place, identify, read_places
-from dagster_sluicegate.gates import Decision, GateRules, WatchedQueue, decide
 from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resources
-from dagster_sluicegate.run_requests import RunTemplate
-from dagster_sluicegate.runs import GateRuns
-from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS, CountRunsOf, RunConfigFn
-from dagster_sluicegate.targets import Target, Targets
+from dagster_sluicegate.sensors.cursor import GateCursor
+from dagster_sluicegate.sensors.decision import Decision, GateRules, WatchedQueue, decide
+from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS, CountRunsOf, RunConfigFn
+from dagster_sluicegate.sensors.run_requests import RunTemplate
+from dagster_sluicegate.sensors.runs import GateRuns
+from dagster_sluicegate.sensors.targets import Target, Targets
 from sluicegate import checks
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError

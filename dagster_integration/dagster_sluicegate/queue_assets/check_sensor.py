@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from dagster_sluicegate.gates import describe
-from dagster_sluicegate.queue_checks import new_evaluations, queue_checks
+from dagster_sluicegate.queue_assets.evaluation import new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS
+from dagster_sluicegate.sensors.decision import describe
+from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_check_sensor"]

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from dagster_sluicegate.depths import Place, identify, read_dead
-from dagster_sluicegate.gates import Decision, GateRules, WatchedQueue
-from dagster_sluicegate.pauses import waits_after_failures, waits_for_next_attempt
 from dagster_sluicegate.queue_refs import QueueRef
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from dagster_sluicegate.run_requests import RunTemplate
-from dagster_sluicegate.runs import PUBLISHED_TAG, GateRuns, History, Unfinished
-from dagster_sluicegate.sensors import DEFAULT_SENSOR_INTERVAL_SECONDS, RunConfigFn
-from dagster_sluicegate.targets import Target
+from dagster_sluicegate.sensors.decision import Decision, GateRules, WatchedQueue
+from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS, RunConfigFn
+from dagster_sluicegate.sensors.pauses import waits_after_failures, waits_for_next_attempt
+from dagster_sluicegate.sensors.run_requests import RunTemplate
+from dagster_sluicegate.sensors.runs import PUBLISHED_TAG, GateRuns, History, Unfinished
+from dagster_sluicegate.sensors.targets import Target
 from sluicegate import Depth
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError

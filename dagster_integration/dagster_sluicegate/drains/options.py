@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen
+from dagster_sluicegate.drains.parameters import StepProcess
+from dagster_sluicegate.drains.step import QueueDrainOptions, SettleWhen
 from dagster_sluicegate.identity import StepContext
-from dagster_sluicegate.parameters import StepProcess
 from sluicegate import checks
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError

@@ -6,10 +6,10 @@ from typing import Any, TypedDict
 
 import dagster as dg
 
-from dagster_sluicegate.drain import QueueDrainOptions, SettleWhen, drain
-from dagster_sluicegate.drain_options import DEFAULT_MAX_MESSAGES, checked_options
-from dagster_sluicegate.outcome import AssetEvents, OnEmpty
-from dagster_sluicegate.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
+from dagster_sluicegate.drains.options import DEFAULT_MAX_MESSAGES, checked_options
+from dagster_sluicegate.drains.outcome import AssetEvents, OnEmpty
+from dagster_sluicegate.drains.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
+from dagster_sluicegate.drains.step import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.queue_refs import QueueAsset, asset_key_of
 from dagster_sluicegate.resources import takes_resources
 from sluicegate import checks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagster_sluicegate.runs import MAX_DELAY_SECONDS, Failures, History
+from dagster_sluicegate.sensors.runs import MAX_DELAY_SECONDS, Failures, History
 
 __all__ = ["waits_after_failures", "waits_for_next_attempt"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from dagster_sluicegate.depths import identify
-from dagster_sluicegate.gates import GateRules, Look, WatchedQueue
 from dagster_sluicegate.resources import RedisQueueResource, queue_resource
-from dagster_sluicegate.run_requests import tags_of_run
-from dagster_sluicegate.runs import GateRuns, History, Unfinished
+from dagster_sluicegate.sensors.decision import GateRules, Look, WatchedQueue
+from dagster_sluicegate.sensors.run_requests import tags_of_run
+from dagster_sluicegate.sensors.runs import GateRuns, History, Unfinished
 from sluicegate import Depth
 from sluicegate.gates import Gate
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.gates import Decision
-from dagster_sluicegate.runs import ATTEMPT_TAG, GENERATION_TAG, QUEUE_ID_TAG, QUEUE_TAG, READY_TAG, SENSOR_TAG
+from dagster_sluicegate.sensors.decision import Decision
+from dagster_sluicegate.sensors.runs import ATTEMPT_TAG, GENERATION_TAG, QUEUE_ID_TAG, QUEUE_TAG, READY_TAG, SENSOR_TAG
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 

@@ -6,9 +6,9 @@ from typing import Any, TypedDict, Unpack
 
 import dagster as dg
 
-from dagster_sluicegate.drain import SettleWhen, drain
-from dagster_sluicegate.drain_options import DEFAULT_MAX_MESSAGES, checked_options
-from dagster_sluicegate.outcome import OpEvents
+from dagster_sluicegate.drains.options import DEFAULT_MAX_MESSAGES, checked_options
+from dagster_sluicegate.drains.outcome import OpEvents
+from dagster_sluicegate.drains.step import SettleWhen, drain
 from dagster_sluicegate.resources import takes_resources
 
 __all__ = ["QueueDrainOpOptions", "build_queue_drain_job", "build_queue_drain_op"]

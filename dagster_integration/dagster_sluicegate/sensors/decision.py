@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dagster_sluicegate.pauses import waits_after_failures, waits_for_next_attempt
-from dagster_sluicegate.runs import GateRuns, History, Unfinished
+from dagster_sluicegate.sensors.pauses import waits_after_failures, waits_for_next_attempt
+from dagster_sluicegate.sensors.runs import GateRuns, History, Unfinished
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from dagster_sluicegate.drain import QueueDrainContext
+from dagster_sluicegate.drains.step import QueueDrainContext
 from sluicegate import Message, checks
 from sluicegate.errors import ConfigurationError
 

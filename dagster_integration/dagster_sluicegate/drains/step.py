@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.drain_context import QueueDrainContext, StepNotes
+from dagster_sluicegate.drains.context import QueueDrainContext, StepNotes
+from dagster_sluicegate.drains.outcome import Outcome, StepEvents
+from dagster_sluicegate.drains.parameters import StepProcess
+from dagster_sluicegate.drains.statistics import DrainStatistics
 from dagster_sluicegate.identity import StepContext, lease_run_id, retry_number
-from dagster_sluicegate.outcome import Outcome, StepEvents
-from dagster_sluicegate.parameters import StepProcess
-from dagster_sluicegate.statistics import DrainStatistics
 from sluicegate import Message, RedisMessageQueue
 from sluicegate.draining import arguments
 from sluicegate.draining.context import DrainContext

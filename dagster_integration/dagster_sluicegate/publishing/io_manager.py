@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.identity import root_run_id, work_name
-from dagster_sluicegate.publishing import RETRY_WINDOW_SECONDS, PublishOptions, publish
+from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
 from dagster_sluicegate.resources import RedisQueueResource, check_resource
 from dagster_sluicegate.urls import is_variable
 from sluicegate.core.publishing import MAX_PER_CALL

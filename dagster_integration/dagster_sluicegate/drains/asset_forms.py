@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import dagster as dg
 
-from dagster_sluicegate.assets import QueueDrainAssetOptions, Spec, build_queue_drain_asset
+from dagster_sluicegate.drains.asset import QueueDrainAssetOptions, Spec, build_queue_drain_asset
 from dagster_sluicegate.queue_refs import QueueAsset
 from sluicegate.errors import ConfigurationError
 

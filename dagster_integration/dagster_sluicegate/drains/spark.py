@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
-from dagster_sluicegate.assets import Spec
+from dagster_sluicegate.drains.asset import Spec
+from dagster_sluicegate.drains.outcome import AssetEvents, OnEmpty, Outcome
+from dagster_sluicegate.drains.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
+from dagster_sluicegate.drains.reports import failure_rows, figures_of, log_failures, partition_rows
 from dagster_sluicegate.identity import has_work, lease_run_id
-from dagster_sluicegate.outcome import AssetEvents, OnEmpty, Outcome
-from dagster_sluicegate.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
-from dagster_sluicegate.reports import failure_rows, figures_of, log_failures, partition_rows
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
 from sluicegate import Depth, DrainSummary, RedisMessageQueue, checks
 from sluicegate.draining import arguments

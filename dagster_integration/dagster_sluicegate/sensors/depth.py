@@ -8,10 +8,10 @@ from typing import Any, Literal
 import dagster as dg
 
 from dagster_sluicegate.depths import identify
-from dagster_sluicegate.gates import GateRules, WatchedQueue, decide
 from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from dagster_sluicegate.run_requests import RunTemplate
-from dagster_sluicegate.runs import GateRuns
+from dagster_sluicegate.sensors.decision import GateRules, WatchedQueue, decide
+from dagster_sluicegate.sensors.run_requests import RunTemplate
+from dagster_sluicegate.sensors.runs import GateRuns
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate

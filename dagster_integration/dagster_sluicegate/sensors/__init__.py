@@ -1,0 +1,1 @@
+"""Sensors that request runs when a queue has work, and read only."""
