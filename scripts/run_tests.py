@@ -33,10 +33,11 @@ AT_ONCE = 3
 # Rooms that share a process, because each costs seconds to start. The longest come first; all other rooms are the last.
 TOGETHER = (
     ("spark",),
-    ("conformance",),
-    ("faults",),
+    ("airflow",),
     ("demo", "topologies", "embedded"),
-    ("airflow", "dagster", "docs", "examples"),
+    ("dagster", "docs", "examples"),
+    ("faults",),
+    ("conformance",),
 )
 ALL = ("-m", "full or not full")
 NOTHING_SELECTED = 5  # pytest's exit code
