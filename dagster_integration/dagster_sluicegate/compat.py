@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = [
     "backfill_policy_resolver",
+    "check_history",
     "component_type_spec",
     "is_resource_annotation",
     "register_library",
@@ -60,6 +61,12 @@ def is_resource_annotation(annotation: Any) -> bool:
     from dagster._core.definitions.resource_annotation import _is_resource_annotation
 
     return bool(_is_resource_annotation(annotation))
+
+
+def check_history(instance: Any, key: Any, *, limit: int) -> Sequence[Any]:
+    """Return the newest records of an asset check, which Dagster's public interface does not offer."""
+    records: Sequence[Any] = instance.event_log_storage.get_asset_check_execution_history(key, limit=limit)
+    return records
 
 
 def show_markdown(resource: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from dagster_sluicegate.compat import check_history
 from dagster_sluicegate.queue_refs import QUEUE_ID, QueueLook, QueueRef
 from sluicegate import Depth
 from sluicegate.errors import ConfigurationError
@@ -177,7 +178,7 @@ def _newest(instance: dg.DagsterInstance, check: QueueCheck, queue_id: str) -> b
     Another code location may check another queue under the same key, which must not count as a change of this one.
     """
     key = dg.AssetCheckKey(check.asset_key, check.name)
-    for record in instance.event_log_storage.get_asset_check_execution_history(key, limit=_MOST_READ):
+    for record in check_history(instance, key, limit=_MOST_READ):
         passed = {"SUCCEEDED": True, "FAILED": False}.get(record.status.value)
         if passed is None or record.evaluation is None:
             return None
