@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from sluicegate import RedisMessageQueue
+from sluicegate.embedded import ensure_server, stop_server
 from tests.dagster.helpers import SensorDaemon, daemon
 from tests.support.servers import free_port
 from tests.support.waiting import wait_until
@@ -17,6 +19,14 @@ pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.full, pytest.ma
 
 
 SENSORS = ("orders_gate", "gate_without_redis", "several_gates")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """Yield a server of its own, because the code location fixes the names of its queues."""
+    ensure_server(tmp_path / "redis")
+    yield f"embedded://{tmp_path / 'redis'}"
+    stop_server(tmp_path / "redis")
 
 
 def iterate(gates: SensorDaemon) -> None:
