@@ -259,7 +259,7 @@ def test_openlineage_gets_what_each_task_reads_and_writes(
     subprocess.run([*program, "lineage", queue.name], cwd=ROOT, check=True, timeout=200)
 
     text = file.read_text()
-    assert "CANARY" not in text
+    assert "FINCH" not in text
     found = {}
     for event in map(json.loads, text.splitlines()):
         _, _, task = event["job"]["name"].partition(".")

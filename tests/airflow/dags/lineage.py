@@ -22,8 +22,9 @@ def forward(batch: list[Any]) -> None:
 
 
 with DAG("lineage", schedule=None) as dag:
-    # Airflow stores this file, so the word that tests look for is not in it.
-    publish = RedisQueuePublishOperator(task_id="publish", queue_name=QUEUE, messages=[{"note": "canary".upper()}] * 5)
+    # The word that the test looks for is not in this file, which Airflow stores. It is no other test's word, because
+    # Airflow stores what the consume operator returns, too.
+    publish = RedisQueuePublishOperator(task_id="publish", queue_name=QUEUE, messages=[{"note": "finch".upper()}] * 5)
     consume = RedisQueueConsumeOperator(task_id="consume", queue_name=QUEUE, max_messages=2)
     drain = RedisQueueDrainOperator(task_id="drain", queue_name=QUEUE, process=forward)
 
