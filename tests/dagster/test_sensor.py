@@ -187,7 +187,7 @@ def test_further_runs_are_requested_as_far_as_ready_messages_warrant_them(
     (first,) = requested(three, resource, instance)
     submit(instance, first, STARTED)
     assert (
-        "1 of at most 3 runs in flight, a further one follows at 11 ready messages"
+        "1 of at most 3 runs in flight, 1 yet to claim; a further one follows at 11 ready messages"
         in (look(three, resource, instance)[1])
     )
     fill(queue, 9)
@@ -198,6 +198,29 @@ def test_further_runs_are_requested_as_far_as_ready_messages_warrant_them(
     fill(queue, 30)
     (third,) = requested(three, resource, instance)
     assert third.run_key == f"{queue.name}:11:0"
+    lease.release()
+
+
+def test_runs_that_have_claimed_leave_what_is_ready_to_further_ones(
+    queue: RedisMessageQueue, resource: RedisQueueResource, instance: dg.DagsterInstance
+) -> None:
+    three = gate(max_in_flight=3, min_ready=10)
+    fill(queue, 10)
+    (first,) = requested(three, resource, instance)
+    submit(instance, first, STARTED)
+    lease = queue.claim(10)
+    fill(queue, 10)
+    (second,) = requested(three, resource, instance)
+    assert second.run_key == f"{queue.name}:10:0"
+    submit(instance, second)  # it waits in the run queue, and will take the ten
+    assert (
+        "2 of at most 3 runs in flight, 1 yet to claim; a further one follows at 11 ready messages"
+        in (look(three, resource, instance)[1])
+    )
+    late = queue.claim(1)  # by another consumer: the run that waits has still claimed nothing
+    fill(queue, 1)
+    assert "1 yet to claim" in look(three, resource, instance)[1]
+    late.release()
     lease.release()
 
 

@@ -16,6 +16,10 @@ from sluicegate.gates import Gate, why_not_ready
 __all__ = ["Decision", "GateRules", "Look", "WatchedQueue", "decide", "describe"]
 
 
+_HAS_BEGUN = ("STARTED", "CANCELING")
+"""Statuses of runs that may have claimed; the generation tells whether they have."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateRules:
     """When a gate opens, and how many runs may be in flight.
@@ -175,8 +179,9 @@ class Look:
             return f"The queue is paused: {self._seen}."
         if rules.gate.fired_by(self.depth) is None:
             return f"{self._seen}; the gate opens when {rules.gate.condition}."
-        if len(self.counted) >= rules.warranted(self.depth):
-            return f"{self._seen}; {self._enough(len(self.counted))}."
+        waiting = sum(run.status not in _HAS_BEGUN for run in self.counted)
+        if self._room(len(self.counted), waiting) <= 0:
+            return f"{self._seen}; {self._enough(len(self.counted), waiting)}."
         return ""
 
     def decide(self, history: History) -> Decision:
@@ -184,17 +189,17 @@ class Look:
         rules = self.queue.rules
         stale = {run.run_id for run in self.stale}
         # Another sensor may have requested one since the unfinished runs were read.
-        unclaimed = history.unfinished - stale
+        recent = history.unfinished - stale
+        unclaimed = recent | {run.run_id for run in self.counted if run.status not in _HAS_BEGUN}
         in_flight = len({run.run_id for run in self.counted} | unclaimed)
-        if in_flight >= rules.warranted(self.depth):
-            unknown = ", ".join(sorted(unclaimed))
-            return self.shut(f"{self._seen}; {self._enough(in_flight)} with {unknown}.")
+        number = self._room(in_flight, len(unclaimed))
+        if number <= 0:
+            return self.shut(f"{self._seen}; {self._enough(in_flight, len(unclaimed))}.")
         waiting = waits_for_next_attempt(
-            history, rules.attempt_delay_seconds, unclaimed=len(unclaimed)
+            history, rules.attempt_delay_seconds, unclaimed=len(recent)
         ) or waits_after_failures(history.failures, rules.failure_delay_seconds)
         if waiting:
             return self.shut(f"{self._seen}; {waiting}.")
-        number = rules.warranted(self.depth) - in_flight
         return Decision(
             self.queue,
             self.depth,
@@ -219,12 +224,22 @@ class Look:
         paused = "paused, " if self.depth.paused else ""
         return f"{paused}{self.depth.ready} ready, {_counted(len(self.counted), 'run')} in flight"
 
-    def _enough(self, in_flight: int) -> str:
+    def _room(self, in_flight: int, unclaimed: int) -> int:
+        """Return how many further runs are due.
+
+        What is ready now is left for them by the runs that have claimed, and not by those that have yet to claim.
+        """
+        rules = self.queue.rules
+        return min(rules.warranted(self.depth) - unclaimed, rules.max_in_flight - in_flight)
+
+    def _enough(self, in_flight: int, unclaimed: int) -> str:
         rules = self.queue.rules
         said = f"{in_flight} of at most {rules.max_in_flight} runs in flight"
         if in_flight >= rules.max_in_flight:
             return said
-        return f"{said}, a further one follows at {in_flight * rules.share + 1} ready messages"
+        return (
+            f"{said}, {unclaimed} yet to claim; a further one follows at {unclaimed * rules.share + 1} ready messages"
+        )
 
 
 def describe(depth: Depth, queue: str) -> str:

@@ -54,7 +54,7 @@ def build_queue_depth_sensor(
     queue's count of messages ever claimed, which moves when a run claims; the attempt grows when the newest run of a
     generation ended without having claimed anything, after `attempt_delay_seconds`. Runs that are queued, in progress,
     or about to be retried by Dagster hold further ones back. Above `max_in_flight=1`, it requests as many runs at once
-    as the ready messages warrant: one per `messages_per_run`, less those that are unfinished.
+    as the ready messages warrant: one per `messages_per_run`, less those that have yet to claim.
 
     The cursor says what the last tick saw, such as "500 ready, 1 run in flight". It is for people: no decision depends
     on it.

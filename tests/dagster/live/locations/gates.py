@@ -87,5 +87,5 @@ defs = dg.Definitions.merge(
     group("long_outage"),
     group("previewed"),
     *(group(name, run_config_fn=hold_tick) for name in ("slow_tick", "reloaded")),
-    group(LIMITED_QUEUE, max_in_flight=3),
+    group(LIMITED_QUEUE, max_in_flight=3, messages_per_run=10),
 )
