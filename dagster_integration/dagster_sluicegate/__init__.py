@@ -77,7 +77,7 @@ __all__ = [
 ]
 
 # The module of each name, which is loaded when the name is first used: `dg` imports this package, by its entry point,
-# in environments without Dagster too, and nobody loads what they do not use.
+# in environments without Dagster too, and a name that is never used loads nothing.
 _MODULE_OF = {
     "PurgeConfig": "administration",
     "QueueDrain": "drains.asset_forms",

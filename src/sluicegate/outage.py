@@ -19,7 +19,7 @@ class Outage:
 
     A call that fails after its retries notes when it began, and the next call that succeeds forgets that. Inside a
     `shared` block, calls get what is left of the budget of that first call: usually a single attempt. Heartbeats note
-    nothing, because nobody waits for them.
+    nothing, because no call waits for them.
 
     Args:
         clock: seconds, monotonic; injected by tests.

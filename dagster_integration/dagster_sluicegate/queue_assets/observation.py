@@ -73,7 +73,7 @@ def build_queue_observation_sensor(
         min_ready: open when so many messages are ready.
         max_age_seconds: open when the oldest ready message has been ready for so long, above 0. Give this or
             `min_ready`, or both: either opens.
-        attempt_delay_seconds: pause between two attempts while nobody claims; default 60.
+        attempt_delay_seconds: pause between two attempts while no consumer claims; default 60.
         checks: of this queue, evaluated from the same look and reported when they change, also while the gate is
             closed; see `build_queue_check_sensor`.
         resource_key: key of the `RedisQueueResource`.

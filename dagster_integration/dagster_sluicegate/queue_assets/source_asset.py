@@ -43,7 +43,7 @@ def build_queue_source_asset(
         min_ready: the version changes when so many messages are ready; give the same as to the sensor. Default 1,
             unless `max_age_seconds` is given.
         max_age_seconds: the version changes when the oldest ready message has been ready for so long.
-        attempt_delay_seconds: pause between two attempts while nobody claims; default 60.
+        attempt_delay_seconds: pause between two attempts while no consumer claims; default 60.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
 

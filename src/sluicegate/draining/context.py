@@ -103,8 +103,8 @@ class DrainContext:
 
         Args:
             what: which messages; see the class.
-            delay_seconds: how long nobody can claim them; None for the queue's `retry_backoff`, a time that grows with
-                their deliveries.
+            delay_seconds: how long no consumer can claim them; None for the queue's `retry_backoff`, a time that
+                grows with their deliveries.
             error: what went wrong; it is kept with a dead letter.
         """
         self._collector.add(what, MessageVerdict("nack", delay_seconds, error))

@@ -100,7 +100,7 @@ class LiveGate:
         return {name: value.value for name, value in event.asset_materialization.metadata.items()}
 
     def check_settled(self, count: int) -> None:
-        """Check that each of so many messages was acked once, and that nothing is left."""
+        """Check that this number of messages was acked, each of them once, and that nothing is left."""
         depth = self.queue.depth()
         assert (depth.ready, depth.in_flight, depth.dead) == (0, 0, 0)
         assert self.queue.stats().acked == count
