@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,19 +54,22 @@ def answered(choice: str, *, before: Callable[[], None]) -> Iterator[Request]:
 
     def answer() -> None:
         try:
-            with TestClient(create_app(apps="core")) as client:
+            with TestClient(create_app(apps="core"), raise_server_exceptions=False) as client:
                 token = client.get("/auth/token").json()["access_token"]
                 client.headers["Authorization"] = f"Bearer {token}"
                 ask(client)
-        except BaseException as error:  # the block's thread reports it
+        except BaseException as error:
             errors.append(error)
+            _thread.interrupt_main()  # the run would wait for its answer for ever
 
     def ask(client: Any) -> None:
         base = "/api/v2/dags/~/dagRuns/~/hitlDetails"
         found: list[dict[str, Any]] = []
 
         def is_asked() -> bool:
-            found[:] = client.get(base, params={"response_received": False}).json()["hitl_details"]
+            response = client.get(base, params={"response_received": False})
+            # The run writes into the same database, whose lock a request may not get in time.
+            found[:] = response.json()["hitl_details"] if response.status_code == 200 else []
             return bool(found)
 
         wait_until(is_asked, "a task asks a person", REQUEST_SECONDS)
@@ -76,13 +80,25 @@ def answered(choice: str, *, before: Callable[[], None]) -> Iterator[Request]:
         place = (
             f"/api/v2/dags/{instance['dag_id']}/dagRuns/{instance['dag_run_id']}/taskInstances/{instance['task_id']}"
         )
-        response = client.patch(f"{place}/-1/hitlDetails", json={"chosen_options": [choice]})
-        assert response.status_code == 200, response.text
+        answers: list[str] = []
+
+        def is_answered() -> bool:
+            response = client.patch(f"{place}/-1/hitlDetails", json={"chosen_options": [choice]})
+            answers.append(response.text)
+            return bool(response.status_code == 200)
+
+        try:
+            wait_until(is_answered, "the answer is stored", REQUEST_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {answers[-1]}") from None
 
     thread = threading.Thread(target=answer, name="answering")
     thread.start()
     try:
         yield seen
+    except KeyboardInterrupt:
+        if not errors:
+            raise
     finally:
         thread.join(REQUEST_SECONDS)
     if errors:
