@@ -81,6 +81,7 @@ def claim_of(
         keep_seconds=max(retention_seconds or 0, _MIN_RETENTION_SECONDS, 10 * lease_seconds),
         empty_seconds=_EMPTY_REMEMBERED_SECONDS if remember_empty else 0,
         run=b"" if exclude_run is None else session.keys.run(exclude_run),
+        consumer=session.consumer,
     )
     return Claim(request, lease_id, named, on_batch_error, heartbeat)
 

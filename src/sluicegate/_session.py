@@ -115,6 +115,7 @@ class QueueSession(Generic[R]):
         activity: the publishes and leases that this object has under way.
         runner: runs operations; `runner.gateway` sends their calls.
         publishes: False for a queue made from a spec that lacks its key function: it only consumes.
+        consumer: the name that its leases show as their consumer, as `consumer_name` encodes it; empty for none.
     """
 
     keys: QueueKeys
@@ -125,6 +126,7 @@ class QueueSession(Generic[R]):
     activity: Activity
     runner: R
     publishes: bool = True
+    consumer: bytes = b""
 
 
 def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *, awaits: bool) -> Publishing:

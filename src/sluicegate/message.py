@@ -186,6 +186,7 @@ class InFlightMessage:
         opened_at: when the lease was opened; None if that cannot be read.
         takeovers: how often the lease was taken over.
         expired: whether the next claim returns the message to the queue.
+        consumer: name of the consumer that claimed the lease or took it over last; None for one without a name.
     """
 
     message: Message
@@ -197,6 +198,7 @@ class InFlightMessage:
     opened_at: datetime | None
     takeovers: int
     expired: bool
+    consumer: str | None = None
 
     @property
     def id(self) -> str:
@@ -229,6 +231,7 @@ class InFlightMessage:
             opened_at=None if held.opened is None else _within(held.opened),
             takeovers=held.takeovers,
             expired=held.reaping or held.deadline <= held.now,
+            consumer=_text(held.consumer) or None,
         )
 
 

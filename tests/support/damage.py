@@ -78,7 +78,7 @@ def matrix() -> dict[str, Damage]:
             f"lease, another field: {name}": lambda core, v=value: _in_lease(core, {"odd": v, "77": v}),
             f"lease, what it says: {name}": lambda core, v=value: _in_lease(core, {"m": v}),
             f"lease, what has left it: {name}": lambda core, v=value: _in_lease(
-                core, {"returned": v, "buried": v, "left": v, "from": v, "fenced": v}
+                core, {"returned": v, "buried": v, "left": v, "from": v, "fenced": v, "by": v}
             ),
             f"the end of a lease: {name}": lambda core, v=value: core.client.set(core.keys.closed(b"l"), v),
             f"counters: {name}": lambda core, v=value: _overwrite(core, core.keys.counters, v),

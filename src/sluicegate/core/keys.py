@@ -11,7 +11,7 @@ import re
 from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_LENGTH
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
-__all__ = ["PREFIX", "QueueKeys", "decode_name", "encode_name", "lease_id_of", "text_of"]
+__all__ = ["PREFIX", "QueueKeys", "consumer_name", "decode_name", "encode_name", "lease_id_of", "text_of"]
 
 PREFIX = "sluicegate"
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
@@ -35,6 +35,24 @@ def decode_name(encoded: str) -> str:
 def text_of(raw: bytes) -> str:
     """Decode stored bytes, even if another program has overwritten them with something that is not UTF-8."""
     return raw.decode(errors="backslashreplace")
+
+
+def consumer_name(name: str) -> bytes:
+    """Encode the name of a consumer as its leases show it.
+
+    Raises:
+        ConfigurationError: it is blank or too long, or holds a lone surrogate.
+    """
+    if not isinstance(name, str):
+        raise OptionTypeError(f"consumer must be a str, not {type(name).__name__}")
+    if name.strip() == "":
+        raise ConfigurationError("consumer is blank; leave it out, or give it at least one visible character")
+    if len(name) > MAX_ID_LENGTH:
+        raise ConfigurationError(f"consumer has {len(name)} characters; the limit is {MAX_ID_LENGTH}")
+    try:
+        return name.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError("consumer holds a lone surrogate; UTF-8 cannot carry it") from None
 
 
 def lease_id_of(name: bytes) -> str:

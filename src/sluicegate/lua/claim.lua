@@ -30,7 +30,8 @@
 --  11 max_lease_ms         maximum lifetime of a lease since its opening or last takeover, 0 for none
 --  12 max_dead_length      dead messages kept, 0 for all
 --  13 strict               1: foreign values move to the tail of `pending`; 0: they are buried
---  14... exclude_ms        with a run
+--  14 consumer             who claims, as the lease shows it; "" for no name
+--  15... exclude_ms        with a run
 -- Returns: {"open", opening, 0, {}, entries, buried, dropped, aside};
 --   {"known"} when the lease is open under this nonce or under the token to take over, so that claim_known.lua answers;
 --   {"held", token, silent ms}; {"reaping"} when the lease expired or is damaged, and must be reaped first;
@@ -82,7 +83,7 @@ local to = #batch.foreign > 0 and foreign_stores(set_aside, dead, dead_records, 
 local opening
 if #batch.taken > 0 then
   local keep = tonumber(keep_ms)
-  opening = open_lease(lease, leases, counters, totals, us, name, nonce, span, keep, batch.taken)
+  opening = open_lease(lease, leases, counters, totals, us, name, nonce, span, keep, batch.taken, consumer)
 end
 if run then
   delay_excluded(delayed, batch.excluded, ms + tonumber(ARGV[exclude_ms_at]))

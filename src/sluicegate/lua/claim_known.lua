@@ -14,6 +14,7 @@
 --   4 takeover           token of the open lease to take over, or anything else
 --   5 max_lease_ms       maximum lifetime of a lease since its opening or last takeover, 0 for none
 --   6 max_dead_length    dead messages kept, 0 for all
+--   7 consumer           who takes the lease over, as the lease shows it; "" for no name
 -- Returns: {"open", opening, takeovers, slots, entries, buried, dropped, aside}; {"maintain", 0, buried, dropped,
 --   aside} when the lease held foreign values only, and has ended; {"reaping"} when the lease has reached its maximum
 --   lifetime, and must be reaped first; {"changed"} when the lease is neither open under this nonce nor under the token
@@ -63,6 +64,11 @@ if #gone > 0 then
   known.held = #slots
 end
 redis.call('HSET', lease, 'm', pack_lease(known))
+if holder ~= nonce and consumer ~= '' then
+  redis.call('HSET', lease, 'by', consumer)
+elseif holder ~= nonce then
+  redis.call('HDEL', lease, 'by')
+end
 redis.call('ZADD', leases, ms + span, name)
 local dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried)
 if #slots == 0 then

@@ -13,7 +13,7 @@
 --   7... name              the members in `leases` of those hashes
 -- Returns: {now in ms, messages skipped, 1 when the named leases were read to their end, deadline of the last lease of
 --   the next page, {names on that page}, {name, deadline, opening or "", takeovers, opened or taken over at, last
---   extended at, 1 when it is being reaped, slots, entries}...}
+--   extended at, 1 when it is being reaped, consumer or "", slots, entries}...}
 -- Repeat: reads again.
 
 --- @include clock, lease, lease_page, read_slots
@@ -66,7 +66,8 @@ for i = name_at, #ARGV do
       local opening = held.since and not held.damaged and not fenced and string.match(held.token, ':(.+)$') or ''
       reply[#reply + 1] = {
         ARGV[i], string.format('%.0f', deadline), opening, held.takeovers or 0, string.format('%.0f', held.since or 0),
-        string.format('%.0f', deadline - (held.span or 0)), fenced and 1 or 0, slots, entries,
+        string.format('%.0f', deadline - (held.span or 0)), fenced and 1 or 0,
+        redis.call('HGET', key, 'by') or '', slots, entries,
       }
     end
   end

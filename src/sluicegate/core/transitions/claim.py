@@ -59,6 +59,7 @@ class ClaimRequest:
         keep_seconds: life of the record of its end.
         empty_seconds: how long an empty answer is remembered, 0 for not at all.
         run: the key that lists what a run returned itself and must not get again; empty for none.
+        consumer: who claims, as the lease shows it; empty for a consumer without a name.
     """
 
     name: bytes
@@ -68,6 +69,7 @@ class ClaimRequest:
     keep_seconds: float
     empty_seconds: float = 0
     run: bytes = b""
+    consumer: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,7 @@ def claim_call(
             ceil(rules.max_lease_seconds * 1000),
             rules.max_dead_length,
             int(rules.strict),
+            request.consumer,
             *((ceil(min(request.lease_seconds, _MAX_EXCLUDE_SECONDS) * 1000),) if run else ()),
         ),
         _decode,
@@ -255,6 +258,7 @@ def claim_known_call(
             takeover,
             ceil(rules.max_lease_seconds * 1000),
             rules.max_dead_length,
+            request.consumer,
         ),
         _decode,
     )

@@ -30,6 +30,7 @@ class HeldMessage:
         held_since: since when its present consumer holds it.
         extended: when it was last opened, taken over or extended.
         reaping: whether its messages are being taken back.
+        consumer: the name of the consumer that holds it; empty for none.
         now: when this was read.
     """
 
@@ -42,6 +43,7 @@ class HeldMessage:
     held_since: int
     extended: int
     reaping: bool
+    consumer: bytes
     now: int = field(compare=False)
 
 
@@ -137,9 +139,10 @@ def _decode(reply: list[Any]) -> HeldPage:
             int(held_since),
             int(extended),
             bool(reaping),
+            consumer,
             now,
         )
-        for name, deadline, opening, takeovers, held_since, extended, reaping, slots, entries in leases
+        for name, deadline, opening, takeovers, held_since, extended, reaping, consumer, slots, entries in leases
         for slot, entry in zip(slots, entries, strict=True)
     ]
     return HeldPage(messages, skipped, bool(ended), LeasePage(score, names))

@@ -1,6 +1,9 @@
--- Write the slots of a new lease.
-local function write_slots(key, packed, entries)
+-- Write the slots of a new lease, and the name of its consumer, "" for none.
+local function write_slots(key, packed, entries, consumer)
   local fields, count = {'m', packed}, 2
+  if consumer ~= '' then
+    fields[3], fields[4], count = 'by', consumer, 4
+  end
   for slot = 1, #entries do
     -- `#fields` would search for its end each time.
     fields[count + 1], fields[count + 2], count = slot, entries[slot], count + 2
