@@ -35,8 +35,8 @@ SOURCES = (
     *(
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
-            *("administration", "depths", "dispatch", "gateway", "heartbeat", "lease", "operation_runner"),
-            *("publisher", "queue", "session"),
+            *("administration", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease", "opening"),
+            *("operation_runner", "publisher", "queue", "session"),
         )
     ),
     f"{PACKAGE}/_redis/asyncio/connection_io.py",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sluicegate._lease_base import LeaseState, Verdict
     from sluicegate.config import QueueSpec
+    from sluicegate.consumer import QueueConsumer
     from sluicegate.core.durability import Durability, replicated
     from sluicegate.core.json import Json
     from sluicegate.core.ledger import LeaseCounts
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from sluicegate.lease import Lease
     from sluicegate.lease_handle import LeaseHandle
     from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
+    from sluicegate.opening import open_place, open_spec, open_url
+    from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
     from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 
@@ -102,9 +105,11 @@ __all__ = [
     "Payload",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
+    "Place",
     "PublishReport",
     "PublishUnknownError",
     "QueueBackpressureError",
+    "QueueConsumer",
     "QueueDrainedError",
     "QueueEvent",
     "QueueSpec",
@@ -123,6 +128,9 @@ __all__ = [
     "Verdict",
     "WrongKeyTypeError",
     "drain",
+    "open_place",
+    "open_spec",
+    "open_url",
     "replicated",
 ]
 __version__ = "0.1.0"
@@ -153,7 +161,9 @@ _MODULE_OF = {
     "Message": "message",
     "PartitionSummary": "draining.summary",
     "Payload": "core.publishing",
+    "Place": "place",
     "PublishReport": "report",
+    "QueueConsumer": "consumer",
     "QueueEvent": "events",
     "QueueSpec": "config",
     "QueueStats": "report",
@@ -163,6 +173,9 @@ _MODULE_OF = {
     "RepairReport": "report",
     "Verdict": "_lease_base",
     "drain": "draining.local",
+    "open_place": "opening",
+    "open_spec": "opening",
+    "open_url": "opening",
     "replicated": "core.durability",
 }
 

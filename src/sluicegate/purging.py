@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.transitions.peek import peek_operation
 from sluicegate.core.transitions.purge import PURGEABLE
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["count_states", "states_of"]
 
@@ -39,13 +39,13 @@ def states_of(state: str | Sequence[str] | None, *, everything: bool) -> tuple[s
     return tuple(dict.fromkeys(states))
 
 
-def count_states(queue: RedisMessageQueue, states: Sequence[str]) -> dict[str, int]:
+def count_states(queue: QueueConsumer, states: Sequence[str]) -> dict[str, int]:
     """Return how many messages or records are in each state."""
     depth = queue.depth()
     return {state: _records(queue, state) if state in _HISTORIES else getattr(depth, state) for state in states}
 
 
-def _records(queue: RedisMessageQueue, state: str) -> int:
+def _records(queue: QueueConsumer, state: str) -> int:
     """Count the records of a history, whose length no script reports, by looking at single ones."""
 
     def is_there(at: int) -> bool:

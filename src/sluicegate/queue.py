@@ -1,43 +1,33 @@
 # Made from src/sluicegate/asyncio/queue.py by `make format`; edit there.
-"""The queue: its public methods over the session that its parts share."""
+"""The queue: what it publishes, beside what every consumer does."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, overload
 
-from sluicegate._arguments import ABSENT, Absent, Handler, claim_of, one_payload, refuse_unfit_gateway
-from sluicegate._handle_operations import attach, attached_claim, extend_detached
-from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
-from sluicegate._lease_operations import ack_ahead, settle
-from sluicegate.administration import QueueAdministration
-from sluicegate.clock import elapsed_clock
+from sluicegate._arguments import ABSENT, Absent, one_payload, refuse_unfit_gateway
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Payload
-from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.json_default import JsonDefault
-from sluicegate.lease import Lease, one_message, shown
-from sluicegate.lease_handle import LeaseHandle
 from sluicegate.options import OnError, OverloadPolicy, RetryBackoff
 from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
-from sluicegate.runtime import current_owner, ensure_result, give_way, is_unawaited
-from sluicegate.session import close_session, open_session, shut_down_session
+from sluicegate.session import open_session
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["RedisMessageQueue"]
 
 
-class RedisMessageQueue(QueueAdministration):
+class RedisMessageQueue(QueueConsumer):
     """A queue of messages on Redis: deduplicated publishes, leased batches, at-least-once delivery.
 
     Constructing one does no I/O. Objects are safe to share between threads or tasks. `with` closes it at the end.
@@ -176,7 +166,7 @@ class RedisMessageQueue(QueueAdministration):
             raise ConfigurationError(f"queue {name!r} needs exactly one of client, url and gateway")
         if gateway is not None:
             refuse_unfit_gateway(gateway, ("execute", "send", "wait", "close"))
-        self._owns_gateway = gateway is None
+        owns_gateway = gateway is None
         gateway = gateway or RedisGateway(
             redis_client=client,
             url=url,
@@ -184,8 +174,25 @@ class RedisMessageQueue(QueueAdministration):
             retry_initial_delay_seconds=retry_initial_delay_seconds,
             retry_max_delay_seconds=retry_max_delay_seconds,
         )
-        super().__init__(open_session(name, config, gateway))
+        super().__init__(open_session(name, config, gateway), owns_gateway=owns_gateway)
         self._publisher = Publisher(self.session)
+
+    @classmethod
+    def from_spec(cls, spec: QueueSpec) -> RedisMessageQueue:
+        """Make the queue that a spec describes. It connects at its first command.
+
+        Raises:
+            ConfigurationError: the spec is that of a stream, a group or a queue of jobs; `open_spec` makes any of them.
+        """
+        if spec.kind != cls.kind:
+            raise ConfigurationError(
+                f"the spec of {spec.name!r} is of kind {spec.kind!r}, not {cls.kind!r}; use sluicegate.open_spec(spec)"
+            )
+        options = dict(spec.options)
+        publishes = options.pop("publishes", True)
+        queue = cls(spec.name, url=spec.url, **options)
+        queue.session.publishes = publishes
+        return queue
 
     # ------------------------------------------------------------------ publish
 
@@ -309,252 +316,3 @@ class RedisMessageQueue(QueueAdministration):
             PublishUnknownError: it is too late, or Redis is still away.
         """
         return self._publisher.publish_again(unknown)
-
-    # ------------------------------------------------------------------ claim
-
-    def claim(
-        self,
-        limit: int = 1,
-        *,
-        lease_seconds: float | None = None,
-        wait_seconds: float = 0,
-        lease_id: str | None = None,
-        take_over_after_seconds: float | None = None,
-        retention_seconds: float | None = None,
-        remember_empty: bool = False,
-        heartbeat: bool = True,
-        on_batch_error: OnBatchError = "release",
-        exclude_run: str | None = None,
-    ) -> Lease:
-        """Lease up to `limit` messages, oldest first, after expired and due ones have been returned to the queue.
-
-        A claim that is repeated under its `lease_id` finds its own lease, open or ended. It never takes a second batch
-        while the first is remembered, so a retried task continues where it stopped.
-
-        Args:
-            limit: the most messages to lease, up to 10,000. Messages that failed before come in smaller batches, the
-                last time alone.
-            lease_seconds: the lease's life without a heartbeat; default `visibility_timeout_seconds`.
-            wait_seconds: how long to wait for a first message; 0 never blocks.
-            lease_id: a name that a retry would use again; made by the library when left out.
-            take_over_after_seconds: what to do when another consumer holds the lease of this id. None answers `HELD`;
-                otherwise the lease is taken over once that consumer has been silent for this long (0: at once). A
-                takeover counts as a delivery.
-            retention_seconds: how long the end of this lease is remembered; at least an hour and ten leases.
-            remember_empty: remember an `EMPTY` answer under this `lease_id` for ten minutes, so that a retry gets it
-                again.
-            heartbeat: extend in the background inside the `with` block, as `heartbeat_interval_seconds` says.
-            on_batch_error: what happens to messages already yielded when the block raises: `release` or `ack`.
-            exclude_run: a run that does not claim again what it returned itself: such messages are put off for the life
-                of this lease, 30 s at most, uncounted.
-
-        Raises:
-            ConfigurationError: an argument that cannot work.
-            RedisUnavailableError: Redis cannot be reached.
-        """
-        session = self.session
-        claim = claim_of(
-            session,
-            limit,
-            lease_seconds=lease_seconds,
-            wait_seconds=wait_seconds,
-            lease_id=lease_id,
-            take_over_after_seconds=take_over_after_seconds,
-            retention_seconds=retention_seconds,
-            remember_empty=remember_empty,
-            heartbeat=heartbeat,
-            on_batch_error=on_batch_error,
-            exclude_run=exclude_run,
-        )
-        asked_at = elapsed_clock()
-
-        def clock() -> float:  # the operation reads it before each claim, and a lease's life begins no later
-            nonlocal asked_at
-            asked_at = elapsed_clock()
-            return asked_at
-
-        reply: ClaimReply = Empty()
-        if session.activity.stopping():
-            give_way()
-        else:
-            reply = session.runner.run(
-                claim_operation(
-                    session.keys,
-                    session.rules,
-                    claim.request,
-                    clock=clock,
-                    wait_seconds=wait_seconds,
-                    take_over_after_seconds=take_over_after_seconds,
-                    emits_events=session.runner.emits_events,
-                    lease_id=claim.lease_id if claim.is_named else None,
-                )
-            )
-        batch = ClaimedBatch(session, claim, reply, asked_at)
-        if not batch.messages:
-            return Lease(session, batch)
-        if session.activity.stopping():  # the queue stopped while claiming, so release the lease
-            released = batch.verdicts.record((Verdict("release"),))
-            session.runner.run(settle(session, batch, released))
-            batch.give_up()
-            return Lease(session, batch)
-        if session.config.visibility_timeout_seconds is None:
-            session.runner.run(ack_ahead(session, batch))
-            return Lease(session, batch)
-        lease = Lease(session, batch)
-        session.activity.hold(lease, batch, current_owner())
-        return lease
-
-    def attach(
-        self,
-        handle: LeaseHandle,
-        *,
-        lease_seconds: float | None = None,
-        retention_seconds: float | None = None,
-        heartbeat: bool = True,
-    ) -> Lease:
-        """Continue with a lease that `lease.detach()` handed over: the messages that have no verdict yet.
-
-        It is the same lease: the same opening and token, no new delivery, and no other messages. It is extended in the
-        background from here on, and leaving its block settles it as after a claim; `detach` hands it on again. Several
-        attachments hold the same token. The first verdict of a message takes effect; the same one again counts as done,
-        and another one raises `LeaseLostError`.
-
-        Args:
-            handle: from `lease.detach()`.
-            lease_seconds: the lease's life without a heartbeat; default: as when it was detached.
-            retention_seconds: how long the end of this lease is remembered, as for `claim`.
-            heartbeat: extend in the background, as `heartbeat_interval_seconds` says.
-
-        Raises:
-            ConfigurationError: the handle is of another queue, or an argument cannot work.
-            LeaseEndedError: every message of the lease has a verdict; the error has their counts.
-            LeaseLostError: the lease expired, or another consumer took it over.
-            QueueDrainedError: this queue object was closed.
-        """
-        session = self.session
-        claim = attached_claim(
-            session,
-            handle,
-            lease_seconds=lease_seconds,
-            retention_seconds=retention_seconds,
-            heartbeat=heartbeat,
-        )
-        batch = session.runner.run(attach(session, handle, claim))
-        lease = Lease(session, batch)
-        session.activity.hold(lease, batch, current_owner())
-        if heartbeat:
-            lease.start_heartbeat()
-        return lease
-
-    def extend(self, handle: LeaseHandle, lease_seconds: float | None = None) -> None:
-        """Move the deadline of a detached lease to now plus `lease_seconds`, without reading its messages.
-
-        It is one small call, for a task that keeps a lease alive between others.
-
-        Args:
-            handle: from `lease.detach()`.
-            lease_seconds: default: as when it was detached.
-
-        Raises:
-            LeaseEndedError: every message of the lease has a verdict.
-            LeaseLostError: the lease expired, another consumer took it over, or it has reached `max_lease_seconds`.
-        """
-        self.session.runner.run(extend_detached(self.session, handle, lease_seconds))
-
-    @contextmanager
-    def process_message(self) -> Iterator[str | bytes | None]:
-        """Wait for one message and yield its payload, or None when none came in time.
-
-        Leaving the block acks the message. An exception nacks it with a growing delay, or as `on_error` says, and
-        propagates. A lost lease is logged and emitted as an event, never raised. The payload is a str when the client
-        has `decode_responses=True` and the payload is UTF-8, else bytes.
-
-        A heartbeat keeps the message for as long as the block takes; `heartbeat_interval_seconds=0` turns it off, and
-        `max_lease_seconds` bounds it.
-        """
-        with one_message(self.session, self.claim) as lease:
-            if not lease:
-                yield None
-                return
-            (message,) = lease
-            yield shown(message.payload, decodes=self.session.runner.gateway.decodes_responses)
-
-    def process_message_callback(self, handler: Handler) -> bool:
-        """Claim at most one message as `process_message` does, and call `handler` with its payload.
-
-        Returns:
-            True when a message was handled and acked, False when none came in time.
-
-        Raises:
-            TypeError: the handler returned an awaitable that nobody would await; the message was released.
-        """
-        with one_message(self.session, self.claim) as lease:
-            if not lease:
-                return False
-            (message,) = lease
-            result = handler(shown(message.payload, decodes=self.session.runner.gateway.decodes_responses))
-            if is_unawaited(result):
-                lease.release()
-            ensure_result(result)
-        return True
-
-    # ------------------------------------------------------------------ spec and end
-
-    def spec(self) -> QueueSpec:
-        """This queue as executors and triggers get it: JSON, without its secret.
-
-        Raises:
-            ConfigurationError: the queue was made from a client, or its URL carries a password.
-        """
-        address = self.session.runner.gateway.address
-        if address is None:
-            raise ConfigurationError(
-                f"queue {self.name!r} was made from a client, which cannot be serialized; make it from a URL"
-            )
-        return QueueSpec(self.name, address.portable_url(), self.session.config.portable())
-
-    @classmethod
-    def from_spec(cls, spec: QueueSpec) -> RedisMessageQueue:
-        """Make the queue that a spec describes. It connects at its first command."""
-        options = dict(spec.options)
-        publishes = options.pop("publishes", True)
-        queue = cls(spec.name, url=spec.url, **options)
-        queue.session.publishes = publishes
-        return queue
-
-    def shutdown(self, timeout: float | None = 30.0) -> bool:
-        """Stop publishing and claiming with this object, and release what it holds.
-
-        Waits for other threads or tasks to settle their leases and end their publishes, then releases what they still
-        hold, uncounted. The caller's own leases are left to it, so that a signal handler may call this: it would
-        otherwise wait for itself. The queue in Redis and other objects are not touched.
-
-        Args:
-            timeout: seconds to wait; 0 only stops and reports, None waits until the others have ended.
-
-        Returns:
-            True when nothing is held and nothing is being published any more.
-
-        Raises:
-            ConfigurationError: a timeout that is neither None nor a number of 0 or more; then nothing was stopped.
-        """
-        return shut_down_session(self.session, timeout)
-
-    def drain(self, timeout: float | None = 30.0) -> bool:
-        """Do the same as `shutdown`, under its name in redis-message-queue; nothing is drained from the queue."""
-        return self.shutdown(timeout)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop publishing and claiming, release the leases made here, and close the connections made here.
-
-        A lease object without references is not released; it expires.
-        """
-        close_session(self.session, owns_gateway=self._owns_gateway)

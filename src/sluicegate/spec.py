@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import tenacity
 
@@ -14,7 +14,10 @@ from sluicegate.core import json
 from sluicegate.errors import ConfigurationError
 from sluicegate.options import OPTIONS
 
-__all__ = ["QueueSpec", "describe_backoff", "rebuild_backoff"]
+__all__ = ["QueueSpec", "SpecKind", "describe_backoff", "rebuild_backoff"]
+
+SpecKind: TypeAlias = Literal["queue", "stream", "group", "jobs"]
+"""What a spec describes: a queue, a stream, a group of a stream, or a queue of jobs."""
 
 # `publishes` is False where the key function is a callable, which no spec can carry.
 _KNOWN = {"publishes", *(name for name, option in OPTIONS.items() if option.in_spec != "no")}
@@ -39,18 +42,31 @@ class QueueSpec:
     """What executors and triggers need to make a queue: JSON, without a secret.
 
     Attributes:
-        name: the queue's name.
+        name: the queue's or stream's name.
         url: its Redis, with the name of the variable that holds the password, never the password itself.
         options: the options that differ from their defaults.
+        kind: what the spec describes.
+        group: the name of the group, for a group of a stream.
     """
 
     name: str
     url: str
     options: Mapping[str, Any]
+    kind: SpecKind = "queue"
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(SpecKind):
+            raise ConfigurationError(f"a queue spec is of a kind in {list(get_args(SpecKind))}, not {self.kind!r}")
+        if (self.kind == "group") != (self.group is not None):
+            raise ConfigurationError(f"a queue spec of kind {self.kind!r} cannot have group={self.group!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the spec as plain values."""
-        return dict(asdict(self), options=dict(self.options))
+        """Return the spec as plain values; that of a queue as every version of the library reads it."""
+        values = dict(asdict(self), options=dict(self.options))
+        if self.kind == "queue":
+            del values["kind"], values["group"]
+        return values
 
     def to_json(self) -> str:
         """Return the spec as JSON text."""
@@ -63,13 +79,16 @@ class QueueSpec:
         Raises:
             ConfigurationError: something is missing or unknown.
         """
-        known = {"name", "url", "options"}
-        if set(values) != known:
-            raise ConfigurationError(f"a queue spec has exactly {sorted(known)}, not {sorted(values)}")
+        needed, optional = {"name", "url", "options"}, {"kind", "group"}
+        if not needed <= set(values) <= needed | optional:
+            raise ConfigurationError(
+                f"a queue spec has {sorted(needed)}, and perhaps {sorted(optional)}, not {sorted(values)}"
+            )
         unknown = set(values["options"]) - _KNOWN
         if unknown:
             raise ConfigurationError(f"a queue spec does not know the options {sorted(unknown)}")
-        return cls(values["name"], values["url"], dict(values["options"]))
+        kind, group = values.get("kind", "queue"), values.get("group")
+        return cls(values["name"], values["url"], dict(values["options"]), kind, group)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> QueueSpec:

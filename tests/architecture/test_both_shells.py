@@ -35,10 +35,10 @@ def test_the_synchronous_shells_are_made_from_the_asyncio_ones() -> None:
 
 
 def test_a_change_on_one_side_only_is_noticed() -> None:
-    where = "src/sluicegate/asyncio/queue.py"
+    where = "src/sluicegate/asyncio/consumer.py"
     source = (ROOT / where).read_text(encoding="utf-8")
     made = sync.synchronous(source.replace("async def claim(", "async def seize("), where)
-    assert made != (ROOT / "src/sluicegate/queue.py").read_text(encoding="utf-8")
+    assert made != (ROOT / "src/sluicegate/consumer.py").read_text(encoding="utf-8")
     assert "async" not in made.split('"""', 2)[2].replace("sluicegate.asyncio", "").replace("asyncio", "")
 
 
@@ -64,7 +64,10 @@ def test_both_packages_export_the_same_names_and_the_same_values() -> None:
     assert sorted(set(here.__all__) - set(there.__all__)) == of_drains
     assert there.__all__ == [name for name in here.__all__ if name not in of_drains]
     own = [name for name in there.__all__ if getattr(there, name) is not getattr(here, name)]
-    assert sorted(own) == ["Lease", "RedisGateway", "RedisMessageQueue"]
+    assert sorted(own) == [
+        *("Lease", "QueueConsumer", "RedisGateway", "RedisMessageQueue"),
+        *("open_place", "open_spec", "open_url"),
+    ]
 
 
 def face(module: ModuleType) -> dict[str, object]:

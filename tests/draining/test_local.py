@@ -443,7 +443,7 @@ def test_a_queue_made_from_a_client_has_no_worker_processes(
 def test_an_asyncio_queue_is_refused_with_what_to_do(server: RedisServer, folder: Path) -> None:
     queue: Any = sluicegate.asyncio.RedisMessageQueue("orders", url=server.url)
 
-    with pytest.raises(TypeError, match=r"from_spec\(queue\.spec\(\)\).*asyncio\.to_thread"):
+    with pytest.raises(TypeError, match=r"open_spec\(queue\.spec\(\)\).*asyncio\.to_thread"):
         drain(queue, Traces(folder))
 
 

@@ -6,8 +6,10 @@ program needs only one of the two modules. Only `drain` and its types are missin
 """
 
 from sluicegate._lease_base import LeaseState, Verdict
+from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
+from sluicegate.asyncio.opening import open_place, open_spec, open_url
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
@@ -52,6 +54,7 @@ from sluicegate.interrupts import (
 )
 from sluicegate.lease_handle import LeaseHandle
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
+from sluicegate.place import Place
 from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
 
 __all__ = [
@@ -90,9 +93,11 @@ __all__ = [
     "Payload",
     "PayloadTooDeepError",
     "PayloadTooLargeError",
+    "Place",
     "PublishReport",
     "PublishUnknownError",
     "QueueBackpressureError",
+    "QueueConsumer",
     "QueueDrainedError",
     "QueueEvent",
     "QueueSpec",
@@ -110,5 +115,8 @@ __all__ = [
     "UnsafeFolderError",
     "Verdict",
     "WrongKeyTypeError",
+    "open_place",
+    "open_spec",
+    "open_url",
     "replicated",
 ]

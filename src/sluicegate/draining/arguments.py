@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from sluicegate import checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.draining.progress import DrainProgress
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["MAX_PARTITIONS", "Progress", "Until", "check", "check_queue", "is_count"]
 
@@ -27,14 +27,14 @@ def check_queue(queue: object) -> None:
         TypeError: not a queue of `sluicegate`.
         ConfigurationError: a queue that delivers at most once.
     """
-    if not isinstance(queue, RedisMessageQueue):
+    if not isinstance(queue, QueueConsumer):
         if type(queue).__module__.startswith("sluicegate.asyncio"):
             raise TypeError(
                 "queue is one of sluicegate.asyncio, and a drain calls plain functions and blocks; make the queue with "
-                "sluicegate.RedisMessageQueue.from_spec(queue.spec()), and in a coroutine call it by "
+                "sluicegate.open_spec(queue.spec()), and in a coroutine call it by "
                 "`await asyncio.to_thread(sluicegate.drain, queue, process)`"
             )
-        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
+        raise TypeError(f"queue must be a RedisMessageQueue or the group of a stream, not a {type(queue).__name__}")
     if queue.session.config.at_most_once:
         raise ConfigurationError(
             f"queue {queue.name!r} delivers at most once (visibility_timeout_seconds=None): a claim acks its messages, "

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from sluicegate._lease_base import LeaseState
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.draining import lease_access
 from sluicegate.draining.chunk import Chunk, MakeContext
@@ -22,7 +23,6 @@ from sluicegate.draining.tally import Tally
 from sluicegate.draining.verdicts import VerdictCollector
 from sluicegate.errors import LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["DrainEngine"]
 
@@ -54,7 +54,7 @@ class DrainEngine:
     def __init__(
         self,
         plan: DrainPlan,
-        queue: RedisMessageQueue,
+        queue: QueueConsumer,
         partition: int = 0,
         attempt: int = 0,
         *,

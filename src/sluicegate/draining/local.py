@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from sluicegate import checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import Progress, Until
 from sluicegate.draining.conclude import conclude
@@ -17,7 +18,6 @@ from sluicegate.draining.progress import watching
 from sluicegate.draining.summary import DrainSummary, PartitionSummary
 from sluicegate.draining.workers import run_threads, work
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.tables.columns import Schema
 
 __all__ = ["WorkerKind", "drain"]
@@ -27,7 +27,7 @@ _MAX_WORKERS = 256
 
 
 def drain(
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     process: Callable[..., object],
     *,
     workers: int = 1,
@@ -132,7 +132,7 @@ def drain(
     )
 
 
-def _run(plan: DrainPlan, queue: RedisMessageQueue, kind: WorkerKind, progress: Progress) -> list[PartitionSummary]:
+def _run(plan: DrainPlan, queue: QueueConsumer, kind: WorkerKind, progress: Progress) -> list[PartitionSummary]:
     if plan.partitions > 1 and kind == "process":
         from sluicegate.draining.processes import check_processes, run_processes
 

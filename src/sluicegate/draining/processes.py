@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from types import ModuleType
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core import json
 from sluicegate.draining.engine import DrainEngine
 from sluicegate.draining.plan import DrainPlan
@@ -21,7 +22,6 @@ from sluicegate.draining.summary import PartitionSummary
 from sluicegate.draining.worker_process import BEGAN, FAILED, REFUSED, REPORT, STOP, main, packed
 from sluicegate.draining.workers import MAX_ATTEMPTS, note_progress
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["check_processes", "run_processes"]
 
@@ -30,7 +30,7 @@ _GRACE_SECONDS = 10.0  # for a worker to release its chunk
 _log = logging.getLogger("sluicegate")
 
 
-def check_processes(plan: DrainPlan, queue: RedisMessageQueue) -> str:
+def check_processes(plan: DrainPlan, queue: QueueConsumer) -> str:
     """Return the queue's spec as JSON, for a drain that can run in worker processes.
 
     Raises:
@@ -60,7 +60,7 @@ def check_processes(plan: DrainPlan, queue: RedisMessageQueue) -> str:
     return spec
 
 
-def run_processes(plan: DrainPlan, queue: RedisMessageQueue, spec: str) -> list[PartitionSummary]:
+def run_processes(plan: DrainPlan, queue: QueueConsumer, spec: str) -> list[PartitionSummary]:
     """Drain every partition in a process of its own.
 
     A process that is killed is started again, and takes over the chunk that it held; after four attempts the partition
@@ -80,7 +80,7 @@ class _Worker:
 
 
 class _Workers:
-    def __init__(self, plan: DrainPlan, queue: RedisMessageQueue, spec: str) -> None:
+    def __init__(self, plan: DrainPlan, queue: QueueConsumer, spec: str) -> None:
         self._plan = plan
         self._queue = queue
         self._spec = spec

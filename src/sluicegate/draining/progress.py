@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sluicegate.config import QueueSpec
+from sluicegate.consumer import QueueConsumer
 from sluicegate.log_lines import log_line
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.opening import open_spec
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -74,7 +75,7 @@ class _Display(Protocol):
 
 @contextmanager
 def watching(
-    queue: QueueSpec | RedisMessageQueue, run_id: str, progress: bool | Callable[[DrainProgress], object] | None
+    queue: QueueSpec | QueueConsumer, run_id: str, progress: bool | Callable[[DrainProgress], object] | None
 ) -> Iterator[None]:
     """Show the progress of a drain while the block runs. No failure of the display reaches the drain.
 
@@ -113,12 +114,12 @@ class Watch:
 
     def __init__(
         self,
-        queue: QueueSpec | RedisMessageQueue,
+        queue: QueueSpec | QueueConsumer,
         run_id: str,
         display: _Display,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._queue = queue if isinstance(queue, RedisMessageQueue) else None
+        self._queue = queue if isinstance(queue, QueueConsumer) else None
         self._spec: QueueSpec | None = None
         if isinstance(queue, QueueSpec):
             self._spec = replace(queue, options=dict(queue.options, retry_budget_seconds=_PATIENCE_SECONDS))
@@ -151,7 +152,7 @@ class Watch:
         """Read once; the first time only notes where the counts began."""
         if self._queue is None:
             assert self._spec is not None
-            self._queue = RedisMessageQueue.from_spec(self._spec)
+            self._queue = open_spec(self._spec)
         depth, stats, now = self._queue.depth(), self._queue.stats(), self._clock()
         failed = stats.nacked + stats.buried
         first = self._first

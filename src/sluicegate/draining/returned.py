@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.draining import lease_access
 from sluicegate.message import Message
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["RETENTION_SECONDS", "ReturnedMessages"]
 
@@ -24,7 +24,7 @@ class ReturnedMessages:
         call_id: names the call.
     """
 
-    def __init__(self, queue: RedisMessageQueue, call_id: str) -> None:
+    def __init__(self, queue: QueueConsumer, call_id: str) -> None:
         self._queue = queue
         self._call_id = call_id
 

@@ -14,7 +14,7 @@ from sluicegate.config import QueueSpec
 from sluicegate.core import json
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.workers import work
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.opening import open_spec
 
 __all__ = ["BEGAN", "FAILED", "REFUSED", "REPORT", "STOP", "main", "packed"]
 
@@ -48,7 +48,7 @@ def main(connection: Connection, arguments: bytes) -> None:
     connection.send_bytes(BEGAN)
     stop, done = threading.Event(), threading.Event()
     threading.Thread(target=_listen, args=(connection, stop, done), daemon=True).start()
-    queue = RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
+    queue = open_spec(QueueSpec.from_json(spec))
     try:
         summary = work(plan, queue, partition, attempt, stop.is_set)
         answer = REPORT + json.dumps(asdict(summary))

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.engine import DrainEngine
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.summary import PartitionSummary
 from sluicegate.errors import ConfigurationError, LeaseLostError
-from sluicegate.queue import RedisMessageQueue
 
 __all__ = ["MAX_ATTEMPTS", "note_progress", "run_threads", "work"]
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("sluicegate")
 
 def work(
     plan: DrainPlan,
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     partition: int = 0,
     attempt: int = 0,
     should_stop: Callable[[], bool] | None = None,
@@ -38,7 +38,7 @@ def work(
             _log.warning("drain %r, worker %d continues after a lost lease: %s", plan.run_id, partition, lost)
 
 
-def run_threads(plan: DrainPlan, queue: RedisMessageQueue) -> list[PartitionSummary]:
+def run_threads(plan: DrainPlan, queue: QueueConsumer) -> list[PartitionSummary]:
     """Drain every partition in a thread of its own.
 
     When one thread fails, or the caller is interrupted, the others finish the current chunk and end.

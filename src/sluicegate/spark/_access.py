@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from sluicegate.config import QueueSpec
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, alone
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
 from sluicegate.errors import RedisUnavailableError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.opening import open_spec
 from sluicegate.report import Depth
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-def run_call(queue: RedisMessageQueue, call: Call[T]) -> T:
+def run_call(queue: QueueConsumer, call: Call[T]) -> T:
     """Execute a prepared call with the queue's own retries."""
     return queue.session.runner.run(alone(call))
 
@@ -40,7 +41,7 @@ def read_depth(spec: QueueSpec) -> Depth:
     Raises:
         RedisUnavailableError: Redis cannot be reached.
     """
-    queue = RedisMessageQueue.from_spec(spec)
+    queue = open_spec(spec)
     try:
         return queue.depth()
     finally:
@@ -67,7 +68,7 @@ def drop_payloads(lease: Lease) -> None:
         message.entry = SEPARATOR.join((*head, b"", b""))
 
 
-def read_lease(queue: RedisMessageQueue, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
+def read_lease(queue: QueueConsumer, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
     """Read the state of a lease and, with a `last`, its messages from slot `first` on, up to 4 MiB and at least one.
 
     The call changes nothing and needs no token. It raises as every call does when Redis cannot be reached.

@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import ConfigurationError
+from sluicegate.opening import open_spec
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
 from sluicegate.spark._option_rules import (
@@ -47,7 +49,7 @@ _MAX_CONSUMER_BYTES = 200  # the name is part of lease ids, keys and every offse
 _MAX_SIZE = 2**53
 
 
-def options(queue: RedisMessageQueue) -> dict[str, str]:
+def options(queue: QueueConsumer) -> dict[str, str]:
     """Return the options that name a queue to `format("sluicegate")`.
 
     ::
@@ -58,7 +60,7 @@ def options(queue: RedisMessageQueue) -> dict[str, str]:
         ConfigurationError: the queue was made from a client, or its URL carries a password, so that it cannot be
             serialized for executors.
     """
-    if not isinstance(queue, RedisMessageQueue):
+    if not isinstance(queue, QueueConsumer):
         raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
     given = {"spec": queue.spec().to_json()}
     with suppress(Exception):  # the first chance to prepare the workers that will read this; a session is not needed
@@ -96,9 +98,9 @@ def refuse_path(raw: Mapping[str, str]) -> None:
         )
 
 
-def queue_of(spec: str) -> RedisMessageQueue:
+def queue_of(spec: str) -> QueueConsumer:
     """Return the queue that a spec describes; it connects at its first command."""
-    return RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
+    return open_spec(QueueSpec.from_json(spec))
 
 
 def _consumer(name: str, given: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.message import Message
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.testing.matching import ANYTHING, STATES, Expectation, Found
 
 __all__ = ["assert_published"]
 
 
 def assert_published(
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     *,
     payload: Any = ANYTHING,
     key: Any = ANYTHING,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate._arguments import Handler
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.consumer import QueueConsumer
 from sluicegate.testing.matching import DrainCounts
 
 __all__ = ["drain_inline"]
 
 
 def drain_inline(
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     handler: Handler,
     *,
     limit: int | None = None,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate import checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.arguments import MAX_PARTITIONS
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import RedriveReport
 from sluicegate.spark._options import options
 from sluicegate.spark.browsing.frames import collect_ids, reader
@@ -37,7 +37,7 @@ class SelectedRedriveReport(RedriveReport):
 
 
 def dead_letters(
-    spark: SparkSession, queue: RedisMessageQueue, *, limit: int | None = None, partitions: int | None = None
+    spark: SparkSession, queue: QueueConsumer, *, limit: int | None = None, partitions: int | None = None
 ) -> DataFrame:
     """Return the dead letters of a queue as a DataFrame, the oldest first; each action reads them again.
 
@@ -64,7 +64,7 @@ def dead_letters(
     return source.load()
 
 
-def redrive_selected(queue: RedisMessageQueue, df: DataFrame, *, limit: int | None = None) -> SelectedRedriveReport:
+def redrive_selected(queue: QueueConsumer, df: DataFrame, *, limit: int | None = None) -> SelectedRedriveReport:
     """Redrive the dead letters whose ids are in a DataFrame: they are pending again, with their deliveries reset.
 
     Only the column `id` (or `message_id`) is evaluated, and completely before the first message moves, because the
@@ -83,8 +83,8 @@ def redrive_selected(queue: RedisMessageQueue, df: DataFrame, *, limit: int | No
     Raises:
         ConfigurationError: the DataFrame has no such column, or the limit cannot work.
     """
-    if not isinstance(queue, RedisMessageQueue):
-        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
+    if not isinstance(queue, QueueConsumer):
+        raise TypeError(f"queue must be a RedisMessageQueue or the group of a stream, not a {type(queue).__name__}")
     found = collect_ids(df, ("id", "message_id"), "redrive_selected")
     ids = dict.fromkeys(one for one in found if one is not None)  # redriven in the DataFrame's order
     foreign = int("" in ids)

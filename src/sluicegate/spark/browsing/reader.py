@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import is_entry
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import BrowseOptions, queue_of
 from sluicegate.spark.schemas import struct_of
@@ -131,7 +131,7 @@ def make_reader(options: BrowseOptions, schema: StructType) -> BrowseReader:
     return BrowseReader(options, schema)
 
 
-def _size(queue: RedisMessageQueue, state: str) -> int:
+def _size(queue: QueueConsumer, state: str) -> int:
     """Count the messages of a state; a history has no counter, so search for its end."""
     if state not in ("completed", "failed"):
         return int(getattr(queue.depth(), state))
@@ -144,7 +144,7 @@ def _size(queue: RedisMessageQueue, state: str) -> int:
     return low
 
 
-def _pages(queue: RedisMessageQueue, state: str, window: Window) -> Iterator[list[_Row]]:
+def _pages(queue: QueueConsumer, state: str, window: Window) -> Iterator[list[_Row]]:
     """Yield a window page by page, each of about 4 MiB judging by the pages before."""
     offset, end, most = window.offset, window.offset + window.count, _FIRST_PAGE
     while offset < end:
@@ -158,7 +158,7 @@ def _pages(queue: RedisMessageQueue, state: str, window: Window) -> Iterator[lis
         most = max(1, min(_MAX_PER_PAGE, int(_PAGE_BYTES / mean)))
 
 
-def _peek(queue: RedisMessageQueue, state: str, count: int, offset: int) -> list[_Row]:
+def _peek(queue: QueueConsumer, state: str, count: int, offset: int) -> list[_Row]:
     seen: list[Any] = queue.peek(count, state=state, offset=offset)  # type: ignore[call-overload]
     return [_row(one) for one in seen]
 

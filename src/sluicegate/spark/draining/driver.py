@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sluicegate import checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core import json
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import Progress, Until
@@ -17,7 +18,6 @@ from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.progress import watching
 from sluicegate.draining.summary import DrainSummary, PartitionSummary
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import Depth
 from sluicegate.spark import _workers
 from sluicegate.spark._access import read_depth
@@ -38,7 +38,7 @@ _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 
 def drain(
     spark: SparkSession,
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     process: Callable[..., object],
     *,
     partitions: int | None = None,
@@ -188,7 +188,7 @@ def _pickled(value: object) -> bytes:
         raise ConfigurationError(
             f"process cannot be serialized for the executors ({type(error).__name__}: {error}); it must not "
             "hold a session, queue, client or open file: make these inside of it, a queue with "
-            "RedisMessageQueue.from_spec(spec)"
+            "sluicegate.open_spec(spec)"
         ) from error
 
 

@@ -17,7 +17,7 @@ from sluicegate.config import QueueSpec
 from sluicegate.core import json
 from sluicegate.draining.engine import DrainEngine
 from sluicegate.draining.plan import DrainPlan
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.opening import open_spec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def run(spec: str, pickled_plan: bytes, batches: Iterable[pa.RecordBatch]) -> It
     task = TaskContext.get()
     attempt = task.attemptNumber() if task is not None else 0
     shown = time.monotonic()
-    queue = RedisMessageQueue.from_spec(QueueSpec.from_json(spec))
+    queue = open_spec(QueueSpec.from_json(spec))
     for batch in batches:
         for partition in batch.column(0).to_pylist():
             engine = DrainEngine(plan, queue, partition, attempt)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 from sluicegate import checks
 from sluicegate._lease_base import LeaseState
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.ledger import LeaseCounts
 from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.log_lines import log_line
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
 from sluicegate.spark.browsing.frames import collect_ids, reader
 from sluicegate.spark.leasing.manifest import Part, dump
@@ -46,7 +46,7 @@ class Txn(NamedTuple):
 
 def lease_batch(
     spark: SparkSession,
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     limit: int,
     *,
     run_id: str | None = None,
@@ -94,8 +94,8 @@ def lease_batch(
         ConfigurationError: an argument cannot work; raised before anything is claimed.
         RedisUnavailableError: Redis cannot be reached; raised on entering the block.
     """
-    if not isinstance(queue, RedisMessageQueue):
-        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
+    if not isinstance(queue, QueueConsumer):
+        raise TypeError(f"queue must be a RedisMessageQueue or the group of a stream, not a {type(queue).__name__}")
     spec = queue.spec()
     if limit is None:
         raise ConfigurationError(
@@ -142,7 +142,7 @@ class _Block(AbstractContextManager["LeasedBatch"]):
 @contextmanager
 def _leased(
     spark: SparkSession,
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     limit: int,
     run_id: str | None,
     lease_seconds: float,
@@ -162,7 +162,7 @@ def _leased(
     run_leases.end()
 
 
-def _log_ready_messages(queue: RedisMessageQueue, run_id: str) -> None:
+def _log_ready_messages(queue: QueueConsumer, run_id: str) -> None:
     """Log how many messages are ready, for a program that always passes the same `run_id` and so leases nothing."""
     with suppress(RedisMessageQueueError):
         ready = queue.depth().ready

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core import json
 from sluicegate.core.ledger import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark._access import LeaseView, messages_in, read_lease
 from sluicegate.spark._options import BrowseOptions, queue_of
 from sluicegate.tables.columns import Columns
@@ -187,7 +187,7 @@ def _unpack(text: str) -> list[int]:
     return [at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]
 
 
-def _pages(queue: RedisMessageQueue, part: Part, advise: Advise) -> Iterator[list[Message]]:
+def _pages(queue: QueueConsumer, part: Part, advise: Advise) -> Iterator[list[Message]]:
     """Yield the messages of a part, as many at a time as one call returns; raise if one is missing."""
     wanted = list(part.slots)
     while wanted:
@@ -210,7 +210,7 @@ def _end_of(part: Part, seen: LeaseView) -> LeaseEnd:
     return "acked" if seen.how == "acked" else "returned" if seen.how == "returned" else "reaped"
 
 
-def _lost(queue: RedisMessageQueue, part: Part, slots: Sequence[int], end: LeaseEnd, advise: Advise) -> LeaseLostError:
+def _lost(queue: QueueConsumer, part: Part, slots: Sequence[int], end: LeaseEnd, advise: Advise) -> LeaseLostError:
     what = f"lease {part.lease_id!r} of queue {queue.name!r}"
     if end == "settled":
         what = f"{len(slots)} messages of {what}"

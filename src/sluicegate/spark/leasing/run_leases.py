@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sluicegate._lease_base import LeaseState
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.core.ledger import LeaseCounts, format_ranges
 from sluicegate.draining import lease_access
 from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _access
 
 __all__ = ["OpenSlots", "RunLeases", "claim_run"]
@@ -43,7 +43,7 @@ class OpenSlots:
 
 
 def claim_run(
-    queue: RedisMessageQueue, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True
+    queue: QueueConsumer, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True
 ) -> RunLeases:
     """Take over the open leases of an earlier try of the run, or else claim up to `limit` messages.
 
@@ -70,7 +70,7 @@ def claim_run(
 class RunLeases:
     """Holds the leases of one run, on its driver."""
 
-    def __init__(self, queue: RedisMessageQueue, run_id: str, lease_seconds: float) -> None:
+    def __init__(self, queue: QueueConsumer, run_id: str, lease_seconds: float) -> None:
         self.queue = queue
         self.run_id = run_id
         self.state = LeaseState.EMPTY

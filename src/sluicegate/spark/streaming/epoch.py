@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from sluicegate._session import new_id
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _access
 from sluicegate.spark.transitions import ConsumerLease, Span, acquire_consumer_call
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("sluicegate")
 class ConsumerReader:
     """Acquires a consumer for one streaming query and checks that no other query has acquired it since."""
 
-    def __init__(self, queue: RedisMessageQueue, consumer: str) -> None:
+    def __init__(self, queue: QueueConsumer, consumer: str) -> None:
         self._queue = queue
         self._consumer = consumer
         self._keys = QueueKeys(queue.name)
@@ -61,7 +61,7 @@ def lease_id(consumer: str, epoch: int, number: int) -> str:
     return f"{consumer}/{epoch}/{number}"
 
 
-def adopt(queue: RedisMessageQueue, name: str, lease_seconds: float) -> Lease | None:
+def adopt(queue: QueueConsumer, name: str, lease_seconds: float) -> Lease | None:
     """Take an open lease over; return None if no lease of this name is open."""
     if _access.read_lease(queue, name).state != "open":
         return None
@@ -74,7 +74,7 @@ def adopt(queue: RedisMessageQueue, name: str, lease_seconds: float) -> Lease | 
     return lease
 
 
-def release_older(queue: RedisMessageQueue, consumer: str, spans: tuple[Span, ...]) -> int:
+def release_older(queue: QueueConsumer, consumer: str, spans: tuple[Span, ...]) -> int:
     """Release the leases of queries of older epochs, and return the number of their messages."""
     released = 0
     for span in spans:

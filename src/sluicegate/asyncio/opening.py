@@ -1,0 +1,56 @@
+"""Makes what a spec, a place or a URL names: a queue, a stream, a group of a stream, or a queue of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sluicegate.asyncio.consumer import QueueConsumer
+from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.errors import ConfigurationError
+from sluicegate.place import Place
+from sluicegate.spec import QueueSpec
+
+__all__ = ["open_place", "open_spec", "open_url"]
+
+
+def open_spec(spec: QueueSpec) -> QueueConsumer:
+    """Make what a spec describes, to consume from it. It connects at its first command.
+
+    Args:
+        spec: from `queue.spec()`, of a queue, a group of a stream or a queue of jobs.
+
+    Raises:
+        ConfigurationError: the spec describes a stream, from which only its groups consume.
+    """
+    if spec.kind == "queue":
+        return RedisMessageQueue.from_spec(spec)
+    raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
+
+
+def open_place(place: Place, **options: Any) -> RedisMessageQueue:
+    """Make what a place names. It connects at its first command.
+
+    Args:
+        place: a queue, a stream or a group of a stream.
+        options: where Redis is (`url`, `client` or `gateway`), and the options of what the place is.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
+    """
+    if not place.stream:
+        return RedisMessageQueue(place.name, **options)
+    raise ConfigurationError(f"{place} cannot be made yet")
+
+
+def open_url(url: str, **options: Any) -> RedisMessageQueue:
+    """Make what a URL such as `redis+sluicegate://host:6379/0?queue=orders` names. It connects at its first command.
+
+    Args:
+        url: of a Redis and a place on it; see `Place.parse_url`.
+        options: of what the URL names.
+
+    Raises:
+        ConfigurationError: it is no such URL, or an option that cannot work.
+    """
+    redis_url, place = Place.parse_url(url)
+    return open_place(place, url=redis_url, **options)
