@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sluicegate.core.entry import encode_deduplication_key
-from sluicegate.core.keys import QueueKeys, decode_name, encode_name
+from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys, decode_name, encode_name
 from sluicegate.errors import ConfigurationError
 
 STRANGE = "{}:%# \x00\x1f\x7f\tä😀ab25"
@@ -108,3 +108,48 @@ def test_an_empty_lease_id_is_refused() -> None:
         QueueKeys.lease_name("")
     with pytest.raises(TypeError, match="must be a str"):
         QueueKeys.lease_name(7)  # type: ignore[arg-type]
+
+
+def _all_keys(keys: QueueKeys) -> dict[str, bytes]:
+    """Return every key that these keys name, by what it is for."""
+    slots = [slot for kind in type(keys).__mro__ for slot in getattr(kind, "__slots__", ())]
+    fixed = {slot: getattr(keys, slot) for slot in slots if slot not in {"name", "group"} and not slot.startswith("_")}
+    made = {"lease": keys.lease(b"l"), "closed": keys.closed(b"l"), "published": keys.published(b"b")}
+    return {**fixed, **made, "dedup": keys.dedup(b"k"), "consumer": keys.consumer("c"), "run": keys.run("r")}
+
+
+@given(NAMES, NAMES)
+@example("orders", "stream")
+@example("orders", "{}")
+def test_a_stream_and_its_groups_share_the_tag_of_a_queue_of_that_name_and_no_key(name: str, group: str) -> None:
+    assume(name.strip() and group.strip())
+    tag = b"sluicegate:{" + encode_name(name).encode() + b"}:"
+    queue, stream, one = _all_keys(QueueKeys(name)), _all_keys(StreamKeys(name)), _all_keys(GroupKeys(name, group))
+    assert all(key.startswith(tag) for key in (*stream.values(), *one.values()))
+    assert not set(queue.values()) & (set(stream.values()) | set(one.values()))
+    shared = {name for name, key in one.items() if key in stream.values()}
+    assert shared == {"stream", "pending", "groups", "dedup", "stream_counters"}
+    assert one["stream_counters"] == stream["counters"]
+    assert one["dedup"] == stream["dedup"]
+
+
+@given(NAMES, NAMES)
+def test_different_groups_share_only_what_is_the_streams(one: str, other: str) -> None:
+    assume(one.strip() and other.strip())
+    assert (GroupKeys("orders", one).leases == GroupKeys("orders", other).leases) == (one == other)
+
+
+def test_the_keys_of_a_group_are_readable() -> None:
+    keys = StreamKeys("orders").of_group("billing:eu")
+    assert (keys.name, keys.group) == ("orders", "billing:eu")
+    assert keys.pending == keys.stream == b"sluicegate:{orders}:stream"
+    assert keys.returned == b"sluicegate:{orders}:group:billing%3Aeu:returned"
+    assert keys.lease(b"l") == b"sluicegate:{orders}:group:billing%3Aeu:lease:l"
+    assert keys.dedup(b"k") == b"sluicegate:{orders}:stream:dedup:k"
+    assert (QueueKeys("orders").group, StreamKeys("orders").group) == ("", "")
+
+
+@pytest.mark.parametrize(("name", "group", "which"), [(" ", "g", "stream"), ("s", "\t", "group")])
+def test_a_blank_name_of_a_stream_or_group_is_refused(name: str, group: str, which: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{which} name is blank"):
+        GroupKeys(name, group)

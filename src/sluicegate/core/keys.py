@@ -1,6 +1,9 @@
 """A queue's keys share one hash tag, so a queue lives in one cluster slot.
 
 Names are encoded injectively: any name works, and `x` and `{x}` are different queues.
+
+A stream has keys of its own under the hash tag of its name, and so has each of its groups. A queue and a stream of one
+name share the tag and no key.
 """
 
 from __future__ import annotations
@@ -11,7 +14,17 @@ import re
 from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_LENGTH
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
-__all__ = ["PREFIX", "QueueKeys", "consumer_name", "decode_name", "encode_name", "lease_id_of", "text_of"]
+__all__ = [
+    "PREFIX",
+    "GroupKeys",
+    "QueueKeys",
+    "StreamKeys",
+    "consumer_name",
+    "decode_name",
+    "encode_name",
+    "lease_id_of",
+    "text_of",
+]
 
 PREFIX = "sluicegate"
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
@@ -68,8 +81,30 @@ def _bounded(raw: bytes, longest: int) -> bytes:
     return b"%23" + raw[1:] if raw.startswith(b"#") else raw
 
 
+def _encoded(what: str, name: str) -> str:
+    """Encode the name of a queue, a stream or a group, or say why no such thing may have it."""
+    if not isinstance(name, str):
+        raise OptionTypeError(f"{what} name must be a str, not {type(name).__name__}")
+    if not name.strip():
+        raise ConfigurationError(f"{what} name is blank; give it at least one visible character")
+    if len(name) > MAX_NAME_LENGTH:
+        raise ConfigurationError(f"{what} name has {len(name)} characters; the limit is {MAX_NAME_LENGTH}")
+    encoded = encode_name(name)
+    try:
+        encoded.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{what} name holds a lone surrogate; UTF-8 cannot carry it") from None
+    return encoded
+
+
 class QueueKeys:
-    """The key names of one queue, as bytes for commands and as str (`str(keys.pending, "utf-8")`) for people."""
+    """The key names of one queue, as bytes for commands and as str (`str(keys.pending, "utf-8")`) for people.
+
+    Attributes:
+        group: the group's name where these are the keys of a group of a stream, else "".
+    """
+
+    group: str = ""
 
     __slots__ = (
         "_dedup",
@@ -90,16 +125,10 @@ class QueueKeys:
     )
 
     def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise OptionTypeError(f"queue name must be a str, not {type(name).__name__}")
-        if not name.strip():
-            raise ConfigurationError("queue name is blank; give it at least one visible character")
-        if len(name) > MAX_NAME_LENGTH:
-            raise ConfigurationError(f"queue name has {len(name)} characters; the limit is {MAX_NAME_LENGTH}")
-        try:
-            root = f"{PREFIX}:{{{encode_name(name)}}}:".encode()
-        except UnicodeEncodeError:
-            raise ConfigurationError("queue name holds a lone surrogate; UTF-8 cannot carry it") from None
+        self._name_all(name, f"{PREFIX}:{{{_encoded('queue', name)}}}:".encode())
+
+    def _name_all(self, name: str, root: bytes) -> None:
+        """Name every key, under the root that they share."""
         self.name = name
         self._root = root
         self._lease = root + b"lease:"
@@ -169,3 +198,50 @@ class QueueKeys:
             return _bounded(encode_name(lease_id).encode(), _MAX_LEASE_ID_LENGTH)
         except UnicodeEncodeError:
             raise ConfigurationError("lease_id holds a lone surrogate; UTF-8 cannot carry it") from None
+
+
+class StreamKeys(QueueKeys):
+    """The key names of a stream: its entries are in `pending`, and markers and receipts have names of its own.
+
+    Attributes:
+        stream: the Redis stream, which any client can read.
+        groups: a hash of what is known of each group: where it started, when it was made, when it expires.
+    """
+
+    __slots__ = ("_stream_root", "groups", "stream")
+
+    def __init__(self, name: str) -> None:
+        self._name_stream(f"{PREFIX}:{{{_encoded('stream', name)}}}:".encode())
+        self._name_all(name, self._stream_root)
+        self.pending = self.stream
+
+    def _name_stream(self, root: bytes) -> None:
+        self.stream = root + b"stream"
+        self._stream_root = root + b"stream:"
+        self.groups = root + b"stream:groups"
+
+    def of_group(self, group: str) -> GroupKeys:
+        """Return the keys of one of the stream's groups."""
+        return GroupKeys(self.name, group)
+
+
+class GroupKeys(StreamKeys):
+    """The key names of a group of a stream: those of a queue whose pending list is the stream.
+
+    Deduplication markers are the stream's; everything else except the stream and its `groups` is the group's own.
+
+    Attributes:
+        group: the group's name, which is also the name of Redis's consumer group.
+        stream_counters: the totals of the stream.
+    """
+
+    __slots__ = ("group", "stream_counters")
+
+    def __init__(self, name: str, group: str) -> None:
+        root = f"{PREFIX}:{{{_encoded('stream', name)}}}:".encode()
+        self._name_stream(root)
+        self._name_all(name, root + f"group:{_encoded('group', group)}:".encode())
+        self.group = group
+        self.pending = self.stream
+        self.stream_counters = self._stream_root + b"counters"
+        self._dedup = self._stream_root + b"dedup:"
