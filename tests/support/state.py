@@ -13,7 +13,7 @@ from sluicegate.core.keys import QueueKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
 WITHOUT_TTL = re.compile(
-    rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|set_aside|lease:.+)"
+    rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|set_aside|tracking|tracking:ended|tracking:news|lease:.+)"
 )
 WITH_TTL = re.compile(rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+)")
 

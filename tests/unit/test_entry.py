@@ -12,13 +12,16 @@ from sluicegate import DeadMessage, Message
 from sluicegate.core.entry import (
     PREFIX_LENGTH,
     Prefix,
+    bound_markers,
     client_part,
     encode_deduplication_key,
     encode_headers,
     is_entry,
+    is_tracked,
     read_prefix,
     split_entry,
 )
+from sluicegate.core.keys import QueueKeys
 from sluicegate.core.policies import backoff_seconds, why
 from sluicegate.errors import MalformedStoredMessageError
 
@@ -51,7 +54,27 @@ def test_the_prefix_is_read_by_position() -> None:
     assert read_prefix(PREFIX + b"b-0\x1f\x1f\x1f") == Prefix(28, 0x0199F3C2B1A4, 10, 2)
 
 
-@pytest.mark.parametrize("value", [b"", b"hello", b"3" + PREFIX[1:] + b"i\x1f\x1f\x1f", b"1" + b"x" * 40, PREFIX[:20]])
+@pytest.mark.parametrize("kind", [b"1", b"2", b"5", b"6", b"7", b"8"])
+def test_every_kind_is_read_alike(kind: bytes) -> None:
+    entry = kind + PREFIX[1:] + client_part(b"b:0-0", b"key", b"", b"x")
+    assert is_entry(entry)
+    assert read_prefix(entry) == Prefix(28, 0x0199F3C2B1A4, 10, 2)
+    assert is_tracked(entry) is (kind in (b"5", b"6", b"7", b"8"))
+    keys = QueueKeys("q")
+    assert bound_markers(keys, [(1, entry)]) == (((1, keys.dedup(b"key")),) if kind in (b"2", b"6", b"8") else ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"hello",
+        b"4" + PREFIX[1:] + b"i\x1f\x1f\x1f",
+        b"3" + PREFIX[1:] + b"i\x1f\x1f\x1f",
+        b"1" + b"x" * 40,
+        PREFIX[:20],
+    ],
+)
 def test_foreign_values_are_named_as_such(value: bytes) -> None:
     assert not is_entry(value)
     with pytest.raises(MalformedStoredMessageError):

@@ -121,6 +121,9 @@ EXPECTED_TYPES = {
     "completed": "list",
     "failed": "list",
     "set_aside": "zset",
+    "tracking": "hash",
+    "tracking_ended": "zset",
+    "tracking_news": "stream",
 }
 
 

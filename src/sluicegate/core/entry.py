@@ -7,7 +7,8 @@
     │  │             │             └ finished deliveries (3 hex digits, saturating)
     │  │             └ time of enqueueing, ms since the epoch (12 hex digits)
     │  └ sequence: the queue's `published` total (12 hex digits)
-    └ kind: 2 when the message's deduplication marker is freed as it ends, else 1
+    └ kind: 1, and 5 for a message of a batch, 7 for a job; 2, 6 and 8 when the deduplication marker is freed as the
+      message ends
 
 The server writes the prefix and changes it by position. The client's part starts at byte 29; of it, Lua reads only the
 id and the deduplication key. `US` is the ASCII unit separator 0x1F, which neither an id, an encoded key nor JSON can
@@ -36,6 +37,7 @@ __all__ = [
     "encode_headers",
     "identify",
     "is_entry",
+    "is_tracked",
     "marker_of",
     "payload_of",
     "read_prefix",
@@ -43,11 +45,11 @@ __all__ = [
     "was_delivered",
 ]
 
-KINDS = (b"1", b"2")
+KINDS = (b"1", b"2", b"5", b"6", b"7", b"8")
 PREFIX_LENGTH = 29
 _FIELDS = 4
-_BOUND = ord("2")
-_ENTRY = re.compile(rb"[12][0-9a-fA-F]{28}[^%(us)b]+%(us)b[^%(us)b]*%(us)b[^%(us)b]*%(us)b" % {b"us": SEPARATOR})
+_LAST_UNTRACKED = ord("4")
+_ENTRY = re.compile(rb"[125678][0-9a-fA-F]{28}[^%(us)b]+%(us)b[^%(us)b]*%(us)b[^%(us)b]*%(us)b" % {b"us": SEPARATOR})
 
 
 class Prefix(NamedTuple):
@@ -128,6 +130,11 @@ def is_entry(value: bytes) -> bool:
     return _ENTRY.match(value) is not None
 
 
+def is_tracked(entry: bytes) -> bool:
+    """Return whether an entry belongs to a batch or is a job, so that what becomes of it is recorded."""
+    return entry[0] > _LAST_UNTRACKED
+
+
 def split_entry(entry: bytes) -> list[bytes]:
     """Split the client's part into [id, deduplication key, headers, payload].
 
@@ -173,4 +180,4 @@ def bound_markers(keys: QueueKeys, entries: Iterable[tuple[int, bytes]]) -> tupl
         keys: the keys of the queue.
         entries: slots, ascending, with their entries. An entry without such a marker costs a look at its first byte.
     """
-    return tuple([(slot, keys.dedup(split_entry(entry)[1])) for slot, entry in entries if entry[0] == _BOUND])
+    return tuple([(slot, keys.dedup(split_entry(entry)[1])) for slot, entry in entries if not entry[0] & 1])

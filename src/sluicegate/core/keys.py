@@ -19,6 +19,7 @@ __all__ = [
     "GroupKeys",
     "QueueKeys",
     "StreamKeys",
+    "bounded_name",
     "consumer_name",
     "decode_name",
     "encode_name",
@@ -97,6 +98,11 @@ def _encoded(what: str, name: str) -> str:
     return encoded
 
 
+def bounded_name(name: str) -> bytes:
+    """Encode a name as part of a key: percent-encoded, or a hash if that has over 40 bytes. Injective."""
+    return _bounded(encode_name(name).encode(), _MAX_LEASE_ID_LENGTH)
+
+
 class QueueKeys:
     """The key names of one queue, as bytes for commands and as str (`str(keys.pending, "utf-8")`) for people.
 
@@ -121,6 +127,9 @@ class QueueKeys:
         "pending",
         "returned",
         "set_aside",
+        "tracking",
+        "tracking_ended",
+        "tracking_news",
         "wakeup",
     )
 
@@ -144,6 +153,9 @@ class QueueKeys:
         self.counters = root + b"counters"
         self.wakeup = root + b"bell"
         self.set_aside = root + b"set_aside"
+        self.tracking = root + b"tracking"
+        self.tracking_ended = root + b"tracking:ended"
+        self.tracking_news = root + b"tracking:news"
 
     def lease(self, lease: bytes) -> bytes:
         """Return the key of the hash of an open lease (`lease` as made by `lease_name`)."""
@@ -181,7 +193,7 @@ class QueueKeys:
         """Return the key that records which reader claims for a consumer, and in which epoch."""
         if len(name) > MAX_ID_LENGTH:
             raise ConfigurationError(f"consumer's name has {len(name)} characters; the limit is {MAX_ID_LENGTH}")
-        return self._root + b"consumer:" + _bounded(encode_name(name).encode(), _MAX_LEASE_ID_LENGTH)
+        return self._root + b"consumer:" + bounded_name(name)
 
     @staticmethod
     def lease_name(lease_id: str) -> bytes:
@@ -195,7 +207,7 @@ class QueueKeys:
                 f"lease_id has {len(lease_id)} characters; {MAX_ID_LENGTH} at most, so give a hash of it"
             )
         try:
-            return _bounded(encode_name(lease_id).encode(), _MAX_LEASE_ID_LENGTH)
+            return bounded_name(lease_id)
         except UnicodeEncodeError:
             raise ConfigurationError("lease_id holds a lone surrogate; UTF-8 cannot carry it") from None
 

@@ -23,8 +23,8 @@
 --   {-1} when it is too early
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, entry_counts, entry_sequence, marker_owners, named_values, oom_guard, receipt
---- @include wakeup
+--- @include clock, count_up, entry, entry_counts, entry_key, entry_sequence, marker_owners, named_values, oom_guard
+--- @include receipt, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
@@ -74,7 +74,7 @@ for i = 1, #values do
       break
     else
       entries[#entries + 1], ids[#ids + 1] = entry, one.name
-      if one.marker > 0 and string.byte(entry) == 50 then
+      if one.marker > 0 and is_bound(entry) then
         held[marker_of(one)] = one.name -- freed when it died, and its own again from now on
       end
     end
