@@ -104,9 +104,12 @@ def test_executors_drain_and_the_materialization_counts_what_each_partition_did(
     instance: dg.DagsterInstance,
 ) -> None:
     expected = numbers(25)
+    folder = str(output.folder)
 
     def before(batch: list[int], ctx: DrainContext) -> None:
-        time.sleep(0.2)  # both partitions get something
+        """Wait until both partitions have a batch."""
+        Path(folder, f"begun-{ctx.partition}").touch()
+        wait_until(lambda: len(list(Path(folder).glob("begun-*"))) == 2, "both partitions have a batch")
 
     result = run(drain_asset(output.writer(before), batch_size=5), resource, spark, instance)
 
@@ -128,6 +131,7 @@ def test_executors_drain_and_the_materialization_counts_what_each_partition_did(
     }
     assert size > 25 * len('{"n": 1}')
     assert [(row["partition"], row["ended"]) for row in rows] == [(0, "empty"), (1, "empty")]
+    assert all(row["acked"] >= 5 for row in rows)
     assert sum(row["acked"] for row in rows) == 25
     assert output.numbers() == expected
     assert (queue.depth().ready, queue.depth().in_flight, queue.stats().acked) == (0, 0, 25)
@@ -286,6 +290,26 @@ def test_a_step_that_is_stopped_cancels_its_jobs_and_a_re_execution_takes_over_i
     assert event.asset_materialization.metadata["sluicegate/taken_over"].value == 1
     assert output.numbers() == expected
     assert queue.stats().acked == 40
+
+
+def test_a_re_execution_drains_what_has_arrived_since(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    output: Output,
+    instance: dg.DagsterInstance,
+) -> None:
+    job = asset_job([drain_asset(output.writer(), partitions=1)], {"queue": resource, "pyspark": spark})
+    queue.publish_many({"n": number} for number in range(3))
+    first = job.execute_in_process(instance=instance)
+    queue.publish_many({"n": number} for number in range(3, 5))
+
+    retried = re_execute(job, instance, first.run_id)
+
+    (event,) = [entry for entry in instance.all_logs(retried.run_id) if entry.asset_materialization]
+    assert event.asset_materialization.metadata["dagster/row_count"].value == 5, "3 of them by the first run"
+    assert [call["numbers"] for call in output.calls()] == [[0, 1, 2], [3, 4]]
+    assert (queue.depth().ready, queue.stats().acked) == (0, 5)
 
 
 def test_the_log_of_the_step_shows_progress(
