@@ -4,49 +4,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from sluicegate.core.call import Operation
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import GroupKeys, QueueKeys
 from sluicegate.core.transitions.depth import depth_operation
-from sluicegate.errors import RedisMessageQueueError
+from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.gateway import Gateway, RedisGateway
+from sluicegate.place import Place
 from sluicegate.report import Depth
 
 __all__ = ["read_depths"]
 
+PlaceT = TypeVar("PlaceT", str, Place)
+
 
 def read_depths(
-    gateway: Gateway, names: Iterable[str], *, retry: bool = True
-) -> dict[str, Depth | RedisMessageQueueError]:
-    """Read the depths of several queues, in one write per Redis server.
+    gateway: Gateway, places: Iterable[PlaceT], *, retry: bool = True
+) -> dict[PlaceT, Depth | RedisMessageQueueError]:
+    """Read the depths of several queues and groups of streams, in one write per Redis server.
 
     It reads what `queue.depth()` reads. Only queues with expired leases cost further round trips, one each per 500
     leases.
 
     Args:
         gateway: where the queues are. One that is not the library's is asked queue by queue.
-        names: of the queues; each is read once.
+        places: names of queues, or places, which groups are too; each is read once.
         retry: False: one attempt of a few seconds at most.
 
     Returns:
-        Per name its depth, or the error that concerns this queue alone: `WrongKeyTypeError` or `RedisAccessError`.
+        Per place its depth, or the error that concerns it alone: `WrongKeyTypeError` or `RedisAccessError`.
 
     Raises:
-        ConfigurationError: a name that no queue may have.
+        ConfigurationError: a name that no queue may have, or a stream without a group.
         RedisUnavailableError, RedisRefusedError, RetryBudgetExhaustedError: nothing was read.
     """
-    operations = {name: depth_operation(QueueKeys(name)) for name in names}
+    operations = {place: depth_operation(_keys_of(place)) for place in places}
     calls = [next(operation) for operation in operations.values()]
     if isinstance(gateway, RedisGateway):
         answers = gateway.execute_many(calls, retry=retry)  # type: ignore[arg-type]  # depths only make calls
     else:
         answers = [gateway.execute(call, retry=retry) for call in calls]  # type: ignore[arg-type]
     return {
-        name: answer.locate(queue=name, operation="depth")
+        place: answer.locate(queue=place if isinstance(place, str) else place.name, operation="depth")
         if isinstance(answer, RedisMessageQueueError)
         else _resume(gateway, operation, answer, retry)
-        for (name, operation), answer in zip(operations.items(), answers, strict=True)
+        for (place, operation), answer in zip(operations.items(), answers, strict=True)
     }
+
+
+def _keys_of(place: str | Place) -> QueueKeys:
+    if isinstance(place, str):
+        return QueueKeys(place)
+    if place.stream and place.group is None:
+        raise ConfigurationError(f"{place} has no depth of its own, because its groups consume; name one of them")
+    return QueueKeys(place.name) if place.group is None else GroupKeys(place.name, place.group)
 
 
 def _resume(gateway: Gateway, operation: Operation[Depth], answer: object, retry: bool) -> Depth:

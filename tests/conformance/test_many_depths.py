@@ -15,6 +15,7 @@ from sluicegate import Depth, RedisGateway, RedisMessageQueue
 from sluicegate.asyncio.depths import read_depths as read_depths_async
 from sluicegate.depths import read_depths
 from sluicegate.errors import ConfigurationError, RedisUnavailableError, WrongKeyTypeError
+from sluicegate.place import Place
 from tests.support import state
 from tests.support.flavours import Loop
 from tests.support.servers import RedisServer, programs
@@ -114,6 +115,18 @@ def test_no_names_ask_nothing(read: Read) -> None:
 def test_a_name_that_no_queue_has_is_refused(read: Read) -> None:
     with pytest.raises(ConfigurationError, match="name"):
         read(["orders", "  "])
+
+
+def test_a_queue_may_be_given_as_a_place(read: Read, client: redis.Redis) -> None:
+    RedisMessageQueue("orders", client=client).publish_many("abc")
+    place = Place("orders")
+
+    assert read([place])[place].ready == 3
+
+
+def test_a_stream_without_a_group_is_refused(read: Read) -> None:
+    with pytest.raises(ConfigurationError, match=r"stream 'orders' has no depth of its own.*name one of them"):
+        read([Place("orders"), Place("orders", stream=True)])
 
 
 @pytest.mark.parametrize("retry", [True, False])
