@@ -94,7 +94,9 @@ def sample(
     )
     plain = {name: getattr(KEYS, name) for name in QueueKeys.__slots__ if not name.startswith("_") and name != "name"}
     meant = {**plain, "lease": KEYS.lease(lease), "closed": KEYS.closed(lease), **(keys or {})}
-    return Sample(builder(KEYS, *given, **named), meant, {**_named(bound.arguments), **(args or {})})
+    return Sample(
+        builder(KEYS, *given, **named), meant, {"group": KEYS.group.encode(), **_named(bound.arguments), **(args or {})}
+    )
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def test_an_argument_that_no_header_names_is_found(monkeypatch: pytest.MonkeyPat
 
     (problem,) = check_lua.header_problems()
 
-    assert problem.startswith("promote ARGV: header means [7], the builder sends [7, 1]")
+    assert problem.startswith("promote ARGV: header means [7, b''], the builder sends [7, b'', 1]")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,15 @@ import redis
 from sluicegate.core.entry import is_entry, split_entry
 from sluicegate.core.keys import QueueKeys
 
-ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:)")
+ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
 WITHOUT_TTL = re.compile(
-    rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|set_aside|tracking|tracking:ended|tracking:news|lease:.+)"
+    rb"(pending|returned|delayed|leases|dead|dead:records|completed|failed|counters|bell|set_aside|tracking|"
+    rb"tracking:ended|tracking:news|lease:.+|stream|stream:counters|stream:groups)"
 )
-WITH_TTL = re.compile(rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+)")
+WITH_TTL = re.compile(
+    rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+|"
+    rb"stream:dedup:.*|stream:published:.+)"
+)
 
 
 @dataclass
@@ -127,6 +131,8 @@ def _check_one_place(client: redis.Redis, root: bytes) -> None:
 def _check_lives(client: redis.Redis, root: bytes) -> None:
     for key in client.scan_iter(match=_escaped(root) + b"*", count=1000):
         suffix = key.removeprefix(root)
+        if suffix.startswith(b"group:"):
+            continue  # it is checked by itself
         if client.pttl(key) == -1:
             assert WITHOUT_TTL.fullmatch(suffix), f"{key!r} lives for ever"
         else:

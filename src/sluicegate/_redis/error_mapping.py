@@ -100,6 +100,7 @@ _CLASSES = {
 
 EXPECTED_TYPES = {
     "pending": "list",
+    "stream": "stream",
     "wakeup": "list",
     "returned": "zset",
     "delayed": "zset",
@@ -342,6 +343,8 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
     role = roles[min(position, len(roles) - 1)]
     if role == "source":
         role = call.keys[0].rsplit(b":", 1)[1].decode()
+    if role == "pending" and call.keys[position].endswith(b":stream"):
+        role = "stream"  # of a group
     return role, EXPECTED_TYPES[role]
 
 

@@ -5,7 +5,7 @@
 --   1 lease
 --   2 leases
 --   3 closed
---   4 pending
+--   4 pending              a list; of a group, its stream
 --   5 returned
 --   6 delayed
 --   7 counters
@@ -31,25 +31,28 @@
 --  12 max_dead_length      dead messages kept, 0 for all
 --  13 strict               1: foreign values move to the tail of `pending`; 0: they are buried
 --  14 consumer             who claims, as the lease shows it; "" for no name
---  15... exclude_ms        with a run
+--  15 group                the name of the group of a stream, "" for a queue
+--  16... exclude_ms        with a run
 -- Returns: {"open", opening, 0, {}, entries, buried, dropped, aside};
 --   {"known"} when the lease is open under this nonce or under the token to take over, so that claim_known.lua answers;
 --   {"held", token, silent ms}; {"reaping"} when the lease expired or is damaged, and must be reaped first;
 --   {"acked", acked, returned, buried} from the record of its end; {"paused"};
 --   {"empty", ms to the next change or -1, buried, dropped, aside, 1 for a remembered answer};
---   {"maintain", due, buried, dropped, aside, expired lease names...};
+--   {"maintain", due, buried, dropped, aside, expired lease names...}: `due` is 1, and 2 more when entries of a group
+--   must be adopted;
 --   {"foreign", values moved to the tail, 1 when more may lie behind them, ms to the next change or -1, aside}.
 --   `buried` counts foreign values, `dropped` dead messages over the maximum, `aside` messages of newer kinds.
 -- Repeat: finds the lease open under its nonce, and opens no other.
 
 --- @include clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, lease, next_change, oom_guard
---- @include open_answer, open_lease, select_batch, wakeup, write_closed_record
+--- @include open_answer, open_lease, select_batch, unread, wakeup, write_closed_record
 limit = tonumber(limit)
 local span, max_lease, run = tonumber(lease_ms), tonumber(max_lease_ms), KEYS[run_at]
 span = max_lease > 0 and math.min(span, max_lease) or span
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount')
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'published')
+local unread = read_group(pending, group)
 local us = clock_us()
 local ms = math.floor(us / 1000)
 local known = read_lease(lease, name == nonce) -- the library made an id that equals the nonce for this claim
@@ -63,7 +66,7 @@ if answer then
   return answer
 elseif limit == 0 then
   write_closed_record(closed, record, 'gone', nonce, tonumber(empty_ms))
-  if redis.call('EXISTS', returned, pending) > 0 then
+  if is_claimable(returned, pending, unread) then
     wake_consumer(wakeup, tokens)
   end
   return {'empty', -1, 0, 0, 0}
@@ -72,30 +75,29 @@ elseif totals[1] then
 end
 local due = #redis.call('ZRANGEBYSCORE', delayed, '-inf', ms, 'LIMIT', 0, 1)
 local expired = redis.call('ZRANGEBYSCORE', leases, '-inf', ms, 'LIMIT', 0, 16)
+due = due + (unread and is_adoption_due(unread, counters, ms) and 2 or 0)
 if maintain == '1' and (due > 0 or #expired > 0) then
   return {'maintain', due, 0, 0, 0, unpack(expired)}
 end
 local excluded_in = run and returned_by(run)
-local batch = select_batch(returned, pending, limit, tonumber(max_bytes), tonumber(max_delivery_count), excluded_in)
+local batch = select_batch(returned, pending, limit, tonumber(max_bytes), tonumber(max_delivery_count), excluded_in,
+  unread, totals[5])
 local to = #batch.foreign > 0 and foreign_stores(set_aside, dead, dead_records, counters)
 
 -- Writes that keep a message come before those that drop one.
-local opening
-if #batch.taken > 0 then
-  local keep = tonumber(keep_ms)
-  opening = open_lease(lease, leases, counters, totals, us, name, nonce, span, keep, batch.taken, consumer)
-end
+local opening = #batch.taken > 0 and open_lease(lease, leases, counters, totals, us, name, nonce, span,
+  tonumber(keep_ms), batch.taken, consumer)
 if run then
   delay_excluded(delayed, batch.excluded, ms + tonumber(ARGV[exclude_ms_at]))
 end
 local moved, buried, aside, dropped = 0, 0, 0, 0
 if to then
-  moved, buried, aside = clear_foreign(to, ms, batch.foreign, strict == '1' and pending)
+  moved, buried, aside = clear_foreign(to, ms, batch.foreign, strict == '1' and not unread and pending)
   dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried)
 end
-remove_batch(returned, pending, batch)
+remove_batch(returned, pending, batch, unread, counters)
 -- A list that holds only foreign values that just moved wakes nobody: a consumer would meet them again at once.
-local more = redis.call('EXISTS', returned, pending) > 0
+local more = is_claimable(returned, pending, unread)
 if moved > 0 then
   more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
 end
@@ -110,7 +112,7 @@ elseif more and buried + aside + #batch.excluded > 0 and moved == 0 then
   return {'maintain', 0, buried, dropped, aside}
 end
 local life = tonumber(empty_ms)
-if life > 0 and not more and moved == 0 and due == 0 and #expired == 0 then
+if life > 0 and not more and moved == 0 and due % 2 == 0 and #expired == 0 then
   write_closed_record(closed, record, 'empty', string.format('%.0f', ms + life), life)
 end
 local next_ms = next_change(delayed, leases, ms)

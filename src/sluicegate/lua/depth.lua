@@ -1,7 +1,7 @@
 -- Count a queue's messages by state.
 -- Guarantee: reads only, and costs the same at any size; expired leases are counted a page at a time.
 -- KEYS:
---   1 pending
+--   1 pending              a list; of a group, its stream
 --   2 returned
 --   3 delayed
 --   4 leases
@@ -10,18 +10,19 @@
 --   7... expired           the hashes of the leases that the previous answer named
 -- ARGV:
 --   1 max_leases           expired leases that a page names
---   2 mark                 leases with a later deadline in ms are not counted; this and the following with `expired`
+--   2 group                the name of the group of a stream, "" for a queue
+--   3 mark                 leases with a later deadline in ms are not counted; this and the following with `expired`
 --                        only
---   3 score                deadline of the last lease that was named
---   4 after                its member in `leases`
---   5... name              the members in `leases` of those hashes
+--   4 score                deadline of the last lease that was named
+--   5 after                its member in `leases`
+--   6... name              the members in `leases` of those hashes
 -- Returns: {pending, returned, delayed, due, leases, dead, paused, in flight, published, claimed, age of the oldest
 --   ready message in ms or -1, expired messages of the given leases, mark and deadline of the last lease of the next
 --   page, {names on that page}, messages set aside, ms until the first delayed message falls due or -1, ms until the
 --   first lease expires or -1}; both are 0 once that has happened
 -- Repeat: reads again.
 
---- @include clock, entry, lease, lease_page, numbers
+--- @include clock, entry, lease, lease_page, numbers, unread
 local ms = math.floor(clock_us() / 1000)
 local first_page = not mark
 mark = mark or string.format('%.0f', ms)
@@ -33,7 +34,15 @@ local function consider(entry)
   end
 end
 
-consider(redis.call('LINDEX', pending, -1))
+local unread, waiting = read_group(pending, group), nil
+if unread then
+  local first = first_unread(unread)
+  waiting = first and count_unread(unread) or 0
+  oldest = math.min(oldest, first and tonumber(string.match(first, '^%d+')) or oldest)
+else
+  consider(redis.call('LINDEX', pending, -1))
+  waiting = redis.call('LLEN', pending)
+end
 consider(redis.call('ZRANGE', returned, 0, 0)[1])
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
 local first_expiry = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2])
@@ -65,9 +74,10 @@ if not first_page or first_expiry and first_expiry <= ms then
 end
 local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
 return {
-  redis.call('LLEN', pending), redis.call('ZCARD', returned), redis.call('ZCARD', delayed),
+  waiting, redis.call('ZCARD', returned), redis.call('ZCARD', delayed),
   redis.call('ZCOUNT', delayed, '-inf', ms), redis.call('ZCARD', leases), redis.call('ZCARD', dead),
-  totals[4] and 1 or 0, to_integer(totals[1]), to_integer(totals[2]), to_integer(totals[3]),
+  totals[4] and 1 or 0, to_integer(totals[1]), to_integer(totals[2]) + (unread and waiting or 0),
+  to_integer(totals[3]),
   oldest > ms and -1 or ms - math.max(0, oldest), count, #names > 0 and mark or '', last_score, names,
   to_integer(totals[5]), ms_until(first_due), ms_until(first_expiry),
 }

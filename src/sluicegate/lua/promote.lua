@@ -8,6 +8,7 @@
 --   4 wakeup
 -- ARGV:
 --   1 step                 maximum messages to move
+--   2 group                the name of the group of a stream, to whose `pending` nothing can be added; "" for a queue
 -- Returns: messages moved
 -- Repeat: moves what is due by then.
 
@@ -15,7 +16,9 @@
 local MAX_BYTES = 524288 -- as in a step of a reap
 oom_guard(delayed)
 local tokens = redis.call('LLEN', wakeup)
-redis.call('LLEN', pending)
+if group == '' then
+  redis.call('LLEN', pending)
+end
 redis.call('ZCARD', returned)
 local ms = math.floor(clock_us() / 1000)
 local due, bytes, chunk = {}, 0, 1
@@ -30,8 +33,10 @@ repeat
 until #found < wanted or #due >= step or bytes >= MAX_BYTES
 for i = 1, #due do
   local entry = due[i]
-  if is_entry(entry) and was_leased(entry) then
+  if is_entry(entry) and (was_leased(entry) or group ~= '') then
     redis.call('ZADD', returned, sequence_of(entry), entry)
+  elseif group ~= '' then
+    redis.call('ZADD', returned, ms, entry) -- a foreign value, which a claim buries
   else
     redis.call('LPUSH', pending, entry)
   end

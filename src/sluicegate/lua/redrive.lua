@@ -2,7 +2,7 @@
 -- Guarantee: a message is pending before its dead record goes; one whose deduplication key another message holds stays
 --   dead.
 -- KEYS:
---   1 pending
+--   1 pending              a list; of a group, its stream, which nothing is added to
 --   2 returned
 --   3 delayed
 --   4 dead
@@ -18,7 +18,8 @@
 --   4 max_pending_length   pending, returned and delayed messages that the queue may hold, 0 for any number
 --   5 marker_ms            lifetime of a marker that ends with its message
 --   6 refuse_early         1: refuse while the mark's millisecond lasts, so that a message that dies again dies later
---   7... named             per message: its id; number of its marker, 0 for none
+--   7 group                the name of the group of a stream, which redrives into `returned`; "" for a queue
+--   8... named             per message: its id; number of its marker, 0 for none
 -- Returns: {messages redriven, number of the first that did not fit or 0, number of a message that is blocked, ...};
 --   {-1} when it is too early
 -- Repeat: answered from the receipt.
@@ -38,7 +39,8 @@ if refuse_early == '1' and clock_us() < (latest + 1) * 1000 then
 end
 redis.call('HLEN', counters)
 redis.call('HLEN', dead_records)
-local waiting = redis.call('LLEN', pending) + redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
+local waiting = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
+waiting = waiting + (group == '' and redis.call('LLEN', pending) or 0)
 local room = max_length > 0 and math.max(0, max_length - waiting) or math.huge
 local owners, values = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at)
 local reply, entries, ids, held = {0, 0}, {}, {}, {}
@@ -83,8 +85,11 @@ end
 reply[1] = #entries
 if #entries > 0 then
   table.sort(entries, function(one, other) return sequence_of(one) < sequence_of(other) end)
-  for first = 1, #entries, 1000 do
+  for first = 1, group == '' and #entries or 0, 1000 do
     redis.call('LPUSH', pending, unpack(entries, first, math.min(first + 999, #entries)))
+  end
+  for i = 1, group ~= '' and #entries or 0 do
+    redis.call('ZADD', returned, sequence_of(entries[i]), entries[i])
   end
   for marker, id in pairs(held) do
     redis.call('SET', marker, id, 'PX', math.max(tonumber(marker_ms), redis.call('PTTL', marker)))

@@ -5,7 +5,7 @@
 --   1 leases
 --   2 counters
 --   3 wakeup
---   4 pending
+--   4 pending              a list; of a group, its stream
 --   5 returned
 --   6 set_aside            messages of kinds that only a newer version knows
 --   7 dead
@@ -16,6 +16,7 @@
 --                        message
 --   2 from                 aside and letters: values to skip; records: a cursor
 --   3 max_values           to look at
+--   4 group                the name of the group of a stream, "" for a queue
 -- Returns: {place of the next call, "" at the end; values repaired}
 -- Repeat: repairs what there is to repair by then.
 
@@ -24,7 +25,7 @@ local limit, repaired = tonumber(max_values), 0
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
 redis.call('HLEN', counters)
-redis.call('LLEN', pending)
+redis.call(group == '' and 'LLEN' or 'XLEN', pending)
 redis.call('ZCARD', returned)
 redis.call('ZCARD', set_aside)
 redis.call('ZCARD', dead)
@@ -39,7 +40,7 @@ local function reset_counters()
       repaired = repaired + 1
     end
   end
-  local last = newest_sequence(pending, returned)
+  local last = newest_sequence(group == '' and pending, returned)
   if last > to_integer(redis.call('HGET', counters, 'published')) then -- else new messages would go before waiting ones
     redis.call('HSET', counters, 'published', string.format('%.0f', last))
     repaired = repaired + 1

@@ -150,6 +150,7 @@ class MaintenanceNeeded:
 
     Attributes:
         due: whether delayed messages are due.
+        adopt: whether a group must look for stale entries of consumers of other libraries.
         expired: names of expired leases.
         buried, dropped, set_aside: as in `Opened`.
     """
@@ -159,6 +160,7 @@ class MaintenanceNeeded:
     buried: int = 0
     dropped: int = 0
     set_aside: int = 0
+    adopt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ def claim_call(
             rules.max_dead_length,
             int(rules.strict),
             request.consumer,
+            keys.group.encode(),
             *((ceil(min(request.lease_seconds, _MAX_EXCLUDE_SECONDS) * 1000),) if run else ()),
         ),
         _decode,
@@ -426,7 +429,7 @@ def _decode(reply: list[Any]) -> ClaimReply:
     if kind == b"acked":
         return Acked(*reply[1:4])
     if kind == b"maintain":
-        return MaintenanceNeeded(bool(reply[1]), reply[5:], reply[2], reply[3], reply[4])
+        return MaintenanceNeeded(bool(reply[1] & 1), reply[5:], reply[2], reply[3], reply[4], bool(reply[1] & 2))
     if kind == b"empty":
         return Empty(_seconds(reply[1]), reply[2], reply[3], reply[4], len(reply) > 5)
     if kind == b"foreign":

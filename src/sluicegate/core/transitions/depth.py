@@ -106,7 +106,7 @@ def depth_call(keys: QueueKeys, page: ExpiredPage = FIRST_PAGE, *, page_size: in
             keys.counters,
             *(keys.lease(name) for name in page.names),
         ),
-        (page_size, *place),
+        (page_size, keys.group.encode(), *place),
         _decode,
     )
 

@@ -23,7 +23,10 @@ def peek_call(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Ca
         offset: values to skip.
     """
     kind = _KINDS.get(state, b"zset")
-    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records), (kind, count, offset), _decode)
+    if state == "pending" and keys.group:
+        kind = b"unread"
+    args = (kind, count, offset, keys.group.encode())
+    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records, keys.counters), args, _decode)
 
 
 def peek_operation(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Operation[list[bytes]]:

@@ -12,7 +12,12 @@ __all__ = ["promote_call", "promote_operation"]
 
 def promote_call(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     """Prepare one step: promote at most `step` messages and answer how many it were."""
-    return Call(scripts.load("promote"), (keys.delayed, keys.pending, keys.returned, keys.wakeup), (step,), int)
+    return Call(
+        scripts.load("promote"),
+        (keys.delayed, keys.pending, keys.returned, keys.wakeup),
+        (step, keys.group.encode()),
+        int,
+    )
 
 
 def promote_operation(keys: QueueKeys, *, emits_events: bool = False) -> Operation[int]:

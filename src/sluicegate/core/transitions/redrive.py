@@ -156,7 +156,7 @@ def redrive_call(
             keys.published(step.nonce),
             *markers,
         ),
-        (step.number, RECEIPT_MS, mark, max_pending_length, _MARKER_MS, int(patient), *args),
+        (step.number, RECEIPT_MS, mark, max_pending_length, _MARKER_MS, int(patient), keys.group.encode(), *args),
         _decode,
     )
 

@@ -83,7 +83,7 @@ def repair_call(keys: QueueKeys, part: str, *, place: bytes = b"", page_size: in
             keys.dead,
             keys.dead_records,
         ),
-        (part.encode(), place, page_size),
+        (part.encode(), place, page_size, keys.group.encode()),
         _decode,
     )
 

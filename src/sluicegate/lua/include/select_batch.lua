@@ -1,12 +1,13 @@
---- @include entry
+--- @include entry, take_unread, unread
 -- Select the messages of a new lease, without writing: first returned messages, in smaller batches the more often they
 -- failed; then, if no selected message has failed before, pending ones. `excluded_in` says which entries of a batch of
 -- returned ones are excluded; nil excludes none. The selection is bounded in messages and bytes, and ends after a
 -- thousand excluded entries. Returns a table of the entries `taken`, the entries `excluded`, the values `foreign`, and
--- how many values to remove from `returned` (`ranks`) and from `pending` (`scanned`).
-local function select_batch(returned, pending, limit, max_bytes, max_delivery_count, excluded_in)
+-- how many values to remove from `returned` (`ranks`) and from `pending` (`scanned`). Of a group, what is
+-- `unread` is pending, with sequences behind `published`.
+local function select_batch(returned, pending, limit, max_bytes, max_delivery_count, excluded_in, unread, published)
   -- One untried message is the most frequent claim, and needs none of the functions below.
-  local head = limit == 1 and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
+  local head = limit == 1 and not unread and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
   if head and is_entry(head) then
     return {taken = {head}, excluded = {}, foreign = {}, ranks = 0, scanned = 1}
   end
@@ -90,16 +91,23 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
   end
 
   take_returned()
-  take_pending()
+  if not unread then
+    take_pending()
+  elseif untried and wants_more() and #self.excluded < 1000 then
+    take_unread(self, returned, unread, published, room, max_bytes - bytes)
+  end
   return self
 end
 
 -- Remove a selected batch from where it was read.
-local function remove_batch(returned, pending, batch)
+local function remove_batch(returned, pending, batch, unread, counters)
   if batch.ranks > 0 then
     redis.call('ZREMRANGEBYRANK', returned, 0, batch.ranks - 1)
   end
-  if batch.scanned == 1 then
+  if unread and batch.scanned > 0 then
+    redis.call('HSET', counters, 'published', batch.sequence)
+    advance_group(unread, batch.last, batch.scanned, batch.ended)
+  elseif batch.scanned == 1 then
     redis.call('RPOP', pending)
   elseif batch.scanned > 1 then
     redis.call('LTRIM', pending, 0, -(batch.scanned + 1))
