@@ -160,6 +160,7 @@ def _record_runs(instance: dg.DagsterInstance, url: str, queue: str, count: int)
     import dagster as dg
 
     from dagster_sluicegate.depths import identify
+    from sluicegate.place import Place
 
     for number in range(count):
         instance.run_storage.add_run(
@@ -169,7 +170,7 @@ def _record_runs(instance: dg.DagsterInstance, url: str, queue: str, count: int)
                 status=dg.DagsterRunStatus.SUCCESS,
                 tags={
                     "sluicegate/queue": queue,
-                    "sluicegate/queue_id": identify(url, queue),
+                    "sluicegate/queue_id": identify(url, Place(queue)),
                     "sluicegate/sensor": "gate",
                     "sluicegate/generation": str(-number),  # an earlier one than any that is looked for
                     "sluicegate/attempt": "0",

@@ -9,8 +9,11 @@ import dagster as dg
 from pydantic import Field
 
 from dagster_sluicegate.functions import with_parameters
-from dagster_sluicegate.resources import RedisQueueResource, check_resource, check_resource_key
-from sluicegate import DeadMessage, RedisMessageQueue, checks
+from dagster_sluicegate.places import names_of, place_of
+from dagster_sluicegate.resource_keys import check_resource, check_resource_key
+from dagster_sluicegate.resources import RedisQueueResource
+from sluicegate import DeadMessage, checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.transitions.redrive import RedriveRequest
 from sluicegate.errors import ConfigurationError
 from sluicegate.purging import count_states, states_of
@@ -22,6 +25,8 @@ class RedriveConfig(dg.Config):
     """Which dead letters a redrive moves back, and how many; a dead letter passes every filter that is given."""
 
     queue_name: str | None = Field(default=None, description="Of another queue than the resource's.")
+    stream_name: str | None = Field(default=None, description="Of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Of the stream; default: the resource's own.")
     reason: str | None = Field(
         default=None, description="Only those buried for this reason, such as max_delivery_count or handler_error."
     )
@@ -40,6 +45,8 @@ class PurgeConfig(dg.Config):
     """What a purge deletes: one or more states, or everything; it only counts unless `dry_run` is false."""
 
     queue_name: str | None = Field(default=None, description="Of another queue than the resource's.")
+    stream_name: str | None = Field(default=None, description="Of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Of the stream; default: the resource's own.")
     states: list[str] | None = Field(
         default=None, description="One or more of pending, returned, delayed, dead, completed, failed."
     )
@@ -113,7 +120,7 @@ def build_redrive_op(
     except ConfigurationError as error:
         raise ConfigurationError(f"op {name!r}: {error}") from None
 
-    def redrive(context: dg.OpExecutionContext, config: RedriveConfig, queue: RedisMessageQueue) -> dict[str, Any]:
+    def redrive(context: dg.OpExecutionContext, config: RedriveConfig, queue: QueueConsumer) -> dict[str, Any]:
         done = queue.redrive(
             reason=config.reason,
             older_than_seconds=config.older_than_seconds,
@@ -126,11 +133,11 @@ def build_redrive_op(
             dry_run=config.dry_run,
         )
         context.log.info(
-            f"queue {queue.name!r}: {done.redriven} dead letters {'would be' if config.dry_run else 'are'} redriven, "
+            f"{place_of(queue)}: {done.redriven} dead letters {'would be' if config.dry_run else 'are'} redriven, "
             f"{done.blocked} are blocked, {done.scanned} were read{'' if done.after is None else '; more may be left'}"
         )
         return {
-            "queue": queue.name,
+            **_names(queue),
             "redriven": done.redriven,
             "blocked": done.blocked,
             "scanned": done.scanned,
@@ -194,16 +201,16 @@ def build_purge_op(
             )
     """
 
-    def purge(context: dg.OpExecutionContext, config: PurgeConfig, queue: RedisMessageQueue) -> dict[str, Any]:
+    def purge(context: dg.OpExecutionContext, config: PurgeConfig, queue: QueueConsumer) -> dict[str, Any]:
         states = states_of(config.states, everything=config.everything)
         deleted = count_states(queue, states) if config.dry_run else {state: queue.purge(state) for state in states}
         total = sum(deleted.values())
         counts = ", ".join(f"{count} {state}" for state, count in deleted.items())
         context.log.info(
-            f"queue {queue.name!r}: {total} {'would be' if config.dry_run else 'are'} deleted ({counts}); "
+            f"{place_of(queue)}: {total} {'would be' if config.dry_run else 'are'} deleted ({counts}); "
             f"{queue.depth().in_flight} messages are in flight and stay"
         )
-        return {"queue": queue.name, "deleted": deleted, "total": total, "dry_run": config.dry_run}
+        return {**_names(queue), "deleted": deleted, "total": total, "dry_run": config.dry_run}
 
     described = f"Deletes what the queue of the resource `{resource_key}` holds in chosen states, or counts it."
     return _op(name, described, PurgeConfig, purge, resource_key, retry_policy, pool, tags)
@@ -225,7 +232,7 @@ def _op(
     def run(context: dg.OpExecutionContext, config: Any, **resources: Any) -> dg.Output[dict[str, Any]]:
         resource = check_resource(resources[resource_key], resource_key)
         try:
-            with resource.get_queue(config.queue_name) as queue:
+            with resource.get_consumer(config.queue_name, stream_name=config.stream_name, group=config.group) as queue:
                 report = work(context, config, queue)
         except (ConfigurationError, TypeError) as error:
             raise dg.Failure(f"op {name!r}: {error}", allow_retries=False) from error
@@ -247,6 +254,10 @@ def _op(
         tags=tags,
     )
     return declare(with_parameters(run, parameters))
+
+
+def _names(queue: QueueConsumer) -> dict[str, str]:
+    return {name.removeprefix("sluicegate/"): value for name, value in names_of(place_of(queue)).items()}
 
 
 def _metadata(report: Mapping[str, Any]) -> dict[str, Any]:

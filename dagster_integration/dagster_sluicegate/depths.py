@@ -1,4 +1,4 @@
-"""Reads the depths of the queues of many resources: one write per server, several servers at a time."""
+"""Reads the depths of the queues and groups of many resources: one write per server, several servers at a time."""
 
 from __future__ import annotations
 
@@ -11,41 +11,49 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
+from dagster_sluicegate.places import label_of
 from dagster_sluicegate.urls import impatient_url
-from sluicegate import Depth, RedisGateway, RedisMessageQueue
+from sluicegate import Depth, RedisGateway
 from sluicegate._redis.connection import Address
 from sluicegate.depths import read_depths
+from sluicegate.opening import open_place
+from sluicegate.place import Place
 
-__all__ = ["Place", "identify", "read_dead", "read_places"]
+__all__ = ["Located", "identify", "read_dead", "read_places"]
 
 _SERVERS_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a queue is.
+class Located:
+    """Where a queue, or a group of a stream, is.
 
     Attributes:
         url: of its server.
-        name: of the queue.
+        place: its name there.
     """
 
     url: str
-    name: str
+    place: Place
+
+    @property
+    def queue_id(self) -> str:
+        """Return its name with a mark of its server."""
+        return identify(self.url, self.place)
 
 
-def identify(url: str, queue_name: str) -> str:
-    """Return a queue's name with a mark of its server, which is the same for every user and option of the URL.
+def identify(url: str, place: Place) -> str:
+    """Return the name of a place with a mark of its server, which is the same for every user and option of the URL.
 
     The mark is a hash: tags are shown in the UI, where a URL has no place.
     """
     parts = urlsplit(Address.parse(url).url)
-    place = (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, *parse_qs(parts.query).get("db", ()))
-    return f"{queue_name}@{hashlib.sha256(repr(place).encode()).hexdigest()[:8]}"
+    server = (parts.scheme, parts.netloc.rpartition("@")[2], parts.path, *parse_qs(parts.query).get("db", ()))
+    return f"{label_of(place)}@{hashlib.sha256(repr(server).encode()).hexdigest()[:8]}"
 
 
 def read_places(
-    places: Mapping[str, Place], *, first: Collection[str] = (), seconds: float
+    places: Mapping[str, Located], *, first: Collection[str] = (), seconds: float
 ) -> dict[str, Depth | Exception]:
     """Read the depths of many queues, without retries.
 
@@ -68,37 +76,37 @@ def read_places(
     pool = ThreadPoolExecutor(min(_SERVERS_AT_A_TIME, len(order)) or 1, thread_name_prefix="sluicegate-depths")
     try:
         readings = {
-            pool.submit(_read_server, url, [places[queue_id].name for queue_id in by_url[url]]): by_url[url]
+            pool.submit(_read_server, url, [places[queue_id].place for queue_id in by_url[url]]): by_url[url]
             for url in order
         }
         found: dict[str, Depth | Exception] = {}
         with suppress(TimeoutError):
             for reading in as_completed(readings, timeout=seconds):
                 depths = reading.result()
-                found |= {queue_id: depths[places[queue_id].name] for queue_id in readings[reading]}
+                found |= {queue_id: depths[places[queue_id].place] for queue_id in readings[reading]}
         return found
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # what still waits for a server ends with its timeouts
 
 
-def read_dead(place: Place) -> tuple[int, Depth]:
+def read_dead(where: Located) -> tuple[int, Depth]:
     """Read how many messages of a queue ever became dead letters, and its depth, without retries.
 
     Raises:
         RedisUnavailableError: Redis cannot be reached; names host and port.
     """
-    with RedisMessageQueue(place.name, url=impatient_url(place.url), retry_budget_seconds=0) as queue:
+    with open_place(where.place, url=impatient_url(where.url), retry_budget_seconds=0) as queue:
         stats = queue.stats()  # before the depth: a message that dies between the two is one that has died since
         return stats.buried + stats.foreign, queue.depth()
 
 
-def _read_server(url: str, names: Sequence[str]) -> Mapping[str, Depth | Exception]:
+def _read_server(url: str, places: Sequence[Place]) -> Mapping[Place, Depth | Exception]:
     """Read the depths of the queues of one server, or return the error that concerns them all."""
     try:
         gateway = RedisGateway(url=impatient_url(url), retry_budget_seconds=0)
         try:
-            return read_depths(gateway, names, retry=False)
+            return read_depths(gateway, places, retry=False)
         finally:
             gateway.close()
     except Exception as error:  # noqa: BLE001  (the sensor logs it; the other servers must not suffer)
-        return dict.fromkeys(names, error)
+        return dict.fromkeys(places, error)

@@ -1,17 +1,21 @@
-"""References of definitions to a queue, by its resource and its name, and to the asset that stands for it."""
+"""References of definitions to what they consume, by a resource and names, and to the asset that stands for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import dagster as dg
 
-from dagster_sluicegate.depths import identify
+from dagster_sluicegate.depths import Located
+from dagster_sluicegate.names import NO_NAMES, Names
+from dagster_sluicegate.places import names_of
 from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import Depth
-from sluicegate.core.keys import QueueKeys
+from sluicegate.consumer import QueueConsumer
 from sluicegate.errors import ConfigurationError
+from sluicegate.place import Place
 
 __all__ = ["QUEUE_ID", "QueueAsset", "QueueLook", "QueueRef", "asset_key_of"]
 
@@ -21,15 +25,15 @@ QUEUE_ID = "sluicegate/queue_id"
 
 @dataclass(frozen=True, slots=True)
 class QueueLook:
-    """What one look at a queue found.
+    """What one look at a queue, or at a group of a stream, found.
 
     Attributes:
-        name: of the queue.
-        queue_id: its name and a mark of its server, which separates queues of one name on several servers.
+        place: the queue or the group.
+        queue_id: its name and a mark of its server, which separates those of one name on several servers.
         depth: what it holds.
     """
 
-    name: str
+    place: Place
     queue_id: str
     depth: Depth
 
@@ -38,6 +42,7 @@ class QueueLook:
         """Return whose numbers they are, and the numbers, which Dagster's UI plots."""
         return {
             QUEUE_ID: self.queue_id,
+            **(names_of(self.place) if self.place.stream else {}),
             "sluicegate/ready": self.depth.ready,
             "sluicegate/oldest_ready_age_seconds": self.depth.oldest_ready_age_seconds or 0.0,
             # Messages of expired leases and those that are due count as ready already.
@@ -49,48 +54,64 @@ class QueueLook:
 
 @dataclass(frozen=True, slots=True)
 class QueueRef:
-    """A queue as a definition knows it, before there is a resource.
+    """A queue, or a group of a stream, as a definition knows it before there is a resource.
 
     Attributes:
         resource_key: of the `RedisQueueResource`.
-        queue_name: of the queue; None for the resource's own.
+        names: that the definition gives; those of the resource stand for what it leaves out.
     """
 
     resource_key: str = "queue"
-    queue_name: str | None = None
+    names: Names = NO_NAMES
 
     @classmethod
-    def checked(cls, definition: str, resource_key: str, queue_name: str | None) -> QueueRef:
+    def checked(
+        cls,
+        definition: str,
+        resource_key: str,
+        queue_name: str | None,
+        stream_name: str | None = None,
+        group: str | None = None,
+    ) -> QueueRef:
         """Make the reference of a definition, which an error names."""
         try:
-            if queue_name is not None:
-                QueueKeys(queue_name)  # it checks the name
+            return cls(resource_key, Names(queue_name, stream_name, group))
         except ConfigurationError as error:
-            raise type(error)(f"{definition}: queue_name: {error}") from None
-        return cls(resource_key, queue_name)
+            raise type(error)(f"{definition}: {error}") from None
 
     @property
     def described(self) -> str:
-        """Return in Markdown which queue it is, as far as the definition knows."""
-        return (
-            f"the queue `{self.queue_name}`" if self.queue_name else f"the queue of the resource `{self.resource_key}`"
-        )
+        """Return in Markdown which one it is, as far as the definition knows."""
+        return self.names.described or f"the queue of the resource `{self.resource_key}`"
 
     @property
     def in_words(self) -> str:
         """Return the same as plain text, which is what Dagster's UI shows of a sensor's description."""
-        return (
-            f"the queue {self.queue_name!r}" if self.queue_name else f"the queue of the resource {self.resource_key!r}"
-        )
+        return self.names.in_words or f"the queue of the resource {self.resource_key!r}"
+
+    def locate(self, resource: RedisQueueResource) -> Located:
+        """Return where it is.
+
+        Raises:
+            ConfigurationError: neither the definition nor the resource names one to consume from.
+        """
+        return Located(resource.server_url, resource.resolve_consumed(self.names))
 
     def identify(self, resource: RedisQueueResource) -> str:
-        """Return the queue's name with a mark of its server."""
-        return identify(resource.url, resource.resolve_name(self.queue_name))
+        """Return its name with a mark of its server."""
+        return self.locate(resource).queue_id
 
     def look(self, resource: RedisQueueResource) -> QueueLook:
-        """Read the queue's depth."""
-        name = resource.resolve_name(self.queue_name)
-        return QueueLook(name, self.identify(resource), resource.get_depth(self.queue_name))
+        """Read its depth."""
+        where = self.locate(resource)
+        return QueueLook(where.place, where.queue_id, resource.read_depth(where.place))
+
+    @contextmanager
+    def open(self, resource: RedisQueueResource) -> Iterator[QueueConsumer]:
+        """Yield it for claims; it is closed at the end of the block."""
+        names = self.names
+        with resource.get_consumer(names.queue_name, stream_name=names.stream_name, group=names.group) as consumer:
+            yield consumer
 
 
 def asset_key_of(asset: QueueAsset, definition: str) -> dg.AssetKey:

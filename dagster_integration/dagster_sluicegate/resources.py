@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import keyword
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -12,25 +10,28 @@ import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
 
 from dagster_sluicegate.compat import show_markdown
-from dagster_sluicegate.functions import with_parameters
-from dagster_sluicegate.urls import has_password, holds, impatient_url, is_variable, refuse_plain_password
+from dagster_sluicegate.names import NO_NAMES, Names
+from dagster_sluicegate.places import consumed
+from dagster_sluicegate.urls import (
+    has_password,
+    holds,
+    impatient_url,
+    is_variable,
+    refuse_plain_password,
+    split_url,
+)
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate import asyncio as queues
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig
+from sluicegate.consumer import QueueConsumer
 from sluicegate.core.deduplication import DeduplicationPolicy
 from sluicegate.errors import ConfigurationError
+from sluicegate.opening import open_place
 from sluicegate.options import OPTIONS, OnError, OverloadPolicy, QueueOptions
+from sluicegate.place import Place
 from sluicegate.signatures import refuse_unknown_options
 
-__all__ = [
-    "RedisQueueResource",
-    "check_resource",
-    "check_resource_key",
-    "impatient_url",
-    "queue_resource",
-    "takes_resource",
-    "takes_resources",
-]
+__all__ = ["RedisQueueResource"]
 
 _PLACES = ("url", "client", "gateway")
 # What a field of config cannot hold, and where it goes instead.
@@ -98,7 +99,8 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description=(
             "Where Redis is: redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or embedded:///folder. "
             "A URL with a password goes in by dg.EnvVar; or leave the password out and name its environment variable "
-            "with ?password_env=NAME."
+            "with ?password_env=NAME. A URL such as redis+sluicegate://host:6379/0?stream=orders&group=billing names "
+            "the queue, or the stream and group, too."
         ),
     )
     queue_name: str | None = Field(
@@ -106,6 +108,16 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description=(
             "Name of the queue; any text with a visible character in it. It may be left out where every use names a "
             'queue, as get_queue("orders") does; sensors and assets built by this library need it.'
+        ),
+    )
+    stream_name: str | None = Field(
+        default=None, description="Name of a stream, instead of a queue. Give this or queue_name, not both."
+    )
+    group: str | None = Field(
+        default=None,
+        description=(
+            "Name of the group of the stream from which sensors, checks and drains consume; assets that publish need "
+            "none."
         ),
     )
     deduplication_key: str | None = Field(
@@ -175,56 +187,112 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 is not set.
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
-        queue = RedisMessageQueue(self.resolve_name(name), url=self.url, **self._options(options))
-        try:
+        place = self._queue_place(name)
+        with RedisMessageQueue(place.name, url=self.server_url, **self._options(options)) as queue:
             yield queue
-        finally:
-            queue.close()
 
     @asynccontextmanager
     async def get_async_queue(
         self, name: str | None = None, **options: Unpack[QueueOptions]
     ) -> AsyncIterator[queues.RedisMessageQueue]:
         """Yield a `sluicegate.asyncio.RedisMessageQueue`, for `async def` assets and ops; see `get_queue`."""
-        queue = queues.RedisMessageQueue(self.resolve_name(name), url=self.url, **self._options(options))
-        try:
+        place = self._queue_place(name)
+        async with queues.RedisMessageQueue(place.name, url=self.server_url, **self._options(options)) as queue:
             yield queue
-        finally:
-            await queue.aclose()
 
-    def get_depth(self, name: str | None = None) -> Depth:
-        """Count the messages of a queue: read-only, without retries, for sensors and checks.
+    @contextmanager
+    def get_consumer(
+        self, queue_name: str | None = None, *, stream_name: str | None = None, group: str | None = None, **options: Any
+    ) -> Iterator[QueueConsumer]:
+        """Yield the queue or the group from which messages are claimed, whichever is named; see `get_queue`.
+
+        Args:
+            queue_name: of another queue on the same server.
+            stream_name: of another stream on the same server.
+            group: of another group; default: the resource's.
+            options: of the queue or the group; they override those of the resource.
+
+        Raises:
+            ConfigurationError: a stream is named, and no group of it; or as `get_queue` does.
+            RedisUnavailableError: Redis cannot be reached; names host and port.
+        """
+        place = self.resolve_consumed(Names(queue_name, stream_name, group))
+        with open_place(place, url=self.server_url, **self._options(options)) as consumer:
+            yield consumer
+
+    @contextmanager
+    def get_publisher(
+        self, queue_name: str | None = None, *, stream_name: str | None = None, **options: Any
+    ) -> Iterator[Any]:
+        """Yield the queue or the stream to which messages are published, whichever is named; see `get_queue`.
+
+        A group that the resource names is of no account here.
+
+        Args:
+            queue_name: of another queue on the same server.
+            stream_name: of another stream on the same server.
+            options: of the queue or the stream; they override those of the resource.
+
+        Raises:
+            ConfigurationError: as `get_queue` does.
+            RedisUnavailableError: Redis cannot be reached; names host and port.
+        """
+        place = self.resolve_place(Names(queue_name, stream_name))
+        place = Place(place.name, stream=place.stream)
+        with open_place(place, url=self.server_url, **self._options(options)) as publisher:
+            yield publisher
+
+    def get_depth(self, name: str | None = None, *, stream_name: str | None = None, group: str | None = None) -> Depth:
+        """Count the messages of a queue or a group: read-only, without retries, for sensors and checks.
 
         A server that does not answer costs a few seconds (4 s for each of connecting and reading, unless the URL sets
         `socket_connect_timeout` and `socket_timeout`), so that one tick cannot hold up the others.
 
         Args:
             name: of another queue on the same server; default: `queue_name`.
+            stream_name: of another stream on the same server.
+            group: of another group; default: the resource's.
 
         Raises:
             ConfigurationError: an option that cannot work, no queue is named, or the password's variable is not set.
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
+        return self.read_depth(self.resolve_consumed(Names(name, stream_name, group)))
+
+    def read_depth(self, place: Place) -> Depth:
+        """Count the messages of a place on the resource's server; see `get_depth`."""
         options = self._options({"retry_budget_seconds": 0})
-        queue = RedisMessageQueue(self.resolve_name(name), url=impatient_url(self.url), **options)
-        try:
-            return queue.depth()
-        finally:
-            queue.close()
+        with open_place(place, url=impatient_url(self.server_url), **options) as consumer:
+            return consumer.depth()
+
+    @property
+    def server_url(self) -> str:
+        """Return the URL of the Redis, without the names of a queue, stream or group."""
+        return split_url(self.url)[0]
 
     def resolve_name(self, name: str | None = None) -> str:
         """Return the name of the queue that a use means: the one that it names, or `queue_name`.
 
         Raises:
-            ConfigurationError: neither is given.
+            ConfigurationError: neither is given, or the resource names a stream.
         """
-        chosen = self.queue_name if name is None else name
-        if chosen is None:
-            raise ConfigurationError(
-                "the queue resource names no queue; set its queue_name, or name one where it is used, as in "
-                'get_queue("orders")'
-            )
-        return chosen
+        return self._queue_place(name).name
+
+    def resolve_place(self, names: Names = NO_NAMES) -> Place:
+        """Return the queue, stream or group that a use means: what it names, and the resource's names for the rest.
+
+        Raises:
+            ConfigurationError: neither names one, or the resource's names contradict each other.
+        """
+        return names.over(self._names).place()
+
+    def resolve_consumed(self, names: Names = NO_NAMES) -> Place:
+        """Return the queue or the group from which a use consumes; see `resolve_place`.
+
+        Raises:
+            ConfigurationError: it is a stream without a group.
+        """
+        return consumed(self.resolve_place(names))
 
     def get_resource_definition(self) -> Any:
         """Refuse a literal password, and options that cannot work, where Dagster takes the values that its UI shows.
@@ -237,6 +305,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """
         if not self._is_resolved:  # a resource that is nested in another one comes by here again in a run
             refuse_plain_password(self.url, self._described)
+            _ = self._names
             self._check_options()
         show_markdown(self)
         return super().get_resource_definition()
@@ -259,15 +328,39 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
 
     @property
+    def _names(self) -> Names:
+        """Return the names that the fields or the URL give.
+
+        Raises:
+            ConfigurationError: both do, or they name both a queue and a stream.
+        """
+        given = Names(self.queue_name, self.stream_name, self.group)
+        place = None if is_variable(self.url) else split_url(self.url)[1]
+        if place is None:
+            return given
+        if given:
+            raise ConfigurationError(f"the url names {place}; leave queue_name, stream_name and group out")
+        return Names(stream_name=place.name, group=place.group) if place.stream else Names(place.name)
+
+    @property
     def _described(self) -> str:
-        return "a queue resource" if self.queue_name is None else f"queue {self.queue_name!r}"
+        return self._names.in_words.removeprefix("the ") or "a queue resource"
+
+    def _queue_place(self, name: str | None) -> Place:
+        place = self.resolve_place(Names(name))
+        if place.stream:
+            raise ConfigurationError(
+                f"the resource names {place}, which is no queue; use get_consumer() to claim and get_stream() to "
+                'publish, or name a queue, as get_queue("orders") does'
+            )
+        return place
 
     def _configured(self) -> dict[str, Any]:
         """Return the options that the fields hold, by their names in the core."""
         held = {name: getattr(self, name) for name in OPTIONS if name in RedisQueueResource.model_fields}
         return {"get_deduplication_key": self.deduplication_key, **held}
 
-    def _options(self, overriding: QueueOptions) -> dict[str, Any]:
+    def _options(self, overriding: Mapping[str, Any]) -> dict[str, Any]:
         places = sorted(set(_PLACES) & set(overriding))
         if places:
             raise ConfigurationError(
@@ -284,83 +377,3 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             QueueConfig(**options)
         for name, value in known.items():
             OPTIONS[name].check(name, value)
-
-
-def takes_resource(key: str, function: Callable[..., Any], context: type, *others: str) -> Callable[..., Any]:
-    """Return a function whose signature names the queue resource, so that a test may call the definition with it.
-
-    Args:
-        key: of the resource, a Python identifier.
-        function: takes the context, the resource, and the other resources in their order.
-        context: the class of the context.
-        others: keys of further resources, of any kind; Python identifiers.
-    """
-    names = (key, *others)
-    return takes_resources(
-        [key], lambda given, resources: function(given, *(resources[name] for name in names)), context, others
-    )
-
-
-def takes_resources(
-    keys: Sequence[str],
-    function: Callable[..., Any],
-    context: type,
-    others: Sequence[str] = (),
-    more: Sequence[inspect.Parameter] = (),
-) -> Callable[..., Any]:
-    """Return a function whose signature names several queue resources; see `takes_resource`.
-
-    Args:
-        keys: of the resources.
-        function: takes the context and a dict of the resources by key.
-        context: the class of the context.
-        others: keys of further resources, of any kind; Python identifiers.
-        more: parameters by which Dagster gives further resources or a config; one that is named like a queue resource
-            gets that one.
-    """
-    for key in keys:
-        check_resource_key(key)
-
-    def named(context: Any, **resources: Any) -> Any:
-        return function(context, {**resources, **{key: check_resource(resources[key], key) for key in keys}})
-
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [
-        inspect.Parameter("context", kind, annotation=context),
-        *(inspect.Parameter(key, kind, annotation=RedisQueueResource) for key in keys),
-        *(
-            inspect.Parameter(other, kind, annotation=dg.ResourceParam[Any])  # type: ignore[misc]
-            for other in others
-        ),
-        *(parameter for parameter in more if parameter.name not in keys),
-    ]
-    return with_parameters(named, parameters)
-
-
-def check_resource_key(key: object) -> None:
-    """Refuse a resource key that cannot be the name of a parameter."""
-    if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
-        raise ConfigurationError(f"resource_key must be a Python identifier, not {key!r}")
-
-
-def queue_resource(resources: object, key: str) -> RedisQueueResource:
-    """Return the queue resource of a context.
-
-    Raises:
-        ConfigurationError: something else is there under this key.
-    """
-    return check_resource(getattr(resources, key), key)
-
-
-def check_resource(found: object, key: str) -> RedisQueueResource:
-    """Return what is under a key, if it is a queue resource.
-
-    Raises:
-        ConfigurationError: it is something else.
-    """
-    if not isinstance(found, RedisQueueResource):
-        raise ConfigurationError(
-            f"the resource {key!r} is a {type(found).__name__}; put a RedisQueueResource there, or name another key "
-            "with resource_key"
-        )
-    return found

@@ -9,16 +9,26 @@ import dagster as dg
 
 from sluicegate._redis.connection import Address
 from sluicegate.errors import ConfigurationError
+from sluicegate.place import Place, is_place_url
 
-__all__ = ["has_password", "holds", "impatient_url", "is_variable", "refuse_plain_password"]
+__all__ = ["has_password", "holds", "impatient_url", "is_variable", "refuse_plain_password", "split_url"]
 
 _LOOK_SECONDS = 4.0
 _VARIABLES = (dg.EnvVar, type(dg.EnvVar.int("ANY")))  # Dagster has no public name for the second
 
 
+def split_url(url: str) -> tuple[str, Place | None]:
+    """Return the URL of the Redis, and what a URL such as `redis+sluicegate://…?stream=orders&group=billing` names.
+
+    Raises:
+        ConfigurationError: it names both a queue and a stream, or neither.
+    """
+    return Place.parse_url(url) if isinstance(url, str) and is_place_url(url) else (url, None)
+
+
 def has_password(url: str) -> bool:
     """Return whether a URL holds a password, and not only the name of its variable."""
-    return Address.parse(url).password is not None
+    return Address.parse(split_url(url)[0]).password is not None
 
 
 def impatient_url(url: str) -> str:

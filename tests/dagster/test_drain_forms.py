@@ -214,7 +214,7 @@ def test_several_queues_become_assets_that_do_not_stop_each_other(
             [QueueDrain(spec="a"), QueueDrain(spec="a", queue_name="b")],
             "two drains have the key 'a'; give each its own",
         ),
-        ([QueueDrain(spec="a", queue_name=" ")], "drain asset 'a': queue_name must be a text with a visible character"),
+        ([QueueDrain(spec="a", queue_name=" ")], "drain asset 'a': queue_name: queue name is blank"),
     ],
 )
 def test_drains_that_cannot_be_told_apart_are_refused(drains: list[QueueDrain], complaint: str) -> None:

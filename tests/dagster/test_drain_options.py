@@ -64,7 +64,7 @@ def test_a_key_alone_makes_a_redis_asset_with_the_usual_io_manager() -> None:
         ({"on_empty": "nothing"}, "on_empty must be 'skip', 'observe' or 'materialize', not 'nothing'"),
         ({"combine": 1}, "combine must be"),
         ({"combine": sum, "settle": "per_batch"}, "combine has nothing to combine with settle='per_batch'"),
-        ({"queue_name": " "}, "queue_name must be a text with a visible character"),
+        ({"queue_name": " "}, "queue_name: queue name is blank; give it at least one visible character"),
         ({"lease_seconds": 0}, "lease_seconds must be a number above 0.*not 0"),
         (
             {"spec": dg.AssetSpec("orders", partitions_def=dg.StaticPartitionsDefinition(["a"]))},

@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from dagster_sluicegate import QueueGate, RedisQueueResource, build_queue_gates_sensor
-from dagster_sluicegate.depths import Place, read_places
+from dagster_sluicegate.depths import Located, read_places
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
+from sluicegate.place import Place
 from tests.dagster.helpers import submit
 from tests.support.servers import free_port, silent_port
 from tests.support.snippets import snippet
@@ -246,8 +247,8 @@ def test_servers_that_were_not_read_come_first(url: str, monkeypatch: pytest.Mon
     monkeypatch.setattr("dagster_sluicegate.depths._SERVERS_AT_A_TIME", 1)
     with silent_port() as port:
         places = {
-            "mute": Place(f"redis://127.0.0.1:{port}/0?socket_timeout=0.5", "gates mute"),
-            "live": Place(url, "gates live"),
+            "mute": Located(f"redis://127.0.0.1:{port}/0?socket_timeout=0.5", Place("gates mute")),
+            "live": Located(url, Place("gates live")),
         }
         for _ in range(8):
             assert list(read_places(places, first=["live"], seconds=0.2)) == ["live"]
@@ -259,8 +260,8 @@ def test_the_order_of_the_others_changes_so_that_slow_servers_do_not_keep_the_sa
     monkeypatch.setattr("dagster_sluicegate.depths._SERVERS_AT_A_TIME", 1)
     with silent_port() as port:
         places = {
-            "mute": Place(f"redis://127.0.0.1:{port}/0?socket_timeout=0.2", "gates mute"),
-            "live": Place(url, "gates live"),
+            "mute": Located(f"redis://127.0.0.1:{port}/0?socket_timeout=0.2", Place("gates mute")),
+            "live": Located(url, Place("gates live")),
         }
         assert any("live" in read_places(places, seconds=0.1) for _ in range(30))
 

@@ -14,7 +14,7 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 import sluicegate
 from dagster_sluicegate import QueuePublishIOManager, RedisQueueResource, __version__
-from dagster_sluicegate.resources import impatient_url
+from dagster_sluicegate.urls import impatient_url
 from sluicegate import QueueEvent, RedisMessageQueue
 from sluicegate.config import QueueConfig
 from sluicegate.embedded import EmbeddedServer
@@ -104,7 +104,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_the_fields_are_the_options_that_are_plain_values() -> None:
     fields = RedisQueueResource.model_fields
-    assert set(fields) - {"url", "queue_name", "deduplication_key"} == set(OPTIONS) - NO_FIELDS
+    assert set(fields) - {"url", "queue_name", "stream_name", "group", "deduplication_key"} == set(OPTIONS) - NO_FIELDS
     for name, option in OPTIONS.items():
         if name in fields:
             assert fields[name].default == option.default, name

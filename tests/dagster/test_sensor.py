@@ -16,6 +16,7 @@ from dagster_sluicegate.depths import identify
 from sluicegate import Depth, RedisMessageQueue
 from sluicegate.embedded import EmbeddedServer
 from sluicegate.errors import ConfigurationError, RedisUnavailableError
+from sluicegate.place import Place
 from tests.dagster.helpers import look, retried, submit
 from tests.support.servers import free_port, silent_port
 from tests.support.waiting import wait_until
@@ -59,7 +60,7 @@ def test_opens_at_min_ready_with_small_facts_in_the_tags(
         "dagster/sensor_name": "gate",
         "team": "orders",
         "sluicegate/queue": queue.name,
-        "sluicegate/queue_id": identify(resource.url, queue.name),
+        "sluicegate/queue_id": identify(resource.url, Place(queue.name)),
         "sluicegate/sensor": "gate",
         "sluicegate/generation": "0",
         "sluicegate/attempt": "0",
@@ -273,7 +274,7 @@ def test_queues_of_one_name_on_two_servers_hold_nothing_back_from_each_other(
     ],
 )
 def test_the_id_of_a_queue_marks_its_server_and_shows_no_part_of_its_url(url: str, same: bool) -> None:
-    plain, found = identify("redis://redis.example:6379/0", "orders"), identify(url, "orders")
+    plain, found = (identify(each, Place("orders")) for each in ("redis://redis.example:6379/0", url))
     assert (found == plain) is same
     assert re.fullmatch(r"orders@[0-9a-f]{8}", found)
 

@@ -38,6 +38,9 @@ class QueueDepthSensorComponent(QueueComponent, RunTarget):
     min_ready: int | None = option(build_queue_depth_sensor, "min_ready", examples=[1000])
     max_age_seconds: float | None = option(build_queue_depth_sensor, "max_age_seconds", examples=[300])
     resource_key: str = option(build_queue_depth_sensor, "resource_key", examples=["queue"])
+    queue_name: str | None = option(build_queue_depth_sensor, "queue_name", examples=["orders"])
+    stream_name: str | None = option(build_queue_depth_sensor, "stream_name", examples=["orders"])
+    group: str | None = option(build_queue_depth_sensor, "group", examples=["billing"])
     minimum_interval_seconds: int = option(
         build_queue_depth_sensor,
         "minimum_interval_seconds",

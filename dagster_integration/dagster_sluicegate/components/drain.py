@@ -56,6 +56,8 @@ class QueueDrainAssetComponent(QueueComponent):
     )
     queue_asset: dg.ResolvedAssetKey | None = option(build_queue_drain_asset, "queue_asset", examples=["orders_queue"])
     queue_name: str | None = option(build_queue_drain_asset, "queue_name", examples=["orders"])
+    stream_name: str | None = option(build_queue_drain_asset, "stream_name", examples=["orders"])
+    group: str | None = option(build_queue_drain_asset, "group", examples=["billing"])
     check_specs: list[dg.ResolvedAssetCheckSpec] = option(
         build_queue_drain_asset,
         "check_specs",
@@ -96,6 +98,8 @@ class QueueDrainAssetComponent(QueueComponent):
             on_empty=self.on_empty,
             queue_asset=self.queue_asset,
             queue_name=self.queue_name,
+            stream_name=self.stream_name,
+            group=self.group,
             check_specs=self.check_specs,
             lease_seconds=self.lease_seconds,
             combine=self.combine,

@@ -22,6 +22,8 @@ class QueueGateSpec(RunTarget):
 
     resource_key: str = option(QueueGate, "resource_key", examples=["orders_queue"])
     queue_name: str | None = option(QueueGate, "queue_name", examples=["orders"])
+    stream_name: str | None = option(QueueGate, "stream_name", examples=["orders"])
+    group: str | None = option(QueueGate, "group", examples=["billing"])
     min_ready: int | None = option(QueueGate, "min_ready", examples=[1000])
     max_age_seconds: float | None = option(QueueGate, "max_age_seconds", examples=[300])
     max_in_flight: int = option(QueueGate, "max_in_flight", examples=[3])
@@ -37,7 +39,7 @@ class QueueGateSpec(RunTarget):
     def gate(self, sensor: str) -> QueueGate:
         """Return the gate of a sensor."""
         options: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields if name != "job"}
-        owner = f"sensor {sensor!r}, gate of {self.queue_name or self.resource_key!r}"
+        owner = f"sensor {sensor!r}, gate of {self.queue_name or self.stream_name or self.resource_key!r}"
         return QueueGate(**{**options, "target": self.resolve_target(owner)})
 
 

@@ -62,6 +62,7 @@ class QueuePublishAssetComponent(QueueComponent):
         examples=["fsync"],
     )
     queue_name: str | None = option(build_queue_publish_asset, "queue_name", examples=["orders"])
+    stream_name: str | None = option(build_queue_publish_asset, "stream_name", examples=["orders"])
     resource_key: str = option(build_queue_publish_asset, "resource_key", examples=["queue"])
     retry_policy: RetryPolicySpec | None = option(
         build_queue_publish_asset,
@@ -88,6 +89,7 @@ class QueuePublishAssetComponent(QueueComponent):
             delay_seconds=self.delay_seconds,
             durability=self.durability,
             queue_name=self.queue_name,
+            stream_name=self.stream_name,
             resource_key=self.resource_key,
             backfill_policy=step.backfill_policy,
             retry_policy=self.retry_policy.policy() if self.retry_policy else None,

@@ -17,6 +17,8 @@ __all__ = ["RedisQueueResourceComponent"]
 
 _EXAMPLES: dict[str, list[Any]] = {
     "queue_name": ["orders"],
+    "stream_name": ["orders"],
+    "group": ["billing"],
     "deduplication_key": ["order_id", "{tenant}:{order_id}"],
     "heartbeat_interval_seconds": [20],
     "json_default": ["iso"],

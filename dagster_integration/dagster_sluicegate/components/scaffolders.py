@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 from typing import Any, ClassVar, Generic, TypeVar
 
 import dagster as dg
 from pydantic import BaseModel, Field
+
+from dagster_sluicegate.names import Names
 
 __all__ = [
     "DepthSensorScaffolder",
@@ -68,6 +71,8 @@ class ResourceParams(BaseModel):
     """The parameters of `dg scaffold defs` for a resource."""
 
     queue_name: str | None = Field(default=None, description="Name of the queue; default: the folder's.")
+    stream_name: str | None = Field(default=None, description="Name of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Name of the group of the stream.")
     url_env_var: str = Field(default="REDIS_URL", description="Environment variable that holds the URL.")
     resource_key: str = Field(default="queue", description="Key of the resource.")
 
@@ -78,6 +83,9 @@ class AssetParams(BaseModel):
     asset_key: str | None = Field(default=None, description="Key of the asset; default: the folder's name.")
     function: str | None = Field(default=None, description="Function, as module:function; default: one in a new file.")
     resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+    queue_name: str | None = Field(default=None, description="Name of the queue; default: the resource's.")
+    stream_name: str | None = Field(default=None, description="Name of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Name of the group of the stream; default: the resource's.")
 
 
 class DepthSensorParams(BaseModel):
@@ -88,6 +96,9 @@ class DepthSensorParams(BaseModel):
     min_ready: int = Field(default=1000, description="Ready messages that open the gate.")
     max_age_seconds: float = Field(default=300, description="Age of the oldest ready message that opens the gate.")
     resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+    queue_name: str | None = Field(default=None, description="Name of the queue; default: the resource's.")
+    stream_name: str | None = Field(default=None, description="Name of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Name of the group of the stream; default: the resource's.")
 
 
 Params = TypeVar("Params", bound=BaseModel)
@@ -144,11 +155,12 @@ class ResourceScaffolder(QueueScaffolder[ResourceParams]):
         return ResourceParams
 
     def attributes(self, params: ResourceParams, folder: str) -> dict[str, Any]:
-        """Return a queue that is named as the folder."""
+        """Return a queue that is named as the folder, or the stream that is named."""
+        names = Names(params.queue_name, params.stream_name, params.group) or Names(folder)
         return {
             "resource_key": params.resource_key,
             "url_env_var": params.url_env_var,
-            "queue_name": params.queue_name or folder,
+            **_given(names),
         }
 
     def environment(self, params: ResourceParams) -> list[str]:
@@ -174,6 +186,10 @@ class AssetScaffolder(QueueScaffolder[AssetParams]):
         """Return what the command line may give."""
         return AssetParams
 
+    def names(self, params: AssetParams) -> dict[str, str]:
+        """Return the names of the queue, or the stream and group."""
+        return _given(_names(params))
+
     def attributes(self, params: AssetParams, folder: str) -> dict[str, Any]:
         """Return an asset that is named as the folder."""
         return {
@@ -181,6 +197,7 @@ class AssetScaffolder(QueueScaffolder[AssetParams]):
             self.option: params.function or f".{self.module}:{self.option}",
             "batch_size": 1000,
             "resource_key": params.resource_key,
+            **self.names(params),
         }
 
     def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
@@ -216,12 +233,19 @@ class PublishScaffolder(AssetScaffolder):
     module = "producer"
     template = _PRODUCER
 
+    def names(self, params: AssetParams) -> dict[str, str]:
+        """Return the name of the queue or stream."""
+        return _given(Names(params.queue_name, params.stream_name))
+
 
 class SourceAssetParams(BaseModel):
     """The parameters of `dg scaffold defs` for the asset of a queue."""
 
     asset_key: str | None = Field(default=None, description="Key of the asset; default: the folder's name.")
     resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+    queue_name: str | None = Field(default=None, description="Name of the queue; default: the resource's.")
+    stream_name: str | None = Field(default=None, description="Name of a stream, instead of a queue.")
+    group: str | None = Field(default=None, description="Name of the group of the stream; default: the resource's.")
 
 
 class SourceAssetScaffolder(QueueScaffolder[SourceAssetParams]):
@@ -238,6 +262,7 @@ class SourceAssetScaffolder(QueueScaffolder[SourceAssetParams]):
             "asset": {"key": params.asset_key or _identifier(folder), "kinds": ["redis"]},
             "checks": [{"max_dead": 0}],
             "resource_key": params.resource_key,
+            **_given(_names(params)),
         }
 
     def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
@@ -245,8 +270,8 @@ class SourceAssetScaffolder(QueueScaffolder[SourceAssetParams]):
         imports = "from dagster_sluicegate.components.source_asset import QueueCheckSpec\n"
         return imports, {
             "asset": _spec(attributes["asset"]["key"]),
+            **{name: repr(value) for name, value in attributes.items() if name not in ("asset", "checks")},
             "checks": "[QueueCheckSpec(max_dead=0)]",
-            "resource_key": repr(attributes["resource_key"]),
         }
 
 
@@ -266,6 +291,7 @@ class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):
             "min_ready": params.min_ready,
             "max_age_seconds": params.max_age_seconds,
             "resource_key": params.resource_key,
+            **_given(_names(params)),
         }
 
 
@@ -280,6 +306,7 @@ class GatesSensorScaffolder(QueueScaffolder[DepthSensorParams]):
     def attributes(self, params: DepthSensorParams, folder: str) -> dict[str, Any]:
         """Return a sensor that is named as the folder."""
         gate = params.model_dump(include={"target", "resource_key", "min_ready", "max_age_seconds"})
+        gate |= _given(_names(params))
         return {"name": params.name or _identifier(folder), "queues": [gate]}
 
     def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
@@ -292,6 +319,14 @@ class GatesSensorScaffolder(QueueScaffolder[DepthSensorParams]):
 def _folder(request: dg.ScaffoldRequest[Any]) -> Path:
     """Return the folder of the component; a request that appends names the file."""
     return request.target_path.parent if request.append else request.target_path
+
+
+def _names(params: AssetParams | SourceAssetParams | DepthSensorParams) -> Names:
+    return Names(params.queue_name, params.stream_name, params.group)
+
+
+def _given(names: Names) -> dict[str, str]:
+    return {name: value for name, value in asdict(names).items() if value is not None}
 
 
 def _identifier(name: str) -> str:

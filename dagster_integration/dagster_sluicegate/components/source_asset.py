@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import dagster as dg
@@ -13,6 +14,7 @@ from dagster_sluicegate.components.models import DescribedModel
 from dagster_sluicegate.components.options import option
 from dagster_sluicegate.components.scaffolders import SourceAssetScaffolder
 from dagster_sluicegate.components.steps import with_kind
+from dagster_sluicegate.names import Names
 from dagster_sluicegate.queue_assets.checks import (
     build_dead_letter_check,
     build_queue_age_check,
@@ -46,8 +48,8 @@ class QueueCheckSpec(DescribedModel):
     )
     blocking: bool = option(build_queue_depth_check, "blocking", examples=[True])
 
-    def check(self, asset: dg.AssetsDefinition, resource_key: str, queue_name: str | None) -> dg.AssetChecksDefinition:
-        """Return the check of a queue's asset.
+    def check(self, asset: dg.AssetsDefinition, resource_key: str, names: Names) -> dg.AssetChecksDefinition:
+        """Return the check of the asset of a queue or group.
 
         Raises:
             ConfigurationError: it has no bound, or several.
@@ -64,7 +66,7 @@ class QueueCheckSpec(DescribedModel):
             severity=self.severity,
             blocking=self.blocking,
             resource_key=resource_key,
-            queue_name=queue_name,
+            **asdict(names),
             **bounds,
             **({} if self.name is None else {"name": self.name}),
         )
@@ -103,6 +105,8 @@ class QueueSourceAssetComponent(QueueComponent):
     attempt_delay_seconds: float = option(build_queue_source_asset, "attempt_delay_seconds", examples=[60])
     resource_key: str = option(build_queue_source_asset, "resource_key", examples=["queue"])
     queue_name: str | None = option(build_queue_source_asset, "queue_name", examples=["orders"])
+    stream_name: str | None = option(build_queue_source_asset, "stream_name", examples=["orders"])
+    group: str | None = option(build_queue_source_asset, "group", examples=["billing"])
 
     def build_queue_defs(self) -> dg.Definitions:
         """Build definitions with the asset and its checks."""
@@ -110,5 +114,6 @@ class QueueSourceAssetComponent(QueueComponent):
             name: getattr(self, name) for name in type(self).model_fields if name not in ("asset", "checks")
         }
         asset = build_queue_source_asset(spec=with_kind(self.asset), **options)
-        checks = [check.check(asset, self.resource_key, self.queue_name) for check in self.checks]
+        names = Names(self.queue_name, self.stream_name, self.group)
+        checks = [check.check(asset, self.resource_key, names) for check in self.checks]
         return dg.Definitions(assets=[asset], asset_checks=checks)

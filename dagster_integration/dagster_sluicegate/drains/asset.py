@@ -10,8 +10,9 @@ from dagster_sluicegate.drains.options import DEFAULT_MAX_MESSAGES, checked_opti
 from dagster_sluicegate.drains.outcome import AssetEvents, OnEmpty
 from dagster_sluicegate.drains.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
 from dagster_sluicegate.drains.step import QueueDrainOptions, SettleWhen, drain
+from dagster_sluicegate.names import Names
 from dagster_sluicegate.queue_refs import QueueAsset, asset_key_of
-from dagster_sluicegate.resources import takes_resources
+from dagster_sluicegate.resource_keys import takes_resources
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 
@@ -35,6 +36,8 @@ class QueueDrainAssetOptions(TypedDict, total=False):
     on_empty: OnEmpty
     queue_asset: QueueAsset | None
     queue_name: str | None
+    stream_name: str | None
+    group: str | None
     queue_partitions: QueuePartitions | None
     check_specs: Sequence[dg.AssetCheckSpec]
     lease_seconds: float | None
@@ -57,6 +60,8 @@ def build_queue_drain_asset(
     on_empty: OnEmpty = "skip",
     queue_asset: QueueAsset | None = None,
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     queue_partitions: QueuePartitions | None = None,
     check_specs: Sequence[dg.AssetCheckSpec] = (),
     lease_seconds: float | None = None,
@@ -121,7 +126,9 @@ def build_queue_drain_asset(
         queue_asset: the asset that stands for the queue (see `build_queue_source_asset`), or its key; the drain then
             depends on it in the graph.
         queue_name: of another queue on the resource's server; default: the resource's own.
-        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces `queue_name`.
+        stream_name: of a stream on that server, instead of a queue.
+        group: of the stream, which consumes its messages; default: the resource's own.
+        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces these three.
         check_specs: checks whose results `process` adds with `ctx.add_check_result`. They judge what was stored, so
             messages are acked also when a blocking check fails; raise, or `ctx.nack`, to have messages back.
         lease_seconds: life of a lease without a heartbeat, which is sent every third of it; default: the queue's
@@ -171,7 +178,7 @@ def build_queue_drain_asset(
     asset = spec if isinstance(spec, dg.AssetSpec) else dg.AssetSpec(spec, kinds={"redis"})
     label = f"drain asset {asset.key.to_user_string()!r}"
     try:
-        asset = partitioned(asset, queue_partitions, queue_name)
+        asset = partitioned(asset, queue_partitions, Names(queue_name, stream_name, group))
     except ConfigurationError as error:
         raise ConfigurationError(f"{label}: {error}") from None
     options = checked_options(
@@ -183,7 +190,10 @@ def build_queue_drain_asset(
         settle=settle,
         lease_seconds=lease_seconds,
         combine=combine,
-        queue_name=queue_partitions.queue_of_step if queue_partitions is not None else queue_name,
+        names=None if queue_partitions is None else queue_partitions.names_of_step,
+        queue_name=queue_name,
+        stream_name=stream_name,
+        group=group,
         required_resource_keys=required_resource_keys,
         check_names=[check.name for check in check_specs],
     )
@@ -231,7 +241,7 @@ def define_drain_asset(
 
     def run(context: dg.AssetExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
         events = AssetEvents(context.asset_key, on_empty, check_outputs)  # the key may have got a prefix
-        with given[resource_key].get_queue(options.queue_of(context)) as queue:
+        with options.ref(context, resource_key).open(given[resource_key]) as queue:
             yield from drain(context, queue, options, events, given)
 
     declare = dg.multi_asset(

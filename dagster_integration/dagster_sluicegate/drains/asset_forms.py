@@ -68,6 +68,8 @@ class QueueDrain:
     Attributes:
         spec: the asset, or its key.
         queue_name: of the queue, on the server of the resource; None for the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream; None for the resource's own.
         resource_key: of the queue resource; None for that of the call.
         queue_asset: the asset that stands for the queue, or its key; None for none.
         process: the function; None for that of the call.
@@ -75,6 +77,8 @@ class QueueDrain:
 
     spec: Spec
     queue_name: str | None = None
+    stream_name: str | None = None
+    group: str | None = None
     resource_key: str | None = None
     queue_asset: QueueAsset | None = None
     process: Callable[..., Any] | None = None
@@ -126,6 +130,10 @@ def build_queue_drain_assets(
         own = options.copy()
         if one.queue_name is not None:
             own["queue_name"] = one.queue_name
+        if one.stream_name is not None:
+            own["stream_name"] = one.stream_name
+        if one.group is not None:
+            own["group"] = one.group
         if one.resource_key is not None:
             own["resource_key"] = one.resource_key
         if one.queue_asset is not None:

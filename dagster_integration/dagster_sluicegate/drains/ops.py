@@ -9,7 +9,7 @@ import dagster as dg
 from dagster_sluicegate.drains.options import DEFAULT_MAX_MESSAGES, checked_options
 from dagster_sluicegate.drains.outcome import OpEvents
 from dagster_sluicegate.drains.step import SettleWhen, drain
-from dagster_sluicegate.resources import takes_resources
+from dagster_sluicegate.resource_keys import takes_resources
 
 __all__ = ["QueueDrainOpOptions", "build_queue_drain_job", "build_queue_drain_op"]
 
@@ -21,6 +21,8 @@ class QueueDrainOpOptions(TypedDict, total=False):
     max_messages: int | None
     settle: SettleWhen
     queue_name: str | None
+    stream_name: str | None
+    group: str | None
     lease_seconds: float | None
     combine: Callable[[list[Any]], Any] | None
     resource_key: str
@@ -40,6 +42,8 @@ def build_queue_drain_op(
     max_messages: int | None = DEFAULT_MAX_MESSAGES,
     settle: SettleWhen = "after_yield",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     lease_seconds: float | None = None,
     combine: Callable[[list[Any]], Any] | None = None,
     resource_key: str = "queue",
@@ -68,6 +72,8 @@ def build_queue_drain_op(
             many as are ready when the step begins.
         settle: `after_yield` (the default) or `per_batch`; see `build_queue_drain_asset`.
         queue_name: of another queue on the resource's server; default: the resource's own.
+        stream_name: of a stream on that server, instead of a queue.
+        group: of the stream, which consumes its messages; default: the resource's own.
         lease_seconds: life of a lease without a heartbeat; default: the queue's `visibility_timeout_seconds`.
         combine: makes one value of the list of what `process` returned.
         resource_key: key of the `RedisQueueResource`.
@@ -117,11 +123,13 @@ def build_queue_drain_op(
         lease_seconds=lease_seconds,
         combine=combine,
         queue_name=queue_name,
+        stream_name=stream_name,
+        group=group,
         required_resource_keys=required_resource_keys,
     )
 
     def run(context: dg.OpExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
-        with given[resource_key].get_queue(options.queue_of(context)) as queue:
+        with options.ref(context, resource_key).open(given[resource_key]) as queue:
             yield from drain(context, queue, options, OpEvents(), given)
 
     declare = dg.op(

@@ -8,6 +8,7 @@ from typing import Any
 from dagster_sluicegate.drains.parameters import StepProcess
 from dagster_sluicegate.drains.step import QueueDrainOptions, SettleWhen
 from dagster_sluicegate.identity import StepContext
+from dagster_sluicegate.names import Names
 from sluicegate import checks
 from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError
@@ -28,7 +29,10 @@ def checked_options(
     settle: SettleWhen,
     lease_seconds: float | None,
     combine: Callable[[list[Any]], Any] | None,
-    queue_name: str | Callable[[StepContext], str] | None,
+    names: Callable[[StepContext], Names] | None = None,
+    queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     required_resource_keys: Iterable[str] = (),
     check_names: Iterable[str] = (),
 ) -> QueueDrainOptions:
@@ -53,10 +57,7 @@ def checked_options(
             checks.callback("combine", combine)
             if settle == "per_batch":
                 raise ConfigurationError("combine has nothing to combine with settle='per_batch'; leave it out")
-        if isinstance(queue_name, str) and not queue_name.strip():
-            raise ConfigurationError(
-                "queue_name must be a text with a visible character; leave it out for the resource's"
-            )
+        named = Names(queue_name, stream_name, group)
     except ConfigurationError as error:
         raise ConfigurationError(f"{label}: {error}") from error
     return QueueDrainOptions(
@@ -68,6 +69,6 @@ def checked_options(
         lease_seconds=lease_seconds,
         settle=settle,
         combine=combine,
-        queue_name=queue_name,
+        names=named if names is None else names,
         checks=tuple(check_names),
     )

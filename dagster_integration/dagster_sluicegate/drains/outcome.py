@@ -10,7 +10,8 @@ import dagster as dg
 
 from dagster_sluicegate.drains.context import StepNotes
 from dagster_sluicegate.drains.statistics import DrainStatistics
-from sluicegate import RedisMessageQueue
+from dagster_sluicegate.places import names_of, place_of
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.tally import Tally
 from sluicegate.errors import RedisMessageQueueError
 
@@ -38,7 +39,7 @@ class Outcome:
     @classmethod
     def of(
         cls,
-        queue: RedisMessageQueue,
+        queue: QueueConsumer,
         tally: Tally,
         statistics: DrainStatistics,
         notes: StepNotes,
@@ -50,7 +51,7 @@ class Outcome:
         """Collect what a step did; what only the queue knows is left out when it cannot be asked."""
         metadata: dict[str, Any] = {
             "dagster/row_count": tally.now.acked,
-            "sluicegate/queue": queue.name,
+            **names_of(place_of(queue)),
             "sluicegate/batches": tally.chunks,
             "sluicegate/claimed": tally.now.acked + tally.now.returned + tally.now.buried,
             "sluicegate/acked": tally.now.acked,
@@ -71,7 +72,7 @@ class Outcome:
         try:
             depth, stats = queue.depth(), queue.stats()
         except RedisMessageQueueError as error:  # the work is done, and must be reported
-            log.warning(f"The counts of queue {queue.name!r} could not be read: {type(error).__name__}.")
+            log.warning(f"The counts of {place_of(queue)} could not be read: {type(error).__name__}.")
         else:
             metadata |= {
                 "sluicegate/ready_left": depth.ready,

@@ -6,13 +6,22 @@ import dagster as dg
 
 from dagster_sluicegate.drains.reports import RUN_ID
 from dagster_sluicegate.identity import has_work, lease_run_id
+from dagster_sluicegate.names import Names
+from dagster_sluicegate.places import in_title
 from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["queue_has_work", "queue_pipes_extras"]
 
 
-def queue_has_work(context: dg.AssetExecutionContext, resource: RedisQueueResource) -> bool:
+def queue_has_work(
+    context: dg.AssetExecutionContext,
+    resource: RedisQueueResource,
+    *,
+    queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
+) -> bool:
     """Return whether a process that drains the queue is worth its start.
 
     It is if messages are ready and the queue is not paused, and for each later try of the step, which takes over what
@@ -22,13 +31,17 @@ def queue_has_work(context: dg.AssetExecutionContext, resource: RedisQueueResour
     Args:
         context: of the step.
         resource: the queue, which is only read.
+        queue_name: of another queue on the resource's server; default: the resource's own.
+        stream_name: of a stream on that server, instead of a queue.
+        group: of the stream, which consumes its messages; default: the resource's own.
     """
-    with resource.get_queue() as queue:
+    place = resource.resolve_consumed(Names(queue_name, stream_name, group))
+    with resource.get_consumer(queue_name, stream_name=stream_name, group=group) as queue:
         depth = queue.depth()
     if has_work(context, depth):
         return True
     why = "is paused" if depth.paused else "has no ready message"
-    context.log.info(f"Queue {resource.queue_name!r} {why}; no process is started.")
+    context.log.info(f"{in_title(place)} {why}; no process is started.")
     return False
 
 

@@ -10,9 +10,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from dagster_sluicegate.places import names_of, place_of
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.summary import DrainSummary
 from sluicegate.errors import ConfigurationError, DrainFailedError
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.place import Place
 
 __all__ = [
     "RUN_ID",
@@ -58,7 +60,7 @@ def run_id_of(pipes: Pipes) -> str:
     return run_id
 
 
-def report_drain(pipes: Pipes, queue: RedisMessageQueue, drain: Callable[[str], DrainSummary]) -> DrainSummary:
+def report_drain(pipes: Pipes, queue: QueueConsumer, drain: Callable[[str], DrainSummary]) -> DrainSummary:
     """Drain a queue in a process that Dagster started, and report the materialization of its asset with the counts.
 
     The drain acks, here, where the result was written; Dagster only shows it. Dagster demands a materialization of
@@ -67,7 +69,7 @@ def report_drain(pipes: Pipes, queue: RedisMessageQueue, drain: Callable[[str], 
 
     Args:
         pipes: the context of `open_dagster_pipes()`.
-        queue: the queue that is drained, from which the number of messages that are still ready is read.
+        queue: the queue or group that is drained, from which the number of messages that are still ready is read.
         drain: called with the id of the run; drains and returns the summary.
 
     Returns:
@@ -96,26 +98,29 @@ def report_drain(pipes: Pipes, queue: RedisMessageQueue, drain: Callable[[str], 
                 with open_dagster_pipes() as pipes:
                     report_drain(pipes, queue, lambda run_id: drain(queue, store, run_id=run_id, remember_empty=False))
     """
+    place = place_of(queue)
     try:
         summary = drain(run_id_of(pipes))
     except DrainFailedError as failed:
         if isinstance(failed.summary, DrainSummary):
-            log_failures(pipes.log.error, failed.summary)
+            log_failures(pipes.log.error, failed.summary, place)
         raise
     if summary.claimed == 0:
-        pipes.log.info("There was nothing to drain from queue %r.", queue.name)
+        pipes.log.info("There was nothing to drain from %s.", place)
     rows = partition_rows(summary)
     columns = [{"name": name, "type": _TYPES[type(value)]} for name, value in rows[0].items()]
     table = {"type": "table", "raw_value": {"records": rows, "schema": columns}}
-    pipes.report_asset_materialization({**figures_of(summary, queue.depth().ready), "sluicegate/partitions": table})
+    pipes.report_asset_materialization(
+        {**figures_of(summary, place, queue.depth().ready), "sluicegate/partitions": table}
+    )
     return summary
 
 
-def figures_of(summary: DrainSummary, ready_left: int) -> dict[str, Any]:
+def figures_of(summary: DrainSummary, place: Place, ready_left: int) -> dict[str, Any]:
     """Return the counts of a drain under the names of Dagster's metadata; they include earlier tries of the run."""
     return {
         "dagster/row_count": summary.acked,
-        "sluicegate/queue": summary.queue,
+        **names_of(place),
         "sluicegate/batches": sum(partition.chunks for partition in summary.partitions),
         "sluicegate/claimed": summary.claimed,
         "sluicegate/acked": summary.acked,
@@ -167,13 +172,13 @@ def failure_rows(summary: DrainSummary) -> list[dict[str, str | int | bool]]:
     ]
 
 
-def log_failures(write: Callable[[str], object], summary: DrainSummary) -> None:
+def log_failures(write: Callable[[str], object], summary: DrainSummary, place: Place) -> None:
     """Log where the handler failed, and on which messages, without the texts of its errors."""
     for row in failure_rows(summary):
         write(
-            f"queue {summary.queue!r}: {row['error']} in {row['where']}, on {row['messages']} messages of partition "
+            f"{place}: {row['error']} in {row['where']}, on {row['messages']} messages of partition "
             f"{row['partition']}, batch {row['batch']}{', now dead letters' if row['buried'] else ''}: "
             f"{row['message_ids'] or 'ids unknown'}"
         )
     if len(summary.failures) > _MAX_FAILURES:
-        write(f"queue {summary.queue!r}: {len(summary.failures) - _MAX_FAILURES} more failures are not listed")
+        write(f"{place}: {len(summary.failures) - _MAX_FAILURES} more failures are not listed")

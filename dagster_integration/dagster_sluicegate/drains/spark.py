@@ -13,8 +13,13 @@ from dagster_sluicegate.drains.outcome import AssetEvents, OnEmpty, Outcome
 from dagster_sluicegate.drains.partitions import RUN_PER_PARTITION, QueuePartitions, partitioned
 from dagster_sluicegate.drains.reports import failure_rows, figures_of, log_failures, partition_rows
 from dagster_sluicegate.identity import has_work, lease_run_id
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
-from sluicegate import Depth, DrainSummary, RedisMessageQueue, checks
+from dagster_sluicegate.names import Names
+from dagster_sluicegate.places import in_title, names_of, place_of
+from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
+from sluicegate import Depth, DrainSummary, checks
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import Until
 from sluicegate.draining.handler import BatchFormat, Handler
@@ -42,6 +47,8 @@ def build_spark_queue_drain_asset(
     on_empty: OnEmpty = "skip",
     queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     queue_partitions: QueuePartitions | None = None,
     progress_interval_seconds: float = 10,
     resource_key: str = "queue",
@@ -86,7 +93,9 @@ def build_spark_queue_drain_asset(
             for `build_queue_drain_asset`.
         queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
         queue_name: of another queue on the resource's server; default: the resource's own.
-        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces `queue_name`. They
+        stream_name: of a stream on that server, instead of a queue.
+        group: of the stream, which consumes its messages; default: the resource's own.
+        queue_partitions: the partitions of the asset, each with a queue of its own, which replaces these three. They
             are Dagster's; `partitions` are Spark's.
         progress_interval_seconds: the time between two lines of progress in the step's log; default 10.
         resource_key: key of the `RedisQueueResource`. Executors get its URL, so the URL names the variable of its
@@ -143,14 +152,15 @@ def build_spark_queue_drain_asset(
             "deadline_seconds": deadline_seconds,
         },
         on_empty=on_empty,
-        queue_name=queue_name,
+        names=(queue_name, stream_name, group),
         queue_partitions=queue_partitions,
         progress_interval_seconds=progress_interval_seconds,
         resource_key=resource_key,
         spark_resource_key=spark_resource_key,
     )
     asset = drain.check(asset).replace_attributes(skippable=True)
-    place = f"the queue of the resource `{resource_key}` in the executors of `{spark_resource_key}`"
+    ref = QueueRef.checked(f"drain asset {drain.name!r}", resource_key, queue_name, stream_name, group)
+    place = f"{ref.described} in the executors of `{spark_resource_key}`"
     if asset.description is None:
         asset = asset.replace_attributes(description=f"What was drained from {place}.")
     if queue_asset is not None:
@@ -175,7 +185,7 @@ class _SparkDrain:
     process: Callable[..., Any]
     options: dict[str, Any]
     on_empty: OnEmpty
-    queue_name: str | None
+    names: tuple[str | None, str | None, str | None]
     queue_partitions: QueuePartitions | None
     progress_interval_seconds: float
     resource_key: str
@@ -203,20 +213,22 @@ class _SparkDrain:
             arguments.check(**checked, run_id=None, progress=None)
             checks.positive("progress_interval_seconds", self.progress_interval_seconds)
             checks.one_of("on_empty", self.on_empty, get_args(OnEmpty))
-            return partitioned(asset, self.queue_partitions, self.queue_name)
+            return partitioned(asset, self.queue_partitions, Names(*self.names))
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"drain asset {self.name!r}: {error}") from None
 
     def run(self, context: dg.AssetExecutionContext, resource: RedisQueueResource, spark: object) -> Iterator[Any]:
         """Drain; yield one result, or what `on_empty` says when there was nothing to do."""
-        name = self.queue_partitions.queue_of_step(context) if self.queue_partitions is not None else self.queue_name
-        with resource.get_queue(name) as queue:
+        partitions = self.queue_partitions
+        names = Names(*self.names) if partitions is None else partitions.names_of_step(context)
+        with QueueRef(self.resource_key, names).open(resource) as queue:
+            place = place_of(queue)
             self._check_portable(queue)
             depth = queue.depth()
             if depth.paused:
-                context.log.warning(f"Queue {queue.name!r} is paused.")
+                context.log.warning(f"{in_title(place)} is paused.")
             summary = self._drain(context, queue, spark) if self._has_work(context, depth) else None
-            metadata = {"dagster/row_count": 0, "sluicegate/queue": queue.name, "sluicegate/ready_left": depth.ready}
+            metadata = {"dagster/row_count": 0, **names_of(place), "sluicegate/ready_left": depth.ready}
             if summary is not None:
                 metadata = _metadata(summary, queue)
             outcome = Outcome(value=None, metadata=metadata, check_results=[], paused=depth.paused)
@@ -224,13 +236,13 @@ class _SparkDrain:
             if summary is not None and summary.claimed:
                 yield events.drained(outcome)
                 return
-            context.log.info(f"Nothing to drain from queue {queue.name!r} for drain asset {self.name!r}.")
+            context.log.info(f"Nothing to drain from {place} for drain asset {self.name!r}.")
             yield from events.nothing(outcome)
 
     def _has_work(self, context: dg.AssetExecutionContext, depth: Depth) -> bool:
         return self.options["until"] == "deadline" or has_work(context, depth)
 
-    def _drain(self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, spark: object) -> DrainSummary:
+    def _drain(self, context: dg.AssetExecutionContext, queue: QueueConsumer, spark: object) -> DrainSummary:
         def work(session: Any) -> DrainSummary:
             from sluicegate.spark import drain
 
@@ -249,19 +261,17 @@ class _SparkDrain:
         except DrainFailedError as failed:
             raise self._failure(context, queue, failed) from None
         context.log.info(
-            f"Queue {queue.name!r}: {summary.acked} messages acked, {summary.returned} returned, {summary.buried} "
-            f"buried, in {summary.seconds:.1f} s."
+            f"{in_title(place_of(queue))}: {summary.acked} messages acked, {summary.returned} returned, "
+            f"{summary.buried} buried, in {summary.seconds:.1f} s."
         )
         return summary
 
-    def _failure(
-        self, context: dg.AssetExecutionContext, queue: RedisMessageQueue, failed: DrainFailedError
-    ) -> Exception:
+    def _failure(self, context: dg.AssetExecutionContext, queue: QueueConsumer, failed: DrainFailedError) -> Exception:
         """Return what fails the step, with the counts of what was done."""
         summary = failed.summary
         if not isinstance(summary, DrainSummary):
             return failed
-        log_failures(context.log.error, summary)
+        log_failures(context.log.error, summary, place_of(queue))
         metadata = _metadata(summary, queue)
         if summary.failures:
             metadata["sluicegate/failures"] = _table(failure_rows(summary))
@@ -284,7 +294,7 @@ class _SparkDrain:
             )
         yield session
 
-    def _check_portable(self, queue: RedisMessageQueue) -> None:
+    def _check_portable(self, queue: QueueConsumer) -> None:
         """Refuse a queue that executors cannot make.
 
         Raises:
@@ -299,9 +309,9 @@ class _SparkDrain:
             ) from None
 
 
-def _metadata(summary: DrainSummary, queue: RedisMessageQueue) -> dict[str, Any]:
+def _metadata(summary: DrainSummary, queue: QueueConsumer) -> dict[str, Any]:
     return {
-        **figures_of(summary, queue.depth().ready),
+        **figures_of(summary, place_of(queue), queue.depth().ready),
         "sluicegate/partitions": _table(partition_rows(summary)),
     }
 

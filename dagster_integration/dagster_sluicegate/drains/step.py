@@ -15,13 +15,18 @@ from dagster_sluicegate.drains.outcome import Outcome, StepEvents
 from dagster_sluicegate.drains.parameters import StepProcess
 from dagster_sluicegate.drains.statistics import DrainStatistics
 from dagster_sluicegate.identity import StepContext, lease_run_id, retry_number
-from sluicegate import Message, RedisMessageQueue
+from dagster_sluicegate.names import NO_NAMES, Names
+from dagster_sluicegate.places import in_title, place_of
+from dagster_sluicegate.queue_refs import QueueRef
+from sluicegate import Message
+from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
 from sluicegate.draining.context import DrainContext
 from sluicegate.draining.engine import DrainEngine
 from sluicegate.draining.handler import Handler
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.tally import Tally
+from sluicegate.place import Place
 
 __all__ = ["QueueDrainContext", "QueueDrainOptions", "SettleWhen", "drain"]
 
@@ -49,7 +54,7 @@ class QueueDrainOptions:
         label: names the definition in errors and in the log.
         name: names it in lease ids.
         step: the user's function.
-        queue_name: of another queue than the resource's, or a function that names it for a step; None for that one.
+        names: of the queue or group that is drained, or a function that names it for a step.
         checks: names of the checks that the definition declares.
     """
 
@@ -61,7 +66,7 @@ class QueueDrainOptions:
     lease_seconds: float | None
     settle: SettleWhen
     combine: Callable[[list[Any]], Any] | None
-    queue_name: str | Callable[[StepContext], str] | None = None
+    names: Names | Callable[[StepContext], Names] = NO_NAMES
     checks: tuple[str, ...] = ()
 
     @property
@@ -75,13 +80,13 @@ class QueueDrainOptions:
         return f"Drains {most} that are ready from {self.place(resource_key)}, in batches of {self.batch_size:,}."
 
     def place(self, resource_key: str) -> str:
-        """Return in Markdown which queue is drained."""
-        named = f"the queue `{self.queue_name}`" if isinstance(self.queue_name, str) else "the queue"
-        return f"{named} of the resource `{resource_key}`"
+        """Return in Markdown which queue or group is drained."""
+        named = self.names.described if isinstance(self.names, Names) else ""
+        return f"{named or 'the queue'} of the resource `{resource_key}`"
 
-    def queue_of(self, context: StepContext) -> str | None:
-        """Return the name of the queue that a step drains; None for that of the resource."""
-        return self.queue_name(context) if callable(self.queue_name) else self.queue_name
+    def ref(self, context: StepContext, resource_key: str) -> QueueRef:
+        """Return the reference to what a step drains."""
+        return QueueRef(resource_key, self.names if isinstance(self.names, Names) else self.names(context))
 
     def plan(self, context: StepContext, handler: Handler, ready: int) -> DrainPlan:
         """Return the plan of a step, with lease ids that its retries and re-executions of the run share."""
@@ -154,7 +159,7 @@ class StepHandler(Handler):
 
 def drain(
     context: StepContext,
-    queue: RedisMessageQueue,
+    queue: QueueConsumer,
     options: QueueDrainOptions,
     events: StepEvents,
     given: Mapping[str, Any],
@@ -166,12 +171,13 @@ def drain(
 
     Args:
         context: of the step.
-        queue: the queue to drain.
+        queue: the queue or group to drain.
         options: of the definition.
         events: makes the event.
         given: config and resources for `process`, by name.
     """
     arguments.check_queue(queue)
+    place = place_of(queue)
     notes, statistics = StepNotes(options.label, options.checks), DrainStatistics()
     found = options.step.handler
     handler = StepHandler(
@@ -189,13 +195,13 @@ def drain(
     ):
         paused = engine.run().ended == "paused"
         if paused:
-            context.log.warning(f"Queue {queue.name!r} is paused.")
+            context.log.warning(f"{in_title(place)} is paused.")
         tally = engine.tally
         value = options.value_of(tally.results)
         outcome = Outcome.of(queue, tally, statistics, notes, value=value, paused=paused, log=context.log)
-        _warn_of_old_run(context, options, tally, outcome)
+        _warn_of_old_run(context, options, place, tally, outcome)
         if not tally.chunks and not (options.per_batch and tally.before.acked):
-            context.log.info(f"Nothing to drain from queue {queue.name!r} for {options.label}.")
+            context.log.info(f"Nothing to drain from {place} for {options.label}.")
             yield from events.nothing(outcome)
             return
         options.refuse_unevaluated(outcome)
@@ -205,12 +211,12 @@ def drain(
 
 
 def _engine(
-    context: StepContext, queue: RedisMessageQueue, plan: DrainPlan, make_context: Callable[..., DrainContext]
+    context: StepContext, queue: QueueConsumer, plan: DrainPlan, make_context: Callable[..., DrainContext]
 ) -> DrainEngine:
     return DrainEngine(plan, queue, attempt=retry_number(context), make_context=make_context)
 
 
-def _ready(context: StepContext, queue: RedisMessageQueue) -> int:
+def _ready(context: StepContext, queue: QueueConsumer) -> int:
     """Return how many messages are ready; a retry of the step first waits for the batch that failed before."""
     depth, until = queue.depth(), time.monotonic() + _RETRY_WAIT_SECONDS
     while retry_number(context) and depth.next_due_seconds is not None and not depth.due:
@@ -221,15 +227,17 @@ def _ready(context: StepContext, queue: RedisMessageQueue) -> int:
     return depth.ready
 
 
-def _warn_of_old_run(context: StepContext, options: QueueDrainOptions, tally: Tally, outcome: Outcome) -> None:
+def _warn_of_old_run(
+    context: StepContext, options: QueueDrainOptions, place: Place, tally: Tally, outcome: Outcome
+) -> None:
     """Warn when a run that was executed again finds its work done: it looks like a drain and is none."""
     if tally.chunks or not tally.before.acked:
         return
     ready = outcome.metadata.get("sluicegate/ready_left", 0)
     text = (
-        f"{options.label} found its work done: earlier tries of this run acked {tally.before.acked} messages of queue "
-        f"{outcome.metadata['sluicegate/queue']!r}, and nothing new was claimed ({ready} messages are ready). New "
-        "messages need a new run: launch one instead of re-executing this one."
+        f"{options.label} found its work done: earlier tries of this run acked {tally.before.acked} messages of "
+        f"{place}, and nothing new was claimed ({ready} messages are ready). New messages need a new run: launch one "
+        "instead of re-executing this one."
     )
     context.log.warning(text)
     outcome.metadata["sluicegate/warning"] = text

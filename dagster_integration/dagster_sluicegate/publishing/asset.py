@@ -10,8 +10,10 @@ import dagster as dg
 
 from dagster_sluicegate.functions import UserFunction, upstream_assets, with_parameters
 from dagster_sluicegate.identity import root_run_id, work_name
+from dagster_sluicegate.names import Names
 from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
-from dagster_sluicegate.resources import RedisQueueResource, check_resource, check_resource_key
+from dagster_sluicegate.resource_keys import check_resource, check_resource_key
+from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import checks
 from sluicegate.core.deduplication import KeySource
 from sluicegate.core.durability import DurabilityOption
@@ -33,6 +35,7 @@ def build_queue_publish_asset(
     due_at: datetime | None = None,
     durability: DurabilityOption = "memory",
     queue_name: str | None = None,
+    stream_name: str | None = None,
     resource_key: str = "queue",
     partitions_def: dg.PartitionsDefinition[Any] | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
@@ -78,6 +81,7 @@ def build_queue_publish_asset(
         due_at: instead, when the messages become claimable: an aware datetime.
         durability: what each batch waits for: `memory`, `fsync`, or `sluicegate.replicated(n)`.
         queue_name: of another queue than the resource's.
+        stream_name: of a stream, instead of a queue. Its groups consume the messages.
         resource_key: key of the `RedisQueueResource`.
         partitions_def: of the asset; the partition key becomes part of the position's key.
         backfill_policy: of the asset.
@@ -130,10 +134,11 @@ def build_queue_publish_asset(
             due_at=due_at,
             durability=durability,
         )
+        names = Names(queue_name, stream_name)
     except (ConfigurationError, TypeError, ValueError) as error:
         raise ConfigurationError(f"publish asset {name!r}: {error}") from None
     if asset.description is None:
-        asset = asset.replace_attributes(description=_description(produce, queue_name, resource_key))
+        asset = asset.replace_attributes(description=_description(produce, names, resource_key))
 
     def run(context: dg.AssetExecutionContext, **arguments: Any) -> dg.MaterializeResult[Any]:
         results: list[dg.AssetCheckResult] = []
@@ -144,7 +149,7 @@ def build_queue_publish_asset(
             work=work_name(root_run_id(context), asset.key.path, _partitions(context)),
             log=context.log,
             options=options,
-            queue_name=queue_name,
+            names=names,
             results=results,
         )
         return dg.MaterializeResult(asset_key=asset.key, metadata=metadata, check_results=results)
@@ -181,8 +186,8 @@ def _partitions(context: dg.AssetExecutionContext) -> Sequence[str]:
     return context.partition_keys if is_partitioned else ()
 
 
-def _description(produce: Callable[..., Any], queue_name: str | None, resource_key: str) -> str:
-    queue = f"`{queue_name}`" if queue_name else f"of the resource `{resource_key}`"
+def _description(produce: Callable[..., Any], names: Names, resource_key: str) -> str:
+    place = names.described or f"the queue of the resource `{resource_key}`"
     own = inspect.getdoc(produce) if inspect.isroutine(produce) else None
-    published = f"Publishes messages to the queue {queue}."
+    published = f"Publishes messages to {place}."
     return f"{own}\n\n{published}" if own else published

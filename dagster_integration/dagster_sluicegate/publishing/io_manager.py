@@ -8,8 +8,10 @@ from pydantic import Field
 
 from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.identity import root_run_id, work_name
+from dagster_sluicegate.names import Names
 from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
-from dagster_sluicegate.resources import RedisQueueResource, check_resource
+from dagster_sluicegate.resource_keys import check_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.urls import is_variable
 from sluicegate.core.publishing import MAX_PER_CALL
 from sluicegate.errors import ConfigurationError
@@ -55,6 +57,9 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
     queue_name: str | None = Field(
         default=None, description="Publish to this queue of the server instead of the resource's own."
     )
+    stream_name: str | None = Field(
+        default=None, description="Publish to this stream of the server, instead of a queue."
+    )
     batch_size: int = Field(default=MAX_PER_CALL, description="Most messages per call, up to 1,000.")
     retry_window_seconds: float = Field(
         default=RETRY_WINDOW_SECONDS,
@@ -75,6 +80,7 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
         """
         if not any(is_variable(value) for value in (self.batch_size, self.retry_window_seconds)):
             self._options()
+        _ = Names(self.queue_name, self.stream_name)
         show_markdown(self)
         return super().get_resource_definition()
 
@@ -89,7 +95,7 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
             work=work_name(root_run_id(context), path, _partitions(context), context.mapping_key or ""),
             log=context.log,
             options=self._options(),
-            queue_name=self.queue_name,
+            names=Names(self.queue_name, self.stream_name),
         )
         context.add_output_metadata(metadata)
 

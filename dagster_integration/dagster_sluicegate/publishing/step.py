@@ -9,9 +9,11 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.names import NO_NAMES, Names
+from dagster_sluicegate.places import in_title, names_of, place_of
 from dagster_sluicegate.publishing.rows import is_at_hand, messages_of
 from dagster_sluicegate.resources import RedisQueueResource
-from sluicegate import RedisMessageQueue, checks
+from sluicegate import checks
 from sluicegate.bulk.publisher import Publisher, PublishStoppedError
 from sluicegate.bulk.reader import Reader
 from sluicegate.core.deduplication import KeySource, compile_key_function
@@ -19,6 +21,7 @@ from sluicegate.core.durability import DurabilityOption, parse_durability
 from sluicegate.core.entry import encode_headers
 from sluicegate.core.publishing import MAX_PER_CALL, parse_schedule
 from sluicegate.options import QueueOptions
+from sluicegate.place import Place
 
 __all__ = ["RETRY_WINDOW_SECONDS", "PublishOptions", "publish"]
 
@@ -61,19 +64,19 @@ def publish(
     work: str,
     log: Any,
     options: PublishOptions,
-    queue_name: str | None = None,
+    names: Names = NO_NAMES,
     results: list[dg.AssetCheckResult] | None = None,
 ) -> dict[str, Any]:
     """Publish what a step has made, and return the metadata of its materialization or output.
 
     Args:
-        resource: of the queue.
+        resource: of the queue or stream.
         made: an iterable of payloads, or a table.
         what: its name in errors.
         work: the name under which the tries of the step publish.
         log: of the step.
         options: how to publish.
-        queue_name: of another queue than the resource's.
+        names: of another queue or stream than the resource's.
         results: takes the results of asset checks that stand among the messages.
 
     Raises:
@@ -84,7 +87,8 @@ def publish(
     reader = Reader(source, _describe, None, options.batch_size, is_at_hand(made))
     by_position = options.deduplication_key is None and resource.deduplication_key is None
     given = _by_position(resource, reader, work, options) if by_position else _by_key(reader, options)
-    with resource.get_queue(queue_name, **given) as queue:
+    with resource.get_publisher(names.queue_name, stream_name=names.stream_name, **given) as queue:
+        place = place_of(queue)
         publisher = Publisher(queue, reader, log, _PROGRESS_SECONDS)
         try:
             report = publisher.run(
@@ -95,14 +99,14 @@ def publish(
                 durability=options.durability,
             )
         except PublishStoppedError as stopped:
-            raise _failure(stopped, queue, what) from stopped
+            raise _failure(stopped, place, what) from stopped
         depth = queue.depth()
     if depth.paused:
-        log.warning(f"Queue {queue.name!r} is paused, so its messages wait until somebody resumes it.")
+        log.warning(f"{in_title(place)} is paused, so its messages wait until somebody resumes it.")
     before = report["duplicates"] if by_position else 0
     metadata = {
         "dagster/row_count": report["published"] + before,
-        "sluicegate/queue": queue.name,
+        **names_of(place),
         "sluicegate/accepted": report["published"],
         "sluicegate/accepted_before": before,
         "sluicegate/duplicates": report["duplicates"] - before,
@@ -133,15 +137,15 @@ def _describe(number: int) -> str:
     return f"message {number}"
 
 
-def _failure(stopped: PublishStoppedError, queue: RedisMessageQueue, what: str) -> Exception:
+def _failure(stopped: PublishStoppedError, place: Place, what: str) -> Exception:
     """Return the error that fails the step; the user's own requests to Dagster stay what they are."""
     cause = stopped.__cause__
     if isinstance(cause, (dg.Failure, dg.RetryRequested)):
         return cause
     return dg.Failure(
-        f"queue {queue.name!r}, {what}: {stopped}",
+        f"{place}, {what}: {stopped}",
         metadata={
-            "sluicegate/queue": queue.name,
+            **names_of(place),
             "sluicegate/accepted": stopped.published,
             "sluicegate/duplicates": stopped.duplicates,
             "sluicegate/batches": stopped.batches,

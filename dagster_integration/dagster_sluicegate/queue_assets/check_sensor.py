@@ -8,7 +8,8 @@ import dagster as dg
 
 from dagster_sluicegate.queue_assets.evaluation import new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QueueRef
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.decision import describe
 from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate.errors import ConfigurationError
@@ -22,6 +23,8 @@ def build_queue_check_sensor(
     checks: Sequence[dg.AssetChecksDefinition],
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     description: str | None = None,
@@ -43,6 +46,8 @@ def build_queue_check_sensor(
             `Definitions` too, where they can also be executed.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
         description: for the UI, which shows it as plain text; default: what it evaluates.
@@ -76,7 +81,7 @@ def build_queue_check_sensor(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name)
+    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name, stream_name, group)
     evaluated = queue_checks(name, ref, checks)
     if not evaluated:
         raise ConfigurationError(f"sensor {name!r}: checks is empty; give the checks that it evaluates")
@@ -89,7 +94,7 @@ def build_queue_check_sensor(
         seen += f", failing: {', '.join(failing)}" if failing else ""
         return dg.SensorResult(
             asset_events=events,
-            skip_reason=f"{describe(looked.depth, looked.name)}; {seen}; {len(events)} changed.",
+            skip_reason=f"{describe(looked.depth, looked.place)}; {seen}; {len(events)} changed.",
             cursor=seen,
         )
 

@@ -9,7 +9,8 @@ import dagster as dg
 
 from dagster_sluicegate.queue_assets.evaluation import Bound, QueueCheck
 from dagster_sluicegate.queue_refs import QueueAsset, QueueRef, asset_key_of
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import checks as options
 from sluicegate.errors import ConfigurationError
 
@@ -48,6 +49,8 @@ def build_queue_depth_check(
     blocking: bool = False,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while too many messages are ready.
@@ -63,6 +66,8 @@ def build_queue_depth_check(
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -82,7 +87,17 @@ def build_queue_depth_check(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    return _build(asset, name, "max_ready", max_ready, severity, blocking, resource_key, queue_name, description)
+    return _build(
+        asset,
+        name,
+        "max_ready",
+        max_ready,
+        severity,
+        blocking,
+        resource_key,
+        (queue_name, stream_name, group),
+        description,
+    )
 
 
 def build_queue_age_check(
@@ -94,6 +109,8 @@ def build_queue_age_check(
     blocking: bool = False,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while the oldest ready message has waited for too long.
@@ -108,6 +125,8 @@ def build_queue_age_check(
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -128,7 +147,15 @@ def build_queue_age_check(
             )
     """
     return _build(
-        asset, name, "max_age_seconds", max_age_seconds, severity, blocking, resource_key, queue_name, description
+        asset,
+        name,
+        "max_age_seconds",
+        max_age_seconds,
+        severity,
+        blocking,
+        resource_key,
+        (queue_name, stream_name, group),
+        description,
     )
 
 
@@ -141,6 +168,8 @@ def build_dead_letter_check(
     blocking: bool = False,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     description: str | None = None,
 ) -> dg.AssetChecksDefinition:
     """Build an asset check that fails while a queue has too many dead letters.
@@ -155,6 +184,8 @@ def build_dead_letter_check(
         blocking: whether a failure keeps downstream assets of the same run from running; needs `ERROR`.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
         description: Markdown for the UI; default: what passes, and what to do about a failure.
 
     Raises:
@@ -174,7 +205,17 @@ def build_dead_letter_check(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    return _build(asset, name, "max_dead", max_dead, severity, blocking, resource_key, queue_name, description)
+    return _build(
+        asset,
+        name,
+        "max_dead",
+        max_dead,
+        severity,
+        blocking,
+        resource_key,
+        (queue_name, stream_name, group),
+        description,
+    )
 
 
 def _build(
@@ -185,13 +226,13 @@ def _build(
     severity: dg.AssetCheckSeverity,
     blocking: bool,
     resource_key: str,
-    queue_name: str | None,
+    names: tuple[str | None, str | None, str | None],
     description: str | None,
 ) -> dg.AssetChecksDefinition:
     key = asset_key_of(asset, f"check {name!r}")
     definition = f"check {name!r} of {key.to_user_string()!r}"
     _check_options(definition, name, bound, most, severity, blocking)
-    ref = QueueRef.checked(definition, resource_key, queue_name)
+    ref = QueueRef.checked(definition, resource_key, *names)
     check = QueueCheck(
         queue=ref, asset_key=key, name=name, bound=bound, most=most, severity=severity, blocking=blocking
     )

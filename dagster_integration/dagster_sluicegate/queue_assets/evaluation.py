@@ -9,6 +9,8 @@ from typing import Any, Literal
 import dagster as dg
 
 from dagster_sluicegate.compat import check_history
+from dagster_sluicegate.names import Names
+from dagster_sluicegate.places import shown
 from dagster_sluicegate.queue_refs import QUEUE_ID, QueueLook, QueueRef
 from sluicegate import Depth
 from sluicegate.errors import ConfigurationError
@@ -26,7 +28,7 @@ _BOUNDS: tuple[Bound, ...] = ("max_ready", "max_age_seconds", "max_dead")
 _SEVERITY = "sluicegate/severity"
 _MOST_READ = 20  # evaluations of others that may lie above the newest one of ours
 _RESOURCE_KEY = "sluicegate/resource_key"
-_QUEUE = "sluicegate/queue"
+_NAMES = {name: f"sluicegate/{name}" for name in ("queue_name", "stream_name", "group")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +60,10 @@ class QueueCheck:
             most = spec.metadata.get(f"sluicegate/{bound}")
             if most is not None:
                 return cls(
-                    queue=QueueRef(spec.metadata[_RESOURCE_KEY], spec.metadata.get(_QUEUE)),
+                    queue=QueueRef(
+                        spec.metadata[_RESOURCE_KEY],
+                        Names(**{name: spec.metadata.get(key) for name, key in _NAMES.items()}),
+                    ),
                     asset_key=spec.asset_key,
                     name=spec.name,
                     bound=bound,
@@ -71,12 +76,12 @@ class QueueCheck:
     @property
     def metadata(self) -> dict[str, Any]:
         """Return what `of` reads."""
-        named = {} if self.queue.queue_name is None else {_QUEUE: self.queue.queue_name}
+        named = {key: getattr(self.queue.names, name) for name, key in _NAMES.items()}
         return {
             f"sluicegate/{self.bound}": self.most,
             _SEVERITY: self.severity.value,
             _RESOURCE_KEY: self.queue.resource_key,
-            **named,
+            **{key: name for key, name in named.items() if name is not None},
         }
 
     def passes(self, depth: Depth) -> bool:
@@ -85,17 +90,15 @@ class QueueCheck:
 
     def describe(self, look: QueueLook) -> str:
         """Return in words what was found, and the bound."""
-        depth, queue = look.depth, look.name
+        depth, place = look.depth, shown(look.place)
         found, paused = self._found(depth), " (the queue is paused)" if depth.paused else ""
         if self.bound == "max_ready":
-            return f"Messages ready in {queue!r}: {found:,}; at most {self.most:,} pass{paused}."
+            return f"Messages ready in {place}: {found:,}; at most {self.most:,} pass{paused}."
         if self.bound == "max_dead":
-            return f"Dead letters in {queue!r}: {found:,}; at most {self.most:,} pass."
+            return f"Dead letters in {place}: {found:,}; at most {self.most:,} pass."
         if depth.oldest_ready_age_seconds is None:
-            return f"No message is ready in {queue!r}."
-        return (
-            f"The oldest message in {queue!r} has been ready for {found:.1f} s; at most {self.most:g} s pass{paused}."
-        )
+            return f"No message is ready in {place}."
+        return f"The oldest message in {place} has been ready for {found:.1f} s; at most {self.most:g} s pass{paused}."
 
     def result(self, look: QueueLook) -> dg.AssetCheckResult:
         """Evaluate the check within a run, which knows the asset's key; that may have got a prefix."""
@@ -150,7 +153,7 @@ def queue_checks(sensor: str, queue: QueueRef, definitions: Sequence[dg.AssetChe
             if check.queue != queue:
                 raise ConfigurationError(
                     f"sensor {sensor!r}: the check {spec.name!r} is one of {check.queue.in_words}, and the sensor "
-                    f"reads {queue.in_words}; give both the same resource_key and queue_name"
+                    f"reads {queue.in_words}; give both the same resource_key and names"
                 )
             if spec.key in found:
                 raise ConfigurationError(

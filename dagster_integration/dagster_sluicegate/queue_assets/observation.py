@@ -12,7 +12,8 @@ import dagster as dg
 
 from dagster_sluicegate.queue_assets.evaluation import QueueCheck, new_evaluations, queue_checks
 from dagster_sluicegate.queue_refs import QUEUE_ID, QueueAsset, QueueLook, QueueRef, asset_key_of
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.decision import describe
 from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS
 from sluicegate import Depth
@@ -46,6 +47,8 @@ def build_queue_observation_sensor(
     checks: Sequence[dg.AssetChecksDefinition] = (),
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
     default_status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
     description: str | None = None,
@@ -78,6 +81,8 @@ def build_queue_observation_sensor(
             closed; see `build_queue_check_sensor`.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30. Dagster's daemon looks at most every 5 s.
         default_status: whether it runs without being switched on in the UI; default `STOPPED`.
         description: for the UI, which shows it as plain text; default: the conditions that open the gate.
@@ -114,7 +119,7 @@ def build_queue_observation_sensor(
                 resources={"queue": RedisQueueResource(url=dg.EnvVar("REDIS_URL"), queue_name="orders")},
             )
     """
-    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name)
+    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name, stream_name, group)
     sensor = _ObservationSensor(
         queue=ref,
         asset_key=asset_key_of(queue_asset, f"sensor {name!r}"),
@@ -239,7 +244,7 @@ class _ObservationSensor:
         observed = f", observed as version {version.text}" if version else ""
         return dg.SensorResult(
             asset_events=events,
-            skip_reason=f"{describe(depth, look.name)}{observed}; {self._what_follows(depth, version, now)}.",
+            skip_reason=f"{describe(depth, look.place)}{observed}; {self._what_follows(depth, version, now)}.",
             cursor=f"{depth.ready} ready{observed}",
         )
 

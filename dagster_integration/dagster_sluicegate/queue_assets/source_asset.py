@@ -10,7 +10,8 @@ import dagster as dg
 
 from dagster_sluicegate.queue_assets.observation import DEFAULT_ATTEMPT_DELAY_SECONDS, VersionRule, observed_version
 from dagster_sluicegate.queue_refs import QueueRef
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_source_asset"]
@@ -24,6 +25,8 @@ def build_queue_source_asset(
     attempt_delay_seconds: float = DEFAULT_ATTEMPT_DELAY_SECONDS,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
 ) -> dg.AssetsDefinition:
     """Build an asset that stands for a queue: it is observed, never materialized.
 
@@ -46,6 +49,8 @@ def build_queue_source_asset(
         attempt_delay_seconds: pause between two attempts while no consumer claims; default 60.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream, whose messages are counted; default: the resource's own.
 
     Raises:
         ConfigurationError: an option that cannot work.
@@ -79,7 +84,7 @@ def build_queue_source_asset(
     if min_ready is None and max_age_seconds is None:
         min_ready = 1
     rule = VersionRule.checked(name, min_ready, max_age_seconds, attempt_delay_seconds)
-    ref = QueueRef.checked(name, resource_key, queue_name)
+    ref = QueueRef.checked(name, resource_key, queue_name, stream_name, group)
     if asset.description is None:
         asset = asset.replace_attributes(
             description=f"Stands for {ref.described}. Its data version changes when {rule.gate.condition}."

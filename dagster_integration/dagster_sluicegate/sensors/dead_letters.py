@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from dagster_sluicegate.depths import Place, identify, read_dead
+from dagster_sluicegate.depths import read_dead
+from dagster_sluicegate.places import label_of, shown
 from dagster_sluicegate.queue_refs import QueueRef
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.decision import Decision, GateRules, WatchedQueue
 from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS, RunConfigFn
 from dagster_sluicegate.sensors.pauses import waits_after_failures, waits_for_next_attempt
@@ -16,7 +18,6 @@ from dagster_sluicegate.sensors.run_requests import RunTemplate
 from dagster_sluicegate.sensors.runs import PUBLISHED_TAG, GateRuns, History, Unfinished
 from dagster_sluicegate.sensors.targets import Target
 from sluicegate import Depth
-from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate
 
@@ -30,6 +31,8 @@ def build_dead_letter_sensor(
     min_dead: int = 1,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
     attempt_delay_seconds: float = 60,
     failure_delay_seconds: float = 60,
@@ -55,6 +58,8 @@ def build_dead_letter_sensor(
         min_dead: request a run when there are so many dead letters; default 1.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream whose dead letters are counted; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30.
         attempt_delay_seconds: pause after a run that did not succeed, doubled with each attempt, an hour at most;
             default 60.
@@ -92,8 +97,6 @@ def build_dead_letter_sensor(
             )
     """
     try:
-        if queue_name is not None:
-            QueueKeys(queue_name)  # it checks the name
         rules = GateRules(
             gate=Gate(min_dead=min_dead),
             attempt_delay_seconds=attempt_delay_seconds,
@@ -103,14 +106,15 @@ def build_dead_letter_sensor(
         template = RunTemplate(sensor=name, max_runtime_seconds=max_runtime_seconds, run_tags=dict(run_tags or {}))
     except ConfigurationError as error:
         raise ConfigurationError(f"sensor {name!r}: {error}") from None
+    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name, stream_name, group)
 
     def look(context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
-        place = Place(resource.url, resource.resolve_name(queue_name))
+        where = ref.locate(resource)
         # Runs of gates have the plain id, so that neither kind counts the other's.
-        queue = WatchedQueue(place.name, f"{identify(place.url, place.name)}/dead", rules, label=f"{place.name}:dead")
+        queue = WatchedQueue(where.place, f"{where.queue_id}/dead", rules, label=f"{label_of(where.place)}:dead")
         runs = GateRuns.of(context)
         unfinished = runs.unfinished([queue.queue_id])[queue.queue_id]
-        died, depth = read_dead(place)
+        died, depth = read_dead(where)
         history = runs.histories({queue.queue_id: str(died)})[queue.queue_id]
         decision = _decide(queue, depth, died, unfinished, history)
         run_config = run_config_fn(context, depth) if run_config_fn and decision.attempts else None
@@ -122,13 +126,12 @@ def build_dead_letter_sensor(
             cursor=decision.summary,
         )
 
-    where = QueueRef(resource_key, queue_name).in_words
     declare = dg.sensor(
         name=name,
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
         description=description
-        or f"Requests a run when {rules.gate.condition} in {where}, and again when more have died. Only reads.",
+        or f"Requests a run when {rules.gate.condition} in {ref.in_words}, and again when more have died. Only reads.",
         default_status=default_status,
         tags=tags,
     )
@@ -154,7 +157,7 @@ def _decide(
         why = waits_for_next_attempt(history, rules.attempt_delay_seconds, how="") or (
             waits_after_failures(history.failures, rules.failure_delay_seconds)
         )
-    seen = f"{depth.dead} dead letter{'' if depth.dead == 1 else 's'} in {queue.name!r}"
+    seen = f"{depth.dead} dead letter{'' if depth.dead == 1 else 's'} in {shown(queue.place)}"
     return Decision(
         queue,
         depth,

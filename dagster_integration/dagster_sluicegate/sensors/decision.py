@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from dagster_sluicegate.places import in_title, shown
 from dagster_sluicegate.sensors.pauses import waits_after_failures, waits_for_next_attempt
 from dagster_sluicegate.sensors.runs import GateRuns, History, Unfinished
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
 from sluicegate.gates import Gate, why_not_ready
+from sluicegate.place import Place
 
 __all__ = ["Decision", "GateRules", "Look", "WatchedQueue", "decide", "describe"]
 
@@ -69,16 +71,16 @@ class GateRules:
 
 @dataclass(frozen=True, slots=True)
 class WatchedQueue:
-    """A queue that a gate watches.
+    """A queue, or a group of a stream, that a gate watches.
 
     Attributes:
-        name: of the queue.
+        place: the queue or the group.
         queue_id: its name and a mark of its server, which separates queues of one name on several servers.
         rules: of its gate.
         label: how its run keys begin.
     """
 
-    name: str
+    place: Place
     queue_id: str
     rules: GateRules
     label: str
@@ -176,7 +178,7 @@ class Look:
         """Return why the gate is shut as far as depth and unfinished runs decide; "" if they leave it open."""
         rules = self.queue.rules
         if self.depth.paused:
-            return f"The queue is paused: {self._seen}."
+            return f"The {'group' if self.queue.place.group else 'queue'} is paused: {self._seen}."
         if rules.gate.fired_by(self.depth) is None:
             return f"{self._seen}; the gate opens when {rules.gate.condition}."
         waiting = sum(run.status not in _HAS_BEGUN for run in self.counted)
@@ -207,7 +209,7 @@ class Look:
             attempts=range(history.next_attempt, history.next_attempt + number),
             reason="",
             summary=f"{self._summary}, {_counted(number, 'run')} requested",
-            warnings=[f"Queue {self.queue.name!r}: {_described(run)}" for run in self.stale],
+            warnings=[f"{in_title(self.queue.place)}: {_described(run)}" for run in self.stale],
         )
 
     def shut(self, reason: str) -> Decision:
@@ -217,7 +219,7 @@ class Look:
 
     @property
     def _seen(self) -> str:
-        return describe(self.depth, self.queue.name) + "".join(f"; {_described(run)}" for run in self.stale)
+        return describe(self.depth, self.queue.place) + "".join(f"; {_described(run)}" for run in self.stale)
 
     @property
     def _summary(self) -> str:
@@ -242,15 +244,15 @@ class Look:
         )
 
 
-def describe(depth: Depth, queue: str) -> str:
-    """Return in words what a queue holds."""
+def describe(depth: Depth, place: Place) -> str:
+    """Return in words what a queue or a group holds."""
     if not depth.ready:
-        return f"0 messages ready in {queue!r} ({why_not_ready(depth, datetime.now(UTC))})"
+        return f"0 messages ready in {shown(place)} ({why_not_ready(depth, datetime.now(UTC))})"
     age = depth.oldest_ready_age_seconds
     oldest = "" if age is None else f", the oldest for {age:.1f} s"
     # Messages of expired leases and those that are due count as ready already.
     elsewhere = f"{depth.in_flight - depth.expired} in flight, {depth.delayed - depth.due} delayed"
-    return f"{_counted(depth.ready, 'message')} ready in {queue!r}{oldest} ({elsewhere})"
+    return f"{_counted(depth.ready, 'message')} ready in {shown(place)}{oldest} ({elsewhere})"
 
 
 def _described(run: Unfinished) -> str:

@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 import dagster as dg
 
-from dagster_sluicegate.depths import identify
-from dagster_sluicegate.resources import RedisQueueResource, takes_resource
+from dagster_sluicegate.places import label_of
+from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.resource_keys import takes_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.decision import GateRules, WatchedQueue, decide
 from dagster_sluicegate.sensors.run_requests import RunTemplate
 from dagster_sluicegate.sensors.runs import GateRuns
@@ -30,6 +32,9 @@ def build_queue_depth_sensor(
     min_ready: int | None = None,
     max_age_seconds: float | None = None,
     resource_key: str = "queue",
+    queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
     minimum_interval_seconds: int = DEFAULT_SENSOR_INTERVAL_SECONDS,
     max_in_flight: int = 1,
     messages_per_run: int | None = None,
@@ -68,6 +73,9 @@ def build_queue_depth_sensor(
         max_age_seconds: fire when the oldest ready message has been ready for so long, above 0. Give this or
             `min_ready`, or both: either fires.
         resource_key: key of the `RedisQueueResource`.
+        queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the group of the stream, whose messages count; default: the resource's own.
         minimum_interval_seconds: between two looks; default 30. Dagster's daemon looks at most every 5 s.
         max_in_flight: how many runs may be unfinished at a time; default 1.
         messages_per_run: with `max_in_flight` above 1, how many ready messages warrant a run each; default `min_ready`.
@@ -130,12 +138,13 @@ def build_queue_depth_sensor(
         checks.one_of("count_runs_of", count_runs_of, ("queue", "sensor"))
     except ConfigurationError as error:
         raise ConfigurationError(f"sensor {name!r}: {error}") from None
+    ref = QueueRef.checked(f"sensor {name!r}", resource_key, queue_name, stream_name, group)
 
     def look(context: dg.SensorEvaluationContext, resource: RedisQueueResource) -> dg.SensorResult:
-        queue_name = resource.resolve_name()
-        queue = WatchedQueue(queue_name, identify(resource.url, queue_name), rules, label=queue_name)
+        where = ref.locate(resource)
+        queue = WatchedQueue(where.place, where.queue_id, rules, label=label_of(where.place))
         runs = GateRuns.of(context, name if count_runs_of == "sensor" else None)
-        decision = decide(runs, [queue], lambda: {queue.queue_id: resource.get_depth()})[queue.queue_id]
+        decision = decide(runs, [queue], lambda: {queue.queue_id: resource.read_depth(where.place)})[queue.queue_id]
         if isinstance(decision, Exception):
             raise decision
         for warning in decision.warnings:
@@ -151,8 +160,7 @@ def build_queue_depth_sensor(
         name=name,
         target=target,
         minimum_interval_seconds=minimum_interval_seconds,
-        description=description
-        or f"Requests a run when {rules.gate.condition} in the queue of the resource {resource_key!r}. Only reads.",
+        description=description or f"Requests a run when {rules.gate.condition} in {ref.in_words}. Only reads.",
         default_status=default_status,
         tags=tags,
     )

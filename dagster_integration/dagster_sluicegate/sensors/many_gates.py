@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from dagster_sluicegate.depths import Place, identify, read_places
+from dagster_sluicegate.depths import Located, read_places
+from dagster_sluicegate.names import Names
+from dagster_sluicegate.places import label_of
 from dagster_sluicegate.queue_refs import QueueRef
-from dagster_sluicegate.resources import RedisQueueResource, takes_resources
+from dagster_sluicegate.resource_keys import takes_resources
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.cursor import GateCursor
 from dagster_sluicegate.sensors.decision import Decision, GateRules, WatchedQueue, decide
 from dagster_sluicegate.sensors.depth import DEFAULT_SENSOR_INTERVAL_SECONDS, CountRunsOf, RunConfigFn
@@ -18,7 +21,6 @@ from dagster_sluicegate.sensors.run_requests import RunTemplate
 from dagster_sluicegate.sensors.runs import GateRuns
 from dagster_sluicegate.sensors.targets import Target, Targets
 from sluicegate import checks
-from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.gates import Gate
 
@@ -37,6 +39,8 @@ class QueueGate:
             names one.
         resource_key: key of the `RedisQueueResource`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream; default: the resource's own.
         partition_key: of the partition that a run drains; see `QueuePartitions.gates`.
         min_ready: open when so many messages are ready.
         max_age_seconds: open when the oldest ready message has been ready for so long. Give this or `min_ready`, or
@@ -49,6 +53,8 @@ class QueueGate:
     target: Target
     resource_key: str = "queue"
     queue_name: str | None = None
+    stream_name: str | None = None
+    group: str | None = None
     partition_key: str | None = None
     min_ready: int | None = None
     max_age_seconds: float | None = None
@@ -58,8 +64,17 @@ class QueueGate:
 
     @property
     def described(self) -> str:
-        """Return which queue it is, as far as the definition knows."""
-        return QueueRef(self.resource_key, self.queue_name).in_words
+        """Return which queue or group it is, as far as the definition knows."""
+        return self.ref.in_words
+
+    @property
+    def ref(self) -> QueueRef:
+        """Return the reference to the queue or group.
+
+        Raises:
+            ConfigurationError: its names contradict each other.
+        """
+        return QueueRef(self.resource_key, Names(self.queue_name, self.stream_name, self.group))
 
 
 def build_queue_gates_sensor(
@@ -214,22 +229,19 @@ class _GatesSensor:
             raise RedisMessageQueueError(f"sensor {self.name!r} could read no queue; {'; '.join(tick.problems)}")
         return tick.result()
 
-    def _watch(self, resources: Mapping[str, RedisQueueResource]) -> tuple[list[WatchedQueue], dict[str, Place]]:
+    def _watch(self, resources: Mapping[str, RedisQueueResource]) -> tuple[list[WatchedQueue], dict[str, Located]]:
         """Return the queues of the gates, in their order, and where they are."""
-        where = [
-            Place(resources[gate.resource_key].url, resources[gate.resource_key].resolve_name(gate.queue_name))
-            for gate in self.gates
-        ]
-        names = Counter(place.name for place in where)
+        found = [gate.ref.locate(resources[gate.resource_key]) for gate in self.gates]
+        servers = Counter(where.place for where in found)
         queues: list[WatchedQueue] = []
-        places: dict[str, Place] = {}
-        for gate, rules, place in zip(self.gates, self.rules, where, strict=True):
-            queue_id = identify(place.url, place.name)
+        places: dict[str, Located] = {}
+        for gate, rules, where in zip(self.gates, self.rules, found, strict=True):
+            queue_id = where.queue_id
             if queue_id in places:
-                raise ConfigurationError(f"sensor {self.name!r} has two gates for the queue {place.name!r}; remove one")
-            label = place.name if names[place.name] == 1 else f"{place.name}@{gate.resource_key}"
-            queues.append(WatchedQueue(place.name, queue_id, rules, label))
-            places[queue_id] = place
+                raise ConfigurationError(f"sensor {self.name!r} has two gates for the {where.place}; remove one")
+            label = label_of(where.place) + ("" if servers[where.place] == 1 else f"@{gate.resource_key}")
+            queues.append(WatchedQueue(where.place, queue_id, rules, label))
+            places[queue_id] = where
         return queues, places
 
     def _decide(self, context: dg.SensorEvaluationContext, tick: _Tick, number: int, decision: Decision) -> None:
@@ -299,8 +311,10 @@ def _rules(
     gate: QueueGate, attempt_delay_seconds: float, failure_delay_seconds: float, stale_run_seconds: float
 ) -> GateRules:
     try:
-        if gate.queue_name is not None:
-            QueueKeys(gate.queue_name)  # it checks the name
+        ref = gate.ref
+    except ConfigurationError as error:
+        raise ConfigurationError(f"a gate: {error}") from None
+    try:
         return GateRules(
             gate=Gate(gate.min_ready, gate.max_age_seconds),
             max_in_flight=gate.max_in_flight,
@@ -310,7 +324,7 @@ def _rules(
             stale_run_seconds=stale_run_seconds,
         )
     except ConfigurationError as error:
-        raise ConfigurationError(f"the gate of {gate.described}: {error}") from None
+        raise ConfigurationError(f"the gate of {ref.in_words}: {error}") from None
 
 
 def _describe(gates: Sequence[QueueGate], rules: Sequence[GateRules]) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.places import names_of
 from dagster_sluicegate.sensors.decision import Decision
-from dagster_sluicegate.sensors.runs import ATTEMPT_TAG, GENERATION_TAG, QUEUE_ID_TAG, QUEUE_TAG, READY_TAG, SENSOR_TAG
+from dagster_sluicegate.sensors.runs import ATTEMPT_TAG, GENERATION_TAG, QUEUE_ID_TAG, READY_TAG, SENSOR_TAG
 from sluicegate import Depth, checks
 from sluicegate.errors import ConfigurationError
+from sluicegate.place import Place
 
 __all__ = ["RunTemplate", "tags_of_run"]
 
@@ -60,7 +62,7 @@ class RunTemplate:
             dg.RunRequest(
                 run_key=f"{queue.label}:{decision.generation}:{attempt}",
                 tags={
-                    **tags_of_run(queue.name, queue.queue_id, decision.generation, attempt, decision.depth),
+                    **tags_of_run(queue.place, queue.queue_id, decision.generation, attempt, decision.depth),
                     SENSOR_TAG: self.sensor,
                     **limit,
                     **tags,
@@ -72,10 +74,10 @@ class RunTemplate:
         ]
 
 
-def tags_of_run(name: str, queue_id: str, generation: str, attempt: int, depth: Depth) -> dict[str, str]:
+def tags_of_run(place: Place, queue_id: str, generation: str, attempt: int, depth: Depth) -> dict[str, str]:
     """Return the tags by which later ticks find a run, and what was ready when it was requested."""
     return {
-        QUEUE_TAG: name,
+        **names_of(place),
         QUEUE_ID_TAG: queue_id,
         GENERATION_TAG: generation,
         ATTEMPT_TAG: str(attempt),

@@ -17,7 +17,6 @@ __all__ = [
     "MAX_DELAY_SECONDS",
     "PUBLISHED_TAG",
     "QUEUE_ID_TAG",
-    "QUEUE_TAG",
     "READY_TAG",
     "SENSOR_TAG",
     "Failures",
@@ -26,7 +25,6 @@ __all__ = [
     "Unfinished",
 ]
 
-QUEUE_TAG = "sluicegate/queue"
 QUEUE_ID_TAG = "sluicegate/queue_id"
 SENSOR_TAG = "sluicegate/sensor"
 GENERATION_TAG = "sluicegate/generation"

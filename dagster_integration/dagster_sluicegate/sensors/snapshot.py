@@ -7,35 +7,46 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from dagster_sluicegate.depths import identify
-from dagster_sluicegate.resources import RedisQueueResource, queue_resource
+from dagster_sluicegate.names import Names
+from dagster_sluicegate.places import label_of
+from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.resource_keys import queue_resource
+from dagster_sluicegate.resources import RedisQueueResource
 from dagster_sluicegate.sensors.decision import GateRules, Look, WatchedQueue
 from dagster_sluicegate.sensors.run_requests import tags_of_run
 from dagster_sluicegate.sensors.runs import GateRuns, History, Unfinished
 from sluicegate import Depth
 from sluicegate.gates import Gate
+from sluicegate.place import Place
 
 __all__ = ["QueueSnapshot", "queue_snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
-    """A queue, and the runs that were requested for it, as one tick of a sensor sees them; see `queue_snapshot`.
+    """A queue or group, and the runs that were requested for it, as one tick of a sensor sees them.
+
+    See `queue_snapshot`.
 
     Attributes:
-        queue: its name.
+        place: the queue, or the group of a stream.
         queue_id: its name with a mark of its server.
         depth: the counts of its messages.
         unfinished: the runs that may still claim, each with `run_id`, `status` and `age_seconds`.
         attempt: the number of the next run of this generation, from 0.
     """
 
-    queue: str
+    place: Place
     queue_id: str
     depth: Depth
     unfinished: Sequence[Unfinished]
     attempt: int
     _history: History = field(repr=False)
+
+    @property
+    def queue(self) -> str:
+        """Return the name of the queue; of a group the text that stands for it, such as `stream:orders:billing`."""
+        return label_of(self.place)
 
     @property
     def generation(self) -> int:
@@ -50,7 +61,7 @@ class QueueSnapshot:
     @property
     def tags(self) -> Mapping[str, str]:
         """Return the tags by which later ticks find the run; give them to the `RunRequest`."""
-        return tags_of_run(self.queue, self.queue_id, str(self.generation), self.attempt, self.depth)
+        return tags_of_run(self.place, self.queue_id, str(self.generation), self.attempt, self.depth)
 
     def why_not(
         self,
@@ -78,7 +89,7 @@ class QueueSnapshot:
             failure_delay_seconds=failure_delay_seconds,
             stale_run_seconds=stale_run_seconds,
         )
-        queue = WatchedQueue(self.queue, self.queue_id, rules, label=self.queue)
+        queue = WatchedQueue(self.place, self.queue_id, rules, label=self.queue)
         look = Look.of(queue, self.depth, self.unfinished)
         return look.why_shut or look.decide(self._history).reason
 
@@ -89,6 +100,8 @@ def queue_snapshot(
     resource: RedisQueueResource | None = None,
     resource_key: str = "queue",
     queue_name: str | None = None,
+    stream_name: str | None = None,
+    group: str | None = None,
 ) -> QueueSnapshot:
     """Look at a queue and at the runs that were requested for it, in a sensor of your own.
 
@@ -100,6 +113,8 @@ def queue_snapshot(
         resource: of the queue, if the sensor takes it as a parameter.
         resource_key: of the queue's resource, if the sensor names it in `required_resource_keys`.
         queue_name: of the queue, where the resource serves several; default: the resource's own.
+        stream_name: of a stream, instead of a queue.
+        group: of the stream.
 
     Raises:
         ConfigurationError: no queue resource is there, or no queue is named.
@@ -134,11 +149,11 @@ def queue_snapshot(
             )
     """
     found = resource if resource is not None else queue_resource(context.resources, resource_key)
-    name = found.resolve_name(queue_name)
-    queue_id = identify(found.url, name)
+    where = QueueRef(resource_key, Names(queue_name, stream_name, group)).locate(found)
+    queue_id = where.queue_id
     runs = GateRuns.of(context)
     # Runs first: one that was unfinished then and has ended since had claimed by the time of the depth.
     unfinished = tuple(runs.unfinished([queue_id])[queue_id])
-    depth = found.get_depth(queue_name)
+    depth = found.read_depth(where.place)
     history = runs.histories({queue_id: str(depth.claimed_total)})[queue_id]
-    return QueueSnapshot(name, queue_id, depth, unfinished, history.next_attempt, history)
+    return QueueSnapshot(where.place, queue_id, depth, unfinished, history.next_attempt, history)
