@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.identity import run_id_of
+from airflow_provider_sluicegate.places import place_of
 
 if TYPE_CHECKING:
-    from sluicegate import Lease, RedisMessageQueue
+    from sluicegate import Lease
+    from sluicegate.consumer import QueueConsumer
 
 __all__ = ["claim_batch", "left_batch"]
 
 
-def claim_batch(
-    queue: RedisMessageQueue, context: Mapping[str, Any], *, max_messages: int, lease_seconds: float
-) -> Lease:
+def claim_batch(queue: QueueConsumer, context: Mapping[str, Any], *, max_messages: int, lease_seconds: float) -> Lease:
     """
     Claim a batch under the name of the task instance, or take over the one that its earlier try left open.
 
@@ -35,14 +35,14 @@ def claim_batch(
     )
     if lease.state is LeaseState.ACKED:
         raise AirflowSkipException(
-            f"queue {queue.name!r}: this run leased a batch before, and {lease.counts.acked} of its messages are "
+            f"{place_of(queue)}: this run leased a batch before, and {lease.counts.acked} of its messages are "
             "acked; start a new DAG run for new messages"
         )
     return lease
 
 
 def left_batch(
-    queue: RedisMessageQueue, context: Mapping[str, Any], *, max_messages: int, lease_seconds: float
+    queue: QueueConsumer, context: Mapping[str, Any], *, max_messages: int, lease_seconds: float
 ) -> Lease | None:
     """
     Take over the batch that an earlier try of the task left open, and claim no other.

@@ -1,4 +1,4 @@
-"""Decide by the depths of one or several queues whether a gate is open; sensor and triggers share it."""
+"""Decide by the depths of queues or groups whether a gate is open; sensor and triggers share it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_provider_sluicegate.places import named_place, value_of
+
 if TYPE_CHECKING:
     from sluicegate import Depth
     from sluicegate.gates import Gate
+    from sluicegate.place import Place
 
 __all__ = ["Look", "Match", "WatchedQueues", "counts_of"]
 
 Match = Literal["any", "all"]
 _MATCHES = ("any", "all")
+_KINDS = {"queue_name": "queue", "group": "group"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,15 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class WatchedQueues:
     """
-    The queues that a gate watches, and what opens it.
+    The queues, or groups of a stream, that a gate watches, and what opens it.
 
-    :param names: of the queues.
+    :param places: the queues or groups.
     :param gate: the condition for each of them.
-    :param match: whether one queue is enough, or all must meet the condition.
-    :param is_list: whether the user gave a list, so that the value is one of several queues.
+    :param match: whether one of them is enough, or all must meet the condition.
+    :param is_list: whether the user gave a list, so that the value is one of several queues or groups.
     """
 
-    names: tuple[str, ...]
+    places: tuple[Place, ...]
     gate: Gate
     match: Match = "any"
     is_list: bool = False
@@ -53,6 +57,8 @@ class WatchedQueues:
         cls,
         queue_name: object,
         *,
+        stream: object = None,
+        group: object = None,
         min_ready: object = None,
         max_age_seconds: object = None,
         min_dead: object = None,
@@ -66,7 +72,7 @@ class WatchedQueues:
         from sluicegate import checks
         from sluicegate.gates import Gate
 
-        names = _names(queue_name)
+        places, is_list = _places(queue_name, stream, group)
         checks.one_of("match", match, _MATCHES)
         least, dead = _number("min_ready", min_ready, int), _number("min_dead", min_dead, int)
         gate = Gate(
@@ -74,32 +80,37 @@ class WatchedQueues:
             _number("max_age_seconds", max_age_seconds, float),
             None if dead is None else int(dead),
         )
-        return cls(names, gate, match, not isinstance(queue_name, str))  # type: ignore[arg-type]  # checked above
+        return cls(places, gate, match, is_list)  # type: ignore[arg-type]  # checked above
 
-    def look(self, depths: Mapping[str, Depth]) -> Look:
-        """Decide by the depth of each watched queue."""
+    def look(self, depths: Mapping[Place, Depth]) -> Look:
+        """Decide by the depth of each watched queue or group."""
         now = datetime.now().astimezone()
-        fired = {name: self.gate.fired_by(depths[name]) for name in self.names}
+        fired = {place: self.gate.fired_by(depths[place]) for place in self.places}
         decide = any if self.match == "any" else all
         is_open = decide(by is not None for by in fired.values())
-        values = [{**counts_of(name, depths[name]), "fired_by": fired[name]} for name in self.names]
-        value = {"queues": values, "open": [name for name in self.names if fired[name]]} if self.is_list else values[0]
-        return Look(is_open, value, "; ".join(self._text(name, depths[name], fired[name], now) for name in self.names))
+        values = [{**counts_of(place, depths[place]), "fired_by": fired[place]} for place in self.places]
+        text = "; ".join(self._text(place, depths[place], fired[place], now) for place in self.places)
+        return Look(is_open, self._value(values, fired) if self.is_list else values[0], text)
 
-    def _text(self, name: str, depth: Depth, fired_by: str | None, now: datetime) -> str:
+    def _value(self, values: list[dict[str, Any]], fired: Mapping[Place, str | None]) -> dict[str, Any]:
+        """Return the value of several queues, or of several groups."""
+        names = [place.group or place.name for place in self.places if fired[place]]
+        return {"groups" if self.places[0].stream else "queues": values, "open": names}
+
+    def _text(self, place: Place, depth: Depth, fired_by: str | None, now: datetime) -> str:
         from sluicegate.gates import why_not_ready
 
         why = "" if fired_by else why_not_ready(depth, now)
         counts = ("ready", "pending", "in_flight", "delayed", "dead", "paused")
         shown = ", ".join(f"{count.replace('_', ' ')} {getattr(depth, count)}" for count in counts)
         state = f"open, by {fired_by}" if fired_by else f"closed{why and ': '}{why}"
-        return f"queue {name!r}: {shown}; the gate opens when {self.gate.condition}; {state}"
+        return f"{place}: {shown}; the gate opens when {self.gate.condition}; {state}"
 
 
-def counts_of(name: str, depth: Depth) -> dict[str, Any]:
-    """Return the counts of a queue, as XComs and events carry them."""
+def counts_of(place: Place, depth: Depth) -> dict[str, Any]:
+    """Return the counts of a queue or group, as XComs and events carry them."""
     return {
-        "queue": name,
+        **value_of(place),
         "ready": depth.ready,
         "pending": depth.pending,
         "in_flight": depth.in_flight,
@@ -110,24 +121,32 @@ def counts_of(name: str, depth: Depth) -> dict[str, Any]:
     }
 
 
-def _names(queue_name: object) -> tuple[str, ...]:
-    from sluicegate.core.keys import QueueKeys
+def _places(queue_name: object, stream: object, group: object) -> tuple[tuple[Place, ...], bool]:
+    """Return the places that are watched, and whether the user gave a list of them."""
     from sluicegate.errors import ConfigurationError
 
-    if isinstance(queue_name, str):
-        names: tuple[Any, ...] = (queue_name,)
-    elif isinstance(queue_name, Sequence) and queue_name:
-        names = tuple(queue_name)
+    several = "queue_name" if stream is None else "group"
+    given = queue_name if stream is None else group
+    if given is None or isinstance(given, str):
+        places = [_place(queue_name, stream, group)]
+    elif isinstance(given, Sequence) and given:
+        rest = (stream, group) if stream is None else (queue_name, stream)
+        places = [_place(each, *rest) if stream is None else _place(*rest, each) for each in given]
     else:
-        raise ConfigurationError(f"queue_name must be the name of a queue or a list of names, not {queue_name!r}")
-    for name in names:
-        try:
-            QueueKeys(name)
-        except (ValueError, TypeError) as error:
-            raise ConfigurationError(f"queue_name: {error}; if it is a template, see what it renders to") from None
-    if len(set(names)) < len(names):
-        raise ConfigurationError(f"queue_name has a name twice: {list(names)!r}")
-    return names
+        raise ConfigurationError(f"{several} must be the name of a {_KINDS[several]} or a list of names, not {given!r}")
+    if len(set(places)) < len(places):
+        raise ConfigurationError(f"{several} has a name twice: {given!r}")
+    return tuple(places), not (given is None or isinstance(given, str))
+
+
+def _place(queue_name: object, stream: object, group: object) -> Place:
+    from sluicegate.errors import ConfigurationError
+
+    try:
+        return named_place(queue_name, stream, group, is_read=True)
+    except (ValueError, TypeError) as error:
+        argument = "queue_name" if stream is None else "stream and group"
+        raise ConfigurationError(f"{argument}: {error}; if it is a template, see what it renders to") from None
 
 
 def _number(name: str, value: object, kind: type[int] | type[float]) -> int | float | None:

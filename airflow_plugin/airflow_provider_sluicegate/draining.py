@@ -12,7 +12,9 @@ from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate import DrainSummary
+    from sluicegate.consumer import QueueConsumer
+    from sluicegate.place import Place
 
 __all__ = [
     "Log",
@@ -20,6 +22,7 @@ __all__ = [
     "handler_of",
     "log_end",
     "log_failures",
+    "nothing_yet",
     "push_report",
     "report_of",
     "why_nothing",
@@ -39,7 +42,6 @@ class Log(Protocol):
 class DrainOperator(Protocol):
     """Declares what :func:`execute` uses of an operator."""
 
-    queue_name: str
     redis_conn_id: str
     queue_options: Mapping[str, Any] | None
     skip_if_empty: bool
@@ -47,13 +49,15 @@ class DrainOperator(Protocol):
     lineage_count: int | None
 
     @property
+    def place(self) -> Place: ...
+    @property
     def log(self) -> Log: ...
 
 
 def execute(
     operator: DrainOperator,
     context: Mapping[str, Any],
-    drain: Callable[[RedisQueueHook, RedisMessageQueue, Any], DrainSummary | None],
+    drain: Callable[[RedisQueueHook, QueueConsumer, Any], DrainSummary | None],
 ) -> dict[str, Any] | None:
     """
     Drain an operator's queue, report in its log, and return its XCom.
@@ -71,30 +75,30 @@ def execute(
 
     with fail_at_once():
         hook = RedisQueueHook(operator.redis_conn_id)
-        queue = hook.get_queue(operator.queue_name, **options_of(operator.queue_options))
+        place = operator.place
+        queue = hook.open_place(place, **options_of(operator.queue_options))
         try:
             # Closing the hook releases leases. After any other error they stay, so that a retry takes them over.
             summary = drain(hook, queue, context)
         except DrainFailedError as failed:
             partial = cast("DrainSummary", failed.summary)
             operator.lineage_count = partial.acked
-            log_failures(operator.log, partial)
+            log_failures(operator.log, place, partial)
             push_report(context, operator, partial)
             hook.close()
             raise
         if summary is not None:
             operator.lineage_count = summary.acked
-            log_end(operator.log, queue, summary)
+            log_end(operator.log, place, queue, summary)
         hook.close()
     if summary is None:
         operator.log.warning(
-            "queue %r: the drain has ended, and its summary is in the output of its driver, which ran elsewhere",
-            queue.name,
+            "%s: the drain has ended, and its summary is in the output of its driver, which ran elsewhere", place
         )
         return None
     if operator.skip_if_empty and summary.claimed == 0:
         push_report(context, operator, summary)
-        raise AirflowSkipException(f"queue {queue.name!r} had no message")
+        raise AirflowSkipException(f"{place} had no message")
     return report_of(summary)
 
 
@@ -137,37 +141,43 @@ def push_report(context: Mapping[str, Any], operator: Any, summary: DrainSummary
         context["ti"].xcom_push(key="return_value", value=report_of(summary))
 
 
-def log_failures(log: Log, summary: DrainSummary) -> None:
+def log_failures(log: Log, place: Place, summary: DrainSummary) -> None:
     """Log where the handler failed, and on which messages."""
     failures = summary.failures
     for failure in failures[:_MAX_FAILURES]:
         log.error(
-            "queue %r: %s in %s, on %d messages of partition %d, chunk %d%s: %s",
-            *(summary.queue, failure.error_type, failure.where, failure.messages, failure.partition, failure.chunk),
+            "%s: %s in %s, on %d messages of partition %d, chunk %d%s: %s",
+            *(place, failure.error_type, failure.where, failure.messages, failure.partition, failure.chunk),
             ", now dead letters" if failure.buried else "",
             ", ".join(failure.message_ids) or "ids unknown",
         )
     if len(failures) > _MAX_FAILURES:
-        log.error("queue %r: %d more failures are not listed", summary.queue, len(failures) - _MAX_FAILURES)
+        log.error("%s: %d more failures are not listed", place, len(failures) - _MAX_FAILURES)
 
 
-def log_end(log: Log, queue: RedisMessageQueue, summary: DrainSummary) -> None:
+def log_end(log: Log, place: Place, queue: QueueConsumer, summary: DrainSummary) -> None:
     """Log what a drain did, and if that was nothing, why."""
     log.info(
-        "queue %r: %d messages acked, %d returned, %d buried, in %.1f s",
-        *(summary.queue, summary.acked, summary.returned, summary.buried, summary.seconds),
+        "%s: %d messages acked, %d returned, %d buried, in %.1f s",
+        *(place, summary.acked, summary.returned, summary.buried, summary.seconds),
     )
     if any(partition.ended == "paused" for partition in summary.partitions):
-        log.warning("queue %r is paused; resume it, and run the task again for what is left", summary.queue)
+        log.warning("%s is paused; resume it, and run the task again for what is left", place)
     elif summary.claimed == 0:
-        log.info("queue %r: there was nothing to drain: %s", summary.queue, why_nothing(queue))
+        log.info("%s: there was nothing to drain: %s", place, why_nothing(queue))
 
 
-def why_nothing(queue: RedisMessageQueue) -> str:
+def nothing_yet(queue: QueueConsumer) -> str:
+    """Return what a queue without messages may mean."""
+    kind, names = ("queue", "queue_name") if queue.group_name is None else ("stream", "stream, group")
+    return f"nobody has published to this {kind} yet; if that is wrong, check {names} and redis_conn_id"
+
+
+def why_nothing(queue: QueueConsumer) -> str:
     """Return why a claim got nothing, such as ``3 in flight until 12:04:10``."""
     from sluicegate.gates import why_not_ready
 
     depth = queue.depth()
     if depth.published_total == 0:
-        return "nobody has published to this queue yet; if that is wrong, check queue_name and redis_conn_id"
+        return nothing_yet(queue)
     return why_not_ready(depth, datetime.now().astimezone()) or "messages have arrived since"

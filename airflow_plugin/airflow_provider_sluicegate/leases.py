@@ -7,12 +7,38 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Unpack
 
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.places import named_place, value_of
 
 if TYPE_CHECKING:
-    from sluicegate import Lease
+    from sluicegate import Lease, LeaseHandle
     from sluicegate.options import QueueOptions
+    from sluicegate.place import Place
 
-__all__ = ["attached_lease"]
+__all__ = ["attached_lease", "handle_of", "lease_value"]
+
+_OF_GROUP = ("stream", "group")
+
+
+def lease_value(lease: Lease, place: Place) -> dict[str, str]:
+    """Detach a lease, and return its handle as an XCom carries it; that of a group also names the stream and group."""
+    value = lease.detach().to_dict()
+    return {**value, **value_of(place)} if place.stream else value
+
+
+def handle_of(value: Any) -> tuple[LeaseHandle, Place]:
+    """
+    Read what :func:`lease_value` returned.
+
+    :param value: the XCom of the task that claimed.
+    :return: the handle, and what the lease was claimed from.
+    :raises ConfigurationError: it is no handle of a lease.
+    """
+    from sluicegate import LeaseHandle
+
+    names = {name: value[name] for name in _OF_GROUP if name in value} if isinstance(value, Mapping) else {}
+    rest = {name: text for name, text in value.items() if name not in names} if names else value
+    handle = LeaseHandle.from_dict(rest)
+    return handle, named_place(**names, is_read=True) if names else named_place(handle.queue)
 
 
 @contextmanager
@@ -43,15 +69,14 @@ def attached_lease(
     :raises LeaseEndedError: every message of the lease has a verdict.
     """
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import LeaseHandle
     from sluicegate.draining.returned import RETENTION_SECONDS
     from sluicegate.errors import AlreadySettledError
 
     options: dict[str, Any] = dict(queue_options)
     with RedisQueueHook(redis_conn_id) as hook:
         with fail_at_once():
-            lease_handle = LeaseHandle.from_dict(handle)
-            queue = hook.get_queue(lease_handle.queue, **options)
+            lease_handle, place = handle_of(handle)
+            queue = hook.open_place(place, **options)
             lease = queue.attach(lease_handle, retention_seconds=RETENTION_SECONDS)
         try:
             yield lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
     from sluicegate import QueueEvent
+    from sluicegate.place import Place
 
-__all__ = ["ReportsLineage", "namespace_of", "reporting"]
+__all__ = ["ReportsLineage", "dataset_name", "namespace_of", "reporting"]
 
 Direction = Literal["input", "output"]
 OnEvent = Callable[["QueueEvent"], Any]
@@ -53,7 +54,16 @@ def namespace_of(url: str) -> str:
     return f"{scheme}://{place}{'' if database == '0' else f'/{database}'}"
 
 
-def reporting(hook: RedisQueueHook, queue_name: str, on_event: OnEvent | None) -> OnEvent | None:
+def dataset_name(place: Place) -> str:
+    """
+    Return the name of a queue or stream in OpenLineage: that of the queue, or ``stream:`` and that of the stream.
+
+    The groups of a stream read the same dataset.
+    """
+    return f"stream:{place.name}" if place.stream else place.name
+
+
+def reporting(hook: RedisQueueHook, place: Place, on_event: OnEvent | None) -> OnEvent | None:
     """
     Return a queue's ``on_event`` that also reports the queue to Airflow's hook lineage.
 
@@ -61,12 +71,12 @@ def reporting(hook: RedisQueueHook, queue_name: str, on_event: OnEvent | None) -
     reader of hook lineage, such as the OpenLineage provider, and in a triggerer, ``on_event`` is returned as it is.
 
     :param hook: the hook that makes the queue.
-    :param queue_name: the name of the queue.
+    :param place: the queue, stream or group.
     :param on_event: the callback of the queue's options.
     """
     if (on_event is not None and not callable(on_event)) or not compat.collects_hook_lineage():
         return on_event
-    report = _Reporter(hook, queue_name)
+    report = _Reporter(hook, place)
     if on_event is None:
         return report
     if inspect.iscoroutinefunction(on_event):
@@ -87,9 +97,9 @@ def reporting(hook: RedisQueueHook, queue_name: str, on_event: OnEvent | None) -
 class _Reporter:
     """Reports a queue at its first event of each direction."""
 
-    def __init__(self, hook: RedisQueueHook, queue_name: str) -> None:
+    def __init__(self, hook: RedisQueueHook, place: Place) -> None:
         self._hook = hook
-        self._queue_name = queue_name
+        self._place = place
         self._reported: set[Direction] = set()
 
     def __call__(self, event: QueueEvent) -> None:
@@ -100,10 +110,14 @@ class _Reporter:
         try:
             collector = compat.hook_lineage_collector()
             add = collector.add_input_asset if direction == "input" else collector.add_output_asset
-            place = {"queue_name": self._queue_name, "redis_conn_id": self._hook.redis_conn_id}
-            add(context=self._hook, scheme="sluicegate", asset_kwargs=place)
+            named = {"stream" if self._place.stream else "queue_name": self._place.name}
+            add(
+                context=self._hook,
+                scheme="sluicegate",
+                asset_kwargs={**named, "redis_conn_id": self._hook.redis_conn_id},
+            )
         except Exception as error:  # noqa: BLE001  (lineage changes no outcome)
-            _log.warning("queue %r could not be reported to Airflow's lineage: %s", self._queue_name, error)
+            _log.warning("%s could not be reported to Airflow's lineage: %s", self._place, error)
 
 
 class ReportsLineage:
@@ -116,8 +130,12 @@ class ReportsLineage:
 
     lineage_direction: ClassVar[Direction]
     lineage_count: int | None = None
-    queue_name: Any  # a name, or several
     redis_conn_id: str
+    place: Any
+
+    def lineage_places(self) -> Sequence[Place]:
+        """Return the queues or streams that the operator reads or writes."""
+        return (self.place,)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Return each queue as a dataset, with the number of messages; the OpenLineage provider calls this."""
@@ -126,7 +144,7 @@ class ReportsLineage:
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 
         namespace = RedisQueueHook(self.redis_conn_id).get_openlineage_namespace()
-        names = (self.queue_name,) if isinstance(self.queue_name, str) else self.queue_name
+        names = list(dict.fromkeys(dataset_name(place) for place in self.lineage_places()))
         queues = [_dataset(self.lineage_direction, namespace, name, self.lineage_count) for name in names]
         inputs, outputs = (queues, []) if self.lineage_direction == "input" else ([], queues)
         lineage: OperatorLineage[Any, Any] = OperatorLineage(inputs=inputs, outputs=outputs)

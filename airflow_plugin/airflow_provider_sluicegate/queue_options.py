@@ -7,13 +7,15 @@ from typing import Any
 
 __all__ = ["options_of"]
 
+_ARGUMENTS = {"name": "the queue's name as queue_name", "stream": "the argument stream", "group": "the argument group"}
+
 
 def options_of(queue_options: object) -> dict[str, Any]:
     """
-    Return an operator's ``queue_options`` as keyword arguments of the hook's ``get_queue``.
+    Return an operator's ``queue_options`` as keyword arguments of the hook's ``open_place``.
 
     :param queue_options: a mapping of option names to values, or None.
-    :raises ConfigurationError: it is something else, or it names the queue.
+    :raises ConfigurationError: it is something else, or it names the queue, stream or group.
     """
     from sluicegate.errors import ConfigurationError, OptionTypeError
 
@@ -24,6 +26,7 @@ def options_of(queue_options: object) -> dict[str, Any]:
             'queue_options must be a dict of options, such as {"max_delivery_count": 5}, not '
             f"a {type(queue_options).__name__}"
         )
-    if "name" in queue_options:
-        raise ConfigurationError("queue_options holds 'name'; give the queue's name as queue_name")
+    for name, argument in _ARGUMENTS.items():
+        if name in queue_options:
+            raise ConfigurationError(f"queue_options holds {name!r}; give {argument}")
     return dict(queue_options)

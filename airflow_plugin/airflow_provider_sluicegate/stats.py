@@ -7,46 +7,58 @@ import re
 from typing import TYPE_CHECKING
 
 from airflow_provider_sluicegate import compat
+from airflow_provider_sluicegate.places import value_of
 
 if TYPE_CHECKING:
     from sluicegate import Depth
+    from sluicegate.place import Place
 
 __all__ = ["emit_depth"]
 
 _log = logging.getLogger(__name__)
 
-_PREFIX = "sluicegate.queue"
 _INVALID = re.compile(r"[^a-zA-Z0-9_.-]")  # Airflow's own rule for names in metrics
 # Airflow drops a metric whose whole name has 250 characters or more, with its prefix.
 _MAX_NAME = 150
 
 
-def emit_depth(queue_name: str, depth: Depth) -> None:
+def emit_depth(queue: str | Place, depth: Depth) -> None:
     """
     Report a depth as gauges of Airflow's metrics.
 
-    They are ``sluicegate.queue.ready``, ``sluicegate.queue.in_flight``, ``sluicegate.queue.dead`` and
-    ``sluicegate.queue.oldest_ready_age_seconds``, with the tag ``queue``. Unless ``[metrics] legacy_names_on`` is
-    false, each is sent a second time with the queue in its name, such as ``sluicegate.queue.ready.orders``, for a
-    StatsD without tags. In both, characters that Airflow refuses in a metric are underscores, and the name of the
-    queue is cut after 150 characters. The age is 0 when no message is ready.
+    Those of a queue are ``sluicegate.queue.ready``, ``sluicegate.queue.in_flight``, ``sluicegate.queue.dead`` and
+    ``sluicegate.queue.oldest_ready_age_seconds``, with the tag ``queue``; those of a group begin with
+    ``sluicegate.group`` and have the tags ``stream`` and ``group``. Unless ``[metrics] legacy_names_on`` is
+    false, each is sent a second time with the names at its end, such as ``sluicegate.queue.ready.orders`` or
+    ``sluicegate.group.ready.orders.billing``, for a StatsD without tags. In both, characters that Airflow refuses in a
+    metric are underscores, and names are cut after 150 characters together. The age is 0 when no message is ready.
 
     Nothing is sent unless Airflow's metrics are on. It never raises: an error of the metrics is logged.
 
-    :param queue_name: the name of the queue.
+    :param queue: the name of a queue, or a place such as ``Place("orders", stream=True, group="billing")``.
     :param depth: what was read.
     """
-    name = _INVALID.sub("_", queue_name)[:_MAX_NAME]
     try:
+        kind, tags = _named(queue)
         stats = compat.stats()
         has_legacy_names = compat.has_legacy_metric_names()
+        # A dot in a name would be a level of the hierarchy.
+        path = ".".join(name.replace(".", "__") for name in tags.values())
         for gauge, value in _values(depth).items():
-            stats.gauge(f"{_PREFIX}.{gauge}", value, tags={"queue": name})
+            stats.gauge(f"sluicegate.{kind}.{gauge}", value, tags=tags)
             if has_legacy_names:
-                # A dot in the name would be a level of the hierarchy.
-                stats.gauge(f"{_PREFIX}.{gauge}.{name.replace('.', '__')}", value)
+                stats.gauge(f"sluicegate.{kind}.{gauge}.{path}", value)
     except Exception as error:  # noqa: BLE001  (metrics change no outcome)
-        _log.warning("queue %r: its depth could not be reported to Airflow's metrics: %s", queue_name, error)
+        shown = f"queue {queue!r}" if isinstance(queue, str) else queue
+        _log.warning("%s: its depth could not be reported to Airflow's metrics: %s", shown, error)
+
+
+def _named(queue: str | Place) -> tuple[str, dict[str, str]]:
+    """Return the kind of what has a depth, and its tags."""
+    names = {"queue": queue} if isinstance(queue, str) else value_of(queue)
+    most = _MAX_NAME // len(names)
+    tags = {tag: _INVALID.sub("_", name)[:most] for tag, name in names.items()}
+    return "queue" if "queue" in tags else "group", tags
 
 
 def _values(depth: Depth) -> dict[str, float]:

@@ -303,16 +303,17 @@ def test_a_deduplication_template_is_not_taken_for_one_of_jinja() -> None:
 
     operator.render_template_fields({"params": {"tenant": "acme", "delay": 5, "due": "2026-12-01"}})  # type: ignore[typeddict-item]
 
-    assert [getattr(operator, field) for field in operator.template_fields] == [
-        "orders-acme",
-        operator.messages,
-        "/data/acme.csv",
-        "{tenant}:{order_id}:acme",
-        {"tenant": "acme"},
-        "5",
-        "2026-12-01",
-        "acme_redis",
-    ]
+    assert {field: getattr(operator, field) for field in operator.template_fields} == {
+        "queue_name": "orders-acme",
+        "stream": None,
+        "messages": operator.messages,
+        "path": "/data/acme.csv",
+        "deduplication_key": "{tenant}:{order_id}:acme",
+        "headers": {"tenant": "acme"},
+        "delay_seconds": "5",
+        "due_at": "2026-12-01",
+        "redis_conn_id": "acme_redis",
+    }
     # They are data; one that holds braces is not a template.
     assert operator.messages.value == [{"note": "{{ params.tenant }}"}]
 

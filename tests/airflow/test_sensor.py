@@ -464,7 +464,9 @@ def test_a_sensor_starts_from_the_triggerer_with_its_templates() -> None:
         return  # Airflow 3.1 and 3.2 begin on a worker, and wait in the triggerer too
     arguments = gate.start_trigger_args.trigger_kwargs
     assert arguments is not None
-    assert {"queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id"} == set(gate.template_fields)
+    assert set(gate.template_fields) == {
+        *("queue_name", "stream", "group", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id")
+    }
     assert set(gate.template_fields) <= set(arguments), "the triggerer renders what has the same name in both"
     trigger = import_string(gate.start_trigger_args.trigger_cls)(**arguments)
     assert trigger.queue_name == "{{ params.queue }}"

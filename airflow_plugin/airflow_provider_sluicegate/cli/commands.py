@@ -13,9 +13,11 @@ from airflow.cli.simple_table import AirflowConsole
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.places import named_place, value_of
 
 if TYPE_CHECKING:
-    from sluicegate import RedisMessageQueue
+    from sluicegate.consumer import QueueConsumer
+    from sluicegate.place import Place
 
 __all__ = ["depth", "pause", "peek", "purge", "redrive", "resume", "test_connection"]
 
@@ -55,24 +57,25 @@ def _explained() -> Iterator[None]:
 @_command
 def depth(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Count the messages of queues by state."""
-    return [_depth_row(hook.get_queue(name)) for name in args.queue]
+    return [_depth_row(place, hook.open_place(place)) for place in _places(args)]
 
 
 @_command
 def peek(hook: RedisQueueHook, args: Namespace) -> Rows:
     """List messages without claiming them; payloads only on request."""
-    entries = hook.get_queue(args.queue).peek(args.count, state=args.state)
+    entries = hook.open_place(_place(args)).peek(args.count, state=args.state)
     return [_message_row(entry, with_payload=args.payload) for entry in entries]
 
 
 @_command
 def redrive(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Move dead letters back to the queue."""
-    done = hook.get_queue(args.queue).redrive(
+    place = _place(args)
+    done = hook.open_place(place).redrive(
         reason=args.reason, older_than_seconds=args.older_than_seconds, limit=args.limit, dry_run=args.dry_run
     )
     counts = {"redriven": done.redriven, "blocked": done.blocked, "scanned": done.scanned}
-    return [{"queue": args.queue, **counts, "dry_run": args.dry_run}]
+    return [{**value_of(place), **counts, "dry_run": args.dry_run}]
 
 
 @_command
@@ -81,14 +84,15 @@ def purge(hook: RedisQueueHook, args: Namespace) -> Rows:
     from sluicegate.purging import count_states, states_of
 
     states = states_of(args.state, everything=args.everything)
-    queue = hook.get_queue(args.queue)
+    place = _place(args)
+    queue = hook.open_place(place)
     counts = count_states(queue, states)
     if not args.dry_run:
-        if not (args.yes or _is_confirmed(args.queue, counts)):
+        if not (args.yes or _is_confirmed(place, counts)):
             raise SystemExit("Nothing was deleted.")
         counts = {state: queue.purge(state) for state in states}
     return [
-        {"queue": args.queue, "state": state, "deleted": count, "dry_run": args.dry_run}
+        {**value_of(place), "state": state, "deleted": count, "dry_run": args.dry_run}
         for state, count in counts.items()
     ]
 
@@ -96,13 +100,13 @@ def purge(hook: RedisQueueHook, args: Namespace) -> Rows:
 @_command
 def pause(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Stop claims from taking messages."""
-    return [{"queue": name, "paused": True, "changed": hook.get_queue(name).pause()} for name in args.queue]
+    return [{**value_of(place), "paused": True, "changed": hook.open_place(place).pause()} for place in _places(args)]
 
 
 @_command
 def resume(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Let claims take messages again."""
-    return [{"queue": name, "paused": False, "changed": hook.get_queue(name).resume()} for name in args.queue]
+    return [{**value_of(place), "paused": False, "changed": hook.open_place(place).resume()} for place in _places(args)]
 
 
 @_command
@@ -114,10 +118,23 @@ def test_connection(hook: RedisQueueHook, args: Namespace) -> Rows:
     return [{"connection": args.conn_id, "works": works, "server": text}]
 
 
-def _depth_row(queue: RedisMessageQueue) -> dict[str, Any]:
+def _place(args: Namespace) -> Place:
+    """Return the queue or group that a command names."""
+    return named_place(args.queue, args.stream, args.group, is_read=True)
+
+
+def _places(args: Namespace) -> list[Place]:
+    """Return the queues or groups that a command names."""
+    if args.queue and args.stream is None and args.group is None:
+        return [named_place(name) for name in args.queue]
+    names = ", ".join(args.queue) or None
+    return [named_place(names, args.stream, group, is_read=True) for group in args.group or (None,)]
+
+
+def _depth_row(place: Place, queue: QueueConsumer) -> dict[str, Any]:
     found = queue.depth()
     age = found.oldest_ready_age_seconds
-    return {"queue": queue.name, **{name: getattr(found, name) for name in _COUNTS}, "oldest_ready_age_seconds": age}
+    return {**value_of(place), **{name: getattr(found, name) for name in _COUNTS}, "oldest_ready_age_seconds": age}
 
 
 def _message_row(entry: Any, *, with_payload: bool) -> dict[str, Any]:
@@ -139,9 +156,9 @@ def _message_row(entry: Any, *, with_payload: bool) -> dict[str, Any]:
     return row
 
 
-def _is_confirmed(queue_name: str, counts: dict[str, int]) -> bool:
+def _is_confirmed(place: Place, counts: dict[str, int]) -> bool:
     held = ", ".join(f"{count} {state}" for state, count in counts.items())
     try:
-        return input(f"Delete {held} of queue {queue_name!r}? Write yes: ").strip().lower() in ("y", "yes")
+        return input(f"Delete {held} of {place}? Write yes: ").strip().lower() in ("y", "yes")
     except EOFError:
         return False

@@ -22,8 +22,12 @@ def _argument(name: str, text: str, **options: Any) -> Arg:
 
 
 _STATES = "pending, returned, delayed, dead, completed or failed"
-_QUEUE = _argument("queue", "The name of the queue")
-_QUEUES = _argument("queue", "The names of the queues", nargs="+")
+_QUEUE = _argument("queue", "The name of the queue; leave it out with --stream and --group", nargs="?")
+_QUEUES = _argument("queue", "The names of the queues; leave them out with --stream and --group", nargs="*")
+_STREAM = _argument("--stream", "The name of a stream, instead of a queue")
+_GROUP = _argument("--group", "The name of a group of the stream")
+_GROUPS = _argument("--group", "The name of a group of the stream; repeat the option for several", action="append")
+_ONE, _SEVERAL = (_QUEUE, _STREAM, _GROUP), (_QUEUES, _STREAM, _GROUPS)
 _CONNECTION = _argument(
     "--conn-id", "The Airflow connection (default: sluicegate_default)", default="sluicegate_default"
 )
@@ -43,14 +47,14 @@ def get_cli_commands() -> list[GroupCommand]:
     return [
         GroupCommand(
             name="sluicegate",
-            help="Inspect and administer Sluicegate queues",
+            help="Inspect and administer Sluicegate queues, and groups of streams",
             subcommands=(
-                _command("depth", "Count the messages of queues by state", _QUEUES),
-                _command("peek", "List messages without claiming them", _QUEUE, _PEEKED_STATE, _COUNT, _PAYLOAD),
-                _command("redrive", "Move dead letters back to the queue", _QUEUE, _REASON, _AGE, _LIMIT, _DRY_RUN),
-                _command("purge", "Delete messages", _QUEUE, _PURGED_STATE, _EVERYTHING, _DRY_RUN, ARG_YES),
-                _command("pause", "Stop claims from taking messages", _QUEUES),
-                _command("resume", "Let claims take messages again", _QUEUES),
+                _command("depth", "Count messages by state", *_SEVERAL),
+                _command("peek", "List messages without claiming them", *_ONE, _PEEKED_STATE, _COUNT, _PAYLOAD),
+                _command("redrive", "Move dead letters back to the queue", *_ONE, _REASON, _AGE, _LIMIT, _DRY_RUN),
+                _command("purge", "Delete messages", *_ONE, _PURGED_STATE, _EVERYTHING, _DRY_RUN, ARG_YES),
+                _command("pause", "Stop claims from taking messages", *_SEVERAL),
+                _command("resume", "Let claims take messages again", *_SEVERAL),
                 _command("test-connection", "Check a connection and describe the server"),
             ),
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from airflow.sdk import BaseHook
 
@@ -12,6 +13,7 @@ from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.connection import connection_url, secrets_in
 from airflow_provider_sluicegate.lineage import namespace_of, reporting
 from airflow_provider_sluicegate.loading import import_async
+from airflow_provider_sluicegate.places import named_place
 
 if TYPE_CHECKING:
     import redis
@@ -19,16 +21,30 @@ if TYPE_CHECKING:
 
     from sluicegate import RedisGateway, RedisMessageQueue
     from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
+    from sluicegate.consumer import QueueConsumer
     from sluicegate.options import QueueOptions
+    from sluicegate.place import Place
 
 __all__ = ["RedisQueueHook"]
 
 _PLACE = ("client", "url", "gateway")
 
 
+class Closable(Protocol):
+    """Declares what the hook does with what it opened."""
+
+    def close(self) -> None: ...
+
+
+class AsyncClosable(Protocol):
+    """Declares the same for asyncio."""
+
+    async def aclose(self) -> None: ...
+
+
 class RedisQueueHook(BaseHook):
     """
-    Makes Sluicegate queues on the Redis of an Airflow connection.
+    Makes Sluicegate queues, streams and groups on the Redis of an Airflow connection.
 
     Making a hook, or a queue with it, contacts nothing: the hook looks the connection up at its first use and contacts
     Redis at the first command. The hook keeps what it made; :meth:`close`, or leaving a ``with`` block, closes it. On
@@ -60,8 +76,8 @@ class RedisQueueHook(BaseHook):
         super().__init__(**kwargs)
         self.redis_conn_id = redis_conn_id
         # Strong references: closing a queue releases its leases, also after the caller has dropped the queue.
-        self._queues: list[RedisMessageQueue] = []
-        self._async_queues: list[AsyncRedisMessageQueue] = []
+        self._queues: list[Closable] = []
+        self._async_queues: list[AsyncClosable] = []
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
@@ -91,26 +107,39 @@ class RedisQueueHook(BaseHook):
         :raises ConfigurationError: the connection or an option cannot work as given.
         :raises AirflowNotFoundException: there is no such connection.
         """
-        from sluicegate import RedisMessageQueue
-
-        self._refuse_place(queue_options)
-        queue = RedisMessageQueue(name, url=self._url, **self._reporting(name, queue_options))
-        self._queues.append(queue)
+        queue: RedisMessageQueue = self.open_place(named_place(name), **queue_options)
         return queue
+
+    def open_place(self, place: Place, **options: Any) -> Any:
+        """
+        Return what a place names: a queue, a stream or a group of a stream; see :meth:`get_queue`.
+
+        :param place: such as ``Place("orders", stream=True, group="billing")``.
+        :param options: of what the place names.
+        """
+        from sluicegate.opening import open_place
+
+        self._refuse_place(options)
+        opened = open_place(place, url=self._url, **self._reporting(place, options))
+        self._queues.append(opened)
+        return opened
 
     async def aget_queue(self, name: str, **queue_options: Unpack[QueueOptions]) -> AsyncRedisMessageQueue:
         """
         Return a queue for asyncio on this connection; it connects at its first command.
 
-        The parameters and errors are those of :meth:`get_queue`.
+        The parameters and errors are those of :meth:`get_queue`. ``aopen_place(place)`` returns a stream or a group.
         """
-        self._refuse_place(queue_options)
-        library = await import_async("sluicegate.asyncio")
-        queue: AsyncRedisMessageQueue = library.RedisMessageQueue(
-            name, url=await self.aconnection_url(), **self._reporting(name, queue_options)
-        )
-        self._async_queues.append(queue)
+        queue: AsyncRedisMessageQueue = await self.aopen_place(named_place(name), **queue_options)
         return queue
+
+    async def aopen_place(self, place: Place, **options: Any) -> Any:
+        """Return what a place names, for asyncio; see :meth:`open_place`."""
+        self._refuse_place(options)
+        library = await import_async("sluicegate.asyncio.opening")
+        opened = library.open_place(place, url=await self.aconnection_url(), **self._reporting(place, options))
+        self._async_queues.append(opened)
+        return opened
 
     async def aconnection_url(self) -> str:
         """
@@ -129,11 +158,11 @@ class RedisQueueHook(BaseHook):
             self.__dict__["_url"] = url
         return self._url
 
-    def check_serializable(self, queue: RedisMessageQueue) -> None:
+    def check_serializable(self, queue: QueueConsumer) -> None:
         """
         Refuse a queue of this hook that other processes, such as Spark executors, cannot make from its spec.
 
-        :param queue: from :meth:`get_queue`.
+        :param queue: from :meth:`get_queue` or :meth:`open_place`.
         :raises ConfigurationError: the connection holds its password, or an option cannot be serialized.
         """
         from sluicegate.errors import ConfigurationError
@@ -195,7 +224,7 @@ class RedisQueueHook(BaseHook):
     ) -> None:
         await self.aclose()
 
-    def _refuse_place(self, queue_options: QueueOptions) -> None:
+    def _refuse_place(self, queue_options: Mapping[str, Any]) -> None:
         from sluicegate.errors import ConfigurationError
 
         for option in _PLACE:
@@ -204,9 +233,9 @@ class RedisQueueHook(BaseHook):
                     f"{option} is not an option here: connection {self.redis_conn_id!r} says where Redis is"
                 )
 
-    def _reporting(self, name: str, queue_options: QueueOptions) -> QueueOptions:
+    def _reporting(self, place: Place, queue_options: dict[str, Any]) -> dict[str, Any]:
         """Return the options of a queue that Airflow's lineage learns of."""
-        on_event = reporting(self, name, queue_options.get("on_event"))
+        on_event = reporting(self, place, queue_options.get("on_event"))
         return queue_options if on_event is None else {**queue_options, "on_event": on_event}
 
     def _missing(self) -> Exception:

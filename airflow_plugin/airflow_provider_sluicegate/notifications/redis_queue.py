@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from airflow_provider_sluicegate.compat import AirflowException
+from airflow_provider_sluicegate.places import named_place
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluicegate import Payload
+    from sluicegate.place import Place
 
 __all__ = ["RedisQueueNotifier", "send_redis_queue_notification"]
 
@@ -24,7 +26,7 @@ _OF_TASK = ("dag_id", "task_id", "run_id", "map_index", "try_number", "state")
 
 class RedisQueueNotifier(BaseNotifier):
     """
-    Publish one message to a Sluicegate queue: as a callback of a task or a DAG, or of a deadline.
+    Publish one message to a Sluicegate queue or stream: as a callback of a task or a DAG, or of a deadline.
 
     Without ``message`` it is a dict that names what happened: ``dag_id``, ``run_id`` and ``state``; for a task also
     ``task_id``, ``map_index`` and ``try_number``, for a DAG run Airflow's ``reason``, and for a deadline ``deadline``,
@@ -43,6 +45,7 @@ class RedisQueueNotifier(BaseNotifier):
 
     :param queue_name: the name of the queue. (templated)
     :param message: a text, or a dict or a list, which is stored as JSON; None for the dict above. (templated)
+    :param stream: the name of a stream, instead of ``queue_name``. (templated)
     :param headers: names and texts that the message carries. (templated)
     :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
         ``{"get_deduplication_key": "run_id"}``.
@@ -50,13 +53,14 @@ class RedisQueueNotifier(BaseNotifier):
     :param kwargs: of Airflow's ``BaseNotifier``, which gives the context of a deadline here.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "message", "headers", "redis_conn_id")
+    template_fields: Sequence[str] = ("queue_name", "stream", "message", "headers", "redis_conn_id")
 
     def __init__(
         self,
-        queue_name: str,
+        queue_name: str | None = None,
         message: Payload | None = None,
         *,
+        stream: str | None = None,
         headers: Mapping[str, str] | None = None,
         queue_options: Mapping[str, Any] | None = None,
         redis_conn_id: str = "sluicegate_default",
@@ -64,6 +68,7 @@ class RedisQueueNotifier(BaseNotifier):
     ) -> None:
         super().__init__(**kwargs)
         self.queue_name = queue_name
+        self.stream = stream
         self.message = message
         self.headers = headers
         self.queue_options = queue_options
@@ -84,7 +89,7 @@ class RedisQueueNotifier(BaseNotifier):
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 
         with self._naming_the_place(), RedisQueueHook(self.redis_conn_id) as hook:
-            queue = hook.get_queue(self.queue_name, **self._options)
+            queue = hook.open_place(self._place, **self._options)
             self._log_outcome(queue.publish(self._payload(context), headers=self.headers))
 
     async def async_notify(self, context: Context) -> None:
@@ -97,8 +102,12 @@ class RedisQueueNotifier(BaseNotifier):
 
         with self._naming_the_place():
             async with RedisQueueHook(self.redis_conn_id) as hook:
-                queue = await hook.aget_queue(self.queue_name, **self._options)
+                queue = await hook.aopen_place(self._place, **self._options)
                 self._log_outcome(await queue.publish(self._payload(context), headers=self.headers))
+
+    @property
+    def _place(self) -> Place:
+        return named_place(self.queue_name, self.stream)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -109,16 +118,16 @@ class RedisQueueNotifier(BaseNotifier):
 
     def _log_outcome(self, is_new: bool) -> None:
         outcome = "was published" if is_new else "is a duplicate of one before, and was refused"
-        self.log.info("queue %r: the notification %s", self.queue_name, outcome)
+        self.log.info("%s: the notification %s", self._place, outcome)
 
     @contextmanager
     def _naming_the_place(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
+            name = f"queue {self.queue_name!r}" if self.stream is None else f"stream {self.stream!r}"
             raise AirflowException(
-                f"the notification could not be published to queue {self.queue_name!r} on connection "
-                f"{self.redis_conn_id!r}: {error}"
+                f"the notification could not be published to {name} on connection {self.redis_conn_id!r}: {error}"
             ) from error
 
 

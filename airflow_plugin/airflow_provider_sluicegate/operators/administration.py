@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
+from airflow_provider_sluicegate.draining import nothing_yet
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.places import ConsumerOperator, value_of
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluicegate import DeadMessage, RedisMessageQueue
+    from sluicegate import DeadMessage
+    from sluicegate.consumer import QueueConsumer
 
 __all__ = ["RedisQueuePurgeOperator", "RedisQueueRedriveOperator"]
 _NOWHERE = ("", "None")  # what a template makes of the `after` of a redrive that came to its end
 
 
-class RedisQueueRedriveOperator(BaseOperator):
+class RedisQueueRedriveOperator(ConsumerOperator):
     """
-    Move dead letters back to the end of their queue, with their deliveries reset.
+    Move dead letters back to the end of their queue, with their deliveries reset; those of a group back to that group.
 
-    The report in XCom holds ``queue``, ``redriven``, ``blocked`` (another message holds the deduplication key, or the
-    value is none of Sluicegate's), ``scanned``, ``after`` and ``dry_run``. ``after`` is where a ``limit`` or a full
-    queue stopped it; a later task continues there with the same filters.
+    The report in XCom holds ``queue`` (or ``stream`` and ``group``), ``redriven``, ``blocked`` (another message holds
+    the deduplication key, or the value is none of Sluicegate's), ``scanned``, ``after`` and ``dry_run``. ``after`` is
+    where a ``limit`` or a full queue stopped it; a later task continues there with the same filters.
 
     **Delivery semantics.** Each dead letter moves once, in bounded steps that can be repeated: a retry moves those that
     are left. Messages that die while it works stay dead. A redriven message is delivered at least once again, to
@@ -37,7 +38,6 @@ class RedisQueueRedriveOperator(BaseOperator):
             task_id="again", queue_name="orders", reason="handler_error", older_than_seconds=3600, limit=1000
         )
 
-    :param queue_name: the name of the queue. (templated)
     :param reason: only dead letters buried for this reason, such as ``"max_delivery_count"`` or ``"handler_error"``.
         (templated)
     :param older_than_seconds: only those buried at least this long ago.
@@ -48,19 +48,18 @@ class RedisQueueRedriveOperator(BaseOperator):
     :param after: the ``after`` of an earlier report. (templated)
     :param page_size: dead letters that are read and moved per step, from 1 to 1,000.
     :param dry_run: move nothing, and count in ``redriven`` what would be moved. (templated)
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`; ``max_pending_length`` bounds what
-        is moved.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`. The
+        queue's option ``max_pending_length`` bounds what is moved.
     """
 
     template_fields: Sequence[str] = (
-        "queue_name",
+        *ConsumerOperator.template_fields,
         "reason",
         "deduplication_key",
         "ids",
         "after",
         "is_dry_run",
-        "redis_conn_id",
     )
     shallow_copy_attrs: Sequence[str] = ("where",)
     ui_color = "#f5e6c8"
@@ -68,7 +67,6 @@ class RedisQueueRedriveOperator(BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
         reason: str | None = None,
         older_than_seconds: float | None = None,
         deduplication_key: str | None = None,
@@ -78,12 +76,9 @@ class RedisQueueRedriveOperator(BaseOperator):
         after: str | None = None,
         page_size: int = 500,
         dry_run: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.reason = reason
         self.older_than_seconds = older_than_seconds
         self.deduplication_key = deduplication_key
@@ -93,8 +88,6 @@ class RedisQueueRedriveOperator(BaseOperator):
         self.after = after
         self.page_size = page_size
         self.is_dry_run = dry_run  # `dry_run` is a method of Airflow's operators
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -107,8 +100,9 @@ class RedisQueueRedriveOperator(BaseOperator):
 
         with fail_at_once():
             self._check()
+            place = self.place
             with RedisQueueHook(self.redis_conn_id) as hook:
-                queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
+                queue = hook.open_place(place, **options_of(self.queue_options))
                 done = queue.redrive(
                     reason=self.reason,
                     older_than_seconds=self.older_than_seconds,
@@ -121,14 +115,14 @@ class RedisQueueRedriveOperator(BaseOperator):
                     dry_run=self.is_dry_run,
                 )
                 if done.scanned == 0:
-                    self.log.info("queue %r: %s", queue.name, _why_none(queue))
+                    self.log.info("%s: %s", place, _why_none(queue))
         self.log.info(
-            "queue %r: %d dead letters %s, %d are blocked, %d were looked at%s",
-            *(self.queue_name, done.redriven, "would be redriven" if self.is_dry_run else "are redriven"),
+            "%s: %d dead letters %s, %d are blocked, %d were looked at%s",
+            *(place, done.redriven, "would be redriven" if self.is_dry_run else "are redriven"),
             *(done.blocked, done.scanned, "" if done.after is None else "; more may be left"),
         )
         return {
-            "queue": self.queue_name,
+            **value_of(place),
             "redriven": done.redriven,
             "blocked": done.blocked,
             "scanned": done.scanned,
@@ -150,11 +144,13 @@ class RedisQueueRedriveOperator(BaseOperator):
             )
 
 
-class RedisQueuePurgeOperator(BaseOperator):
+class RedisQueuePurgeOperator(ConsumerOperator):
     """
     Delete what a queue holds in one or more states, and free the deduplication keys of these messages.
 
-    The report in XCom holds ``queue``, ``deleted`` (a count per state), ``total`` and ``dry_run``.
+    Of a group, it deletes what that group holds or has not read; the stream and its other groups keep the messages.
+    The report in XCom holds ``queue`` (or ``stream`` and ``group``), ``deleted`` (a count per state), ``total`` and
+    ``dry_run``.
 
     **Delivery semantics.** Deleted messages are gone and are never delivered. Each state is emptied of what is in it
     when its turn comes; what enters it later stays, but a retry or a cleared task deletes that too. Messages in flight
@@ -164,36 +160,29 @@ class RedisQueuePurgeOperator(BaseOperator):
 
         RedisQueuePurgeOperator(task_id="clean", queue_name="orders", state="dead", dry_run=True)
 
-    :param queue_name: the name of the queue. (templated)
     :param state: ``"pending"``, ``"returned"``, ``"delayed"``, ``"dead"``, ``"completed"`` or ``"failed"``, or a list
         of them. (templated)
     :param everything: True instead of a state: all six.
     :param dry_run: delete nothing, and count what would be deleted. (templated)
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "state", "is_dry_run", "redis_conn_id")
+    template_fields: Sequence[str] = (*ConsumerOperator.template_fields, "state", "is_dry_run")
     ui_color = "#f5d5cc"
 
     def __init__(
         self,
         *,
-        queue_name: str,
         state: str | Sequence[str] | None = None,
         everything: bool = False,
         dry_run: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.state = state
         self.everything = everything
         self.is_dry_run = dry_run
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """
@@ -207,8 +196,9 @@ class RedisQueuePurgeOperator(BaseOperator):
 
         with fail_at_once():
             states = self._states()
+            place = self.place
             with RedisQueueHook(self.redis_conn_id) as hook:
-                queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
+                queue = hook.open_place(place, **options_of(self.queue_options))
                 if self.is_dry_run:
                     deleted = count_states(queue, states)
                 else:
@@ -216,11 +206,11 @@ class RedisQueuePurgeOperator(BaseOperator):
                 in_flight = queue.depth().in_flight
         total = sum(deleted.values())
         self.log.info(
-            "queue %r: %d %s (%s); %d messages are in flight and stay",
-            *(self.queue_name, total, "would be deleted" if self.is_dry_run else "are deleted"),
+            "%s: %d %s (%s); %d messages are in flight and stay",
+            *(place, total, "would be deleted" if self.is_dry_run else "are deleted"),
             *(", ".join(f"{count} {state}" for state, count in deleted.items()), in_flight),
         )
-        return {"queue": self.queue_name, "deleted": deleted, "total": total, "dry_run": self.is_dry_run}
+        return {**value_of(place), "deleted": deleted, "total": total, "dry_run": self.is_dry_run}
 
     def _states(self) -> tuple[str, ...]:
         from sluicegate.purging import states_of
@@ -241,8 +231,8 @@ def _check_flag(name: str, value: object) -> None:
         )
 
 
-def _why_none(queue: RedisMessageQueue) -> str:
+def _why_none(queue: QueueConsumer) -> str:
     depth = queue.depth()
     if depth.published_total == 0:
-        return "nobody has published to this queue yet; if that is wrong, check queue_name and redis_conn_id"
+        return nothing_yet(queue)
     return f"there was no dead letter to look at, of {depth.dead}"

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
-
-from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import ConsumerOperator
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import Lease, RedisMessageQueue
+    from sluicegate import Lease
+    from sluicegate.consumer import QueueConsumer
 
 __all__ = ["RedisQueueConsumeOperator"]
 
@@ -26,7 +25,7 @@ _POLICIES = ("on_success", "immediate")
 _TOO_LARGE = "too_large_for_xcom"
 
 
-class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
+class RedisQueueConsumeOperator(ReportsLineage, ConsumerOperator):
     """
     Claim one batch of messages and hand it to the tasks behind this one, as an XCom.
 
@@ -51,43 +50,35 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         batch = RedisQueueConsumeOperator(task_id="batch", queue_name="orders", max_messages=20)
         ship.expand(message=batch.output)
 
-    :param queue_name: the name of the queue. (templated)
     :param max_messages: the most messages of the batch, from 1 to 10,000.
     :param max_xcom_bytes: the most bytes of the list as JSON.
     :param ack_policy: ``"on_success"`` or ``"immediate"``.
     :param skip_if_empty: skip the task, and so what depends on it, when there is no message; otherwise it hands on an
         empty list.
     :param lease_seconds: how long another run has to wait for the messages when the worker dies.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     ui_color = "#cfe8d8"
     lineage_direction = "input"
 
     def __init__(
         self,
         *,
-        queue_name: str,
         max_messages: int = 100,
         max_xcom_bytes: int = 48_000,
         ack_policy: AckPolicy = "on_success",
         skip_if_empty: bool = False,
         lease_seconds: float = 300,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.max_messages = max_messages
         self.max_xcom_bytes = max_xcom_bytes
         self.ack_policy = ack_policy
         self.skip_if_empty = skip_if_empty
         self.lease_seconds = lease_seconds
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
         self._held: tuple[RedisQueueHook, Lease] | None = None
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
@@ -105,12 +96,12 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         with fail_at_once():
             self._check()
             hook = RedisQueueHook(self.redis_conn_id)
-            queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
+            queue = hook.open_place(self.place, **options_of(self.queue_options))
             lease = self._claim(queue, context)
             if lease:
                 batch = self._hand_on(lease, context)
             else:
-                self.log.info("queue %r: there was nothing to claim: %s", queue.name, why_nothing(queue))
+                self.log.info("%s: there was nothing to claim: %s", self.place, why_nothing(queue))
                 batch = []
         self.lineage_count = len(batch)
         if batch and self.ack_policy == "on_success":
@@ -119,7 +110,7 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         else:
             hook.close()
         if self.skip_if_empty and not batch:
-            raise AirflowSkipException(f"queue {queue.name!r} had no message that fits")
+            raise AirflowSkipException(f"{self.place} had no message that fits")
         return batch
 
     def _check(self) -> None:
@@ -133,7 +124,7 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         if not self.do_xcom_push:
             raise ConfigurationError("do_xcom_push=False leaves nowhere to put the messages; leave it out, or drain")
 
-    def _claim(self, queue: RedisMessageQueue, context: Context) -> Lease:
+    def _claim(self, queue: QueueConsumer, context: Context) -> Lease:
         from sluicegate import LeaseState
         from sluicegate.draining.returned import RETENTION_SECONDS
 
@@ -148,7 +139,7 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         )
         if lease.state is LeaseState.ACKED:
             raise AirflowSkipException(
-                f"queue {queue.name!r}: an earlier try of this task handed its batch on and acked {lease.counts.acked} "
+                f"{self.place}: an earlier try of this task handed its batch on and acked {lease.counts.acked} "
                 "messages, which cannot be read again; start a new DAG run for new messages"
             )
         return lease
@@ -166,11 +157,11 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         )
         if parts.too_large:
             ids = [message.id for message in parts.too_large]
-            self.log.error("queue %r: %s; now dead letters: %s", self.queue_name, self._too_large(), ", ".join(ids))
+            self.log.error("%s: %s; now dead letters: %s", self.place, self._too_large(), ", ".join(ids))
             context["ti"].xcom_push(key="too_large", value=ids)
         self.log.info(
-            "queue %r: %d messages are handed on, %d did not fit behind them and were released, %d became dead letters",
-            *(self.queue_name, len(parts.fitting), len(parts.left), len(parts.too_large)),
+            "%s: %d messages are handed on, %d did not fit behind them and were released, %d became dead letters",
+            *(self.place, len(parts.fitting), len(parts.left), len(parts.too_large)),
         )
         return parts.values
 
@@ -186,11 +177,11 @@ class RedisQueueConsumeOperator(ReportsLineage, BaseOperator):
         (hook, lease), self._held = self._held, None
         try:
             lease.ack()
-            self.log.info("queue %r: %d messages are acked", self.queue_name, len(lease.messages))
+            self.log.info("%s: %d messages are acked", self.place, len(lease.messages))
         except RedisMessageQueueError as error:
             self.log.error(
-                "queue %r: the batch was handed on but could not be acked, so it will be delivered again: %s",
-                *(self.queue_name, error),
+                "%s: the batch was handed on but could not be acked, so it will be delivered again: %s",
+                *(self.place, error),
             )
         finally:
             hook.close()

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
 
 from airflow_provider_sluicegate import draining
 from airflow_provider_sluicegate.compat import AirflowException
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import ConsumerOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate import DrainSummary
+    from sluicegate.consumer import QueueConsumer
     from sluicegate.draining.arguments import Until
     from sluicegate.draining.handler import BatchFormat
     from sluicegate.draining.local import WorkerKind
@@ -29,7 +29,7 @@ _GRACE_SECONDS = 2.0  # for the current chunks of threads; Airflow kills the pro
 _MODULES_OF_DAG_FILES = "unusual_prefix_"
 
 
-class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
+class RedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
     """
     Claim messages, call a function with them, and settle them, until the queue is empty or another end is reached.
 
@@ -49,7 +49,6 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
 
         RedisQueueDrainOperator(task_id="work", queue_name="orders", process="orders.jobs:store", workers=4)
 
-    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
     :param process: a function, or its name as ``"package.module:function"``, which is imported when the task runs.
         Worker processes import the function too, so it cannot be in the DAG file then.
     :param workers: how many work at the same time, each with its own leases; one works in the task's own thread.
@@ -63,12 +62,11 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current one is finished.
     :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as ``max_delivery_count``.
     :param progress_interval_seconds: the time between two lines of progress in the log.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     shallow_copy_attrs: Sequence[str] = ("process",)
     ui_color = "#cfe8d8"
     lineage_direction = "input"
@@ -76,7 +74,6 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
         process: Callable[..., object] | str,
         workers: int = 1,
         worker_kind: WorkerKind = "process",
@@ -87,13 +84,10 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         until: Until = "empty",
         deadline_seconds: float | None = None,
         skip_if_empty: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.process = process
         self.workers = workers
         self.worker_kind = worker_kind
@@ -104,10 +98,8 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         self.until = until
         self.deadline_seconds = deadline_seconds
         self.skip_if_empty = skip_if_empty
-        self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
-        self.redis_conn_id = redis_conn_id
-        self._draining: RedisMessageQueue | None = None
+        self._draining: QueueConsumer | None = None
 
     def execute(self, context: Context) -> dict[str, Any] | None:
         """
@@ -126,7 +118,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         if queue is None:
             return
         self._draining = None
-        self.log.warning("queue %r: the task is stopped; its current batches are released", queue.name)
+        self.log.warning("%s: the task is stopped; its current batches are released", self.place)
         queue.shutdown(_GRACE_SECONDS)
         raise _Stopped
 
@@ -148,7 +140,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
             )
         return process
 
-    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
+    def _drain(self, hook: RedisQueueHook, queue: QueueConsumer, context: Context) -> DrainSummary:
         from sluicegate import drain
         from sluicegate.draining.progress import ProgressLines
 
@@ -173,7 +165,7 @@ class RedisQueueDrainOperator(ReportsLineage, BaseOperator):
         except _Stopped:
             hook.close()
             raise AirflowException(
-                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest was released, and trying "
+                f"{self.place}: the task was stopped; what it acked is done, the rest was released, and trying "
                 "again is safe"
             ) from None
         finally:

@@ -15,12 +15,15 @@ from airflow_provider_sluicegate.compat import (
     worker_lag_seconds,
 )
 from airflow_provider_sluicegate.failures import fail_at_once
+from airflow_provider_sluicegate.leases import handle_of, lease_value
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import ConsumerOperator
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from sluicegate.place import Place
 
 __all__ = ["RedisQueueClaimOperator", "RedisQueueKeepLeaseOperator", "RedisQueueSettleLeaseOperator"]
 
@@ -29,11 +32,12 @@ _VERDICTS = ("release", "nack")
 _DONE = ("success", "skipped")
 
 
-class RedisQueueClaimOperator(ReportsLineage, BaseOperator):
+class RedisQueueClaimOperator(ReportsLineage, ConsumerOperator):
     """
     Lease a batch of messages for the tasks behind this one.
 
-    The XCom is the lease's handle: the names of the queue and the lease, its token and its life, and never a payload.
+    The XCom is the lease's handle: the names of the queue and the lease, its token and its life, and never a payload;
+    for a group of a stream also the names of both.
     The tasks behind it read the messages with :func:`~airflow_provider_sluicegate.leases.attached_lease`, and
     :class:`RedisQueueSettleLeaseOperator` settles them as the teardown of this task.
 
@@ -49,36 +53,28 @@ class RedisQueueClaimOperator(ReportsLineage, BaseOperator):
         settle = RedisQueueSettleLeaseOperator(task_id="settle", lease=claim.output)
         claim >> work(claim.output) >> settle.as_teardown(setups=claim)
 
-    :param queue_name: the name of the queue. (templated)
     :param max_messages: the most messages of the batch, from 1 to 10,000.
     :param lease_seconds: the life of the lease between two tasks of the run; longer than any pause between them.
     :param skip_if_empty: skip the task, and so what depends on it, when there is no message; else the XCom is None.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "redis_conn_id")
     ui_color = "#cfe8d8"
     lineage_direction = "input"
 
     def __init__(
         self,
         *,
-        queue_name: str,
         max_messages: int = 1000,
         lease_seconds: float = 3600,
         skip_if_empty: bool = True,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.max_messages = max_messages
         self.lease_seconds = lease_seconds
         self.skip_if_empty = skip_if_empty
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
 
     def execute(self, context: Context) -> dict[str, str] | None:
         """
@@ -94,13 +90,14 @@ class RedisQueueClaimOperator(ReportsLineage, BaseOperator):
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 
         with fail_at_once(), RedisQueueHook(self.redis_conn_id) as hook:
-            queue = hook.get_queue(self.queue_name, **options_of(self.queue_options))
+            place = self.place
+            queue = hook.open_place(place, **options_of(self.queue_options))
             lease = claim_batch(queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
             self.lineage_count = len(lease)
             if lease:
-                self.log.info("queue %r: %d messages are leased as %r", queue.name, len(lease), lease.id)
-                return lease.detach().to_dict()
-            reason = f"queue {queue.name!r}: there was nothing to claim: {why_nothing(queue)}"
+                self.log.info("%s: %d messages are leased as %r", place, len(lease), lease.id)
+                return lease_value(lease, place)
+            reason = f"{place}: there was nothing to claim: {why_nothing(queue)}"
         if self.skip_if_empty:
             raise AirflowSkipException(reason)
         self.log.info("%s", reason)
@@ -180,13 +177,13 @@ class RedisQueueSettleLeaseOperator(BaseOperator):
 
     def _settle(self, unfinished: Sequence[str]) -> dict[str, int]:
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-        from sluicegate import LeaseHandle, Verdict
+        from sluicegate import Verdict
         from sluicegate.draining.returned import RETENTION_SECONDS
         from sluicegate.errors import LeaseEndedError, LeaseLostError
 
         with RedisQueueHook(self.redis_conn_id) as hook:
-            handle = LeaseHandle.from_dict(self.lease)  # type: ignore[arg-type]  # rendered by now
-            queue = hook.get_queue(handle.queue, **options_of(self.queue_options))
+            handle, place = handle_of(self.lease)
+            queue = hook.open_place(place, **options_of(self.queue_options))
             try:
                 lease = queue.attach(handle, retention_seconds=RETENTION_SECONDS, heartbeat=False)
                 if unfinished:
@@ -194,19 +191,18 @@ class RedisQueueSettleLeaseOperator(BaseOperator):
                 else:
                     lease.ack()
             except LeaseEndedError as ended:
-                return self._report(handle, ended.acked, ended.returned, ended.buried)
+                return self._report(place, handle.id, ended.acked, ended.returned, ended.buried)
             except LeaseLostError as lost:
                 raise AirflowFailException(
-                    f"queue {queue.name!r}: the lease of this run is lost, and its messages are redelivered: {lost}; "
+                    f"{place}: the lease of this run is lost, and its messages are redelivered: {lost}; "
                     "give the claim a longer lease_seconds if its tasks were waiting for longer than that"
                 ) from lost
             counts = lease.counts
-            return self._report(handle, counts.acked, counts.returned, counts.buried)
+            return self._report(place, handle.id, counts.acked, counts.returned, counts.buried)
 
-    def _report(self, handle: Any, acked: int, returned: int, buried: int) -> dict[str, int]:
+    def _report(self, place: Place, lease_id: str, acked: int, returned: int, buried: int) -> dict[str, int]:
         self.log.info(
-            "queue %r, lease %r: %d messages acked, %d returned, %d buried",
-            *(handle.queue, handle.id, acked, returned, buried),
+            "%s, lease %r: %d messages acked, %d returned, %d buried", place, lease_id, acked, returned, buried
         )
         return {"acked": acked, "returned": returned, "buried": buried}
 
@@ -293,16 +289,18 @@ class RedisQueueKeepLeaseOperator(BaseOperator):
         :raises AirflowSkipException: nothing was leased.
         """
         from airflow_provider_sluicegate.triggers.lease import RedisQueueLeaseTrigger
-        from sluicegate import LeaseHandle, checks
+        from sluicegate import checks
 
         if not self.lease:
             raise AirflowSkipException("nothing was leased, so there is nothing to keep")
         with fail_at_once():
             checks.positive("max_seconds", self.max_seconds)
-            handle = LeaseHandle.from_dict(self.lease)  # type: ignore[arg-type]  # rendered by now
+            handle_of(self.lease)
         self.defer(
             trigger=RedisQueueLeaseTrigger(
-                lease=handle.to_dict(), min_seconds=worker_lag_seconds(), redis_conn_id=self.redis_conn_id
+                lease=self.lease,  # type: ignore[arg-type]  # rendered by now
+                min_seconds=worker_lag_seconds(),
+                redis_conn_id=self.redis_conn_id,
             ),
             method_name="execute_complete",
             timeout=timedelta(seconds=self.max_seconds),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import Asset
 
 from airflow_provider_sluicegate.compat import (
     AirflowException,
@@ -16,6 +16,7 @@ from airflow_provider_sluicegate.compat import (
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hidden import Hidden, HidingPartial, hidden
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import PlaceOperator
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["RedisQueuePublishOperator"]
 
 
-class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
+class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
     """
-    Publish messages into a Sluicegate queue, in batches, and refuse duplicates.
+    Publish messages into a Sluicegate queue or stream, in batches, and refuse duplicates.
 
     The operator streams its input: one batch is in memory, however long the file or the generator is. The report in
-    XCom holds ``queue``, ``published``, ``duplicates``, ``dropped``, ``batches``, ``seconds``,
+    XCom holds ``queue`` (or ``stream``), ``published``, ``duplicates``, ``dropped``, ``batches``, ``seconds``,
     ``first_message_id`` and ``last_message_id``, and never a payload. The events of assets in ``outlets`` have the same
     in their ``extra``.
 
@@ -50,10 +51,10 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by default; make it longer than
     your retries take). Without a key, a retry publishes everything again. Consumers receive each message at least once.
 
-    **Templates and secrets.** ``queue_name``, ``path``, ``deduplication_key``, ``headers``, ``delay_seconds``,
-    ``due_at`` and ``redis_conn_id`` are rendered. Messages are data: they are not rendered, and they appear neither in
-    the rendered fields (which show their number) nor in XCom nor in the log. For values of the run, use a function: it
-    receives the context.
+    **Templates and secrets.** ``queue_name``, ``stream``, ``path``, ``deduplication_key``, ``headers``,
+    ``delay_seconds``, ``due_at`` and ``redis_conn_id`` are rendered. Messages are data: they are not rendered, and they
+    appear neither in the rendered fields (which show their number) nor in XCom nor in the log. For values of the run,
+    use a function: it receives the context.
 
     .. code-block:: python
 
@@ -64,7 +65,6 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
             deduplication_key="{tenant}:{order_id}",
         )
 
-    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
     :param messages: a list or another iterable; the output of a task; or a function that returns an iterable or is a
         generator, called with the entries of the context that its parameters name. A message is a dict or a list
         (stored as JSON), a str, or bytes. Give either this or ``path``.
@@ -91,22 +91,20 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     :param deferrable: when the queue is at ``max_pending_length`` (a queue option), wait in the triggerer until a batch
         fits, instead of failing. It needs a ``deduplication_key``, whose window exceeds the whole wait: after each wait
         the messages are read again, and the published ones are refused.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as
-        ``deduplication_window_seconds``.
     :param progress_interval_seconds: the time between two lines of progress in the log.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name`` or ``stream``, with ``queue_options`` (such as ``deduplication_window_seconds``) and
+        ``redis_conn_id``: see :class:`~airflow_provider_sluicegate.places.PlaceOperator`.
     """
 
     # `messages` is a template field so that a task whose output it is becomes an upstream task, also in `partial`.
     template_fields: Sequence[str] = (
-        "queue_name",
+        *PlaceOperator.template_fields,
         "messages",
         "path",
         "deduplication_key",
         "headers",
         "delay_seconds",
         "due_at",
-        "redis_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
     ui_color = "#dcecf7"
@@ -115,7 +113,6 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
         messages: Iterable[Any] | Callable[..., Iterable[Any]] | XComArg | None = None,
         path: str | os.PathLike[str] | ObjectStoragePath | None = None,
         deduplication_key: KeySource | None = None,
@@ -129,13 +126,10 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         json_default: JsonDefault | None = None,
         skip_if_empty: bool = False,
         deferrable: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.messages = messages
         self.path = path
         self.deduplication_key = Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
@@ -149,9 +143,7 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         self.json_default = json_default
         self.skip_if_empty = skip_if_empty
         self.deferrable = deferrable
-        self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
-        self.redis_conn_id = redis_conn_id
         self._can_be_stopped = False
         self._advice = "nothing was published"
 
@@ -204,13 +196,13 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
             with fail_at_once():
                 report = self._publish(context, earlier)
         except _Stopped:
-            raise AirflowException(f"queue {self.queue_name!r}: the task was stopped; {self._advice}") from None
+            raise AirflowException(f"{self.place}: the task was stopped; {self._advice}") from None
         finally:
             self._can_be_stopped = False
         if self.skip_if_empty and not (report["batches"] or report["dropped"]):
             if self.do_xcom_push:
                 context["ti"].xcom_push(key="return_value", value=report)
-            raise AirflowSkipException(f"there was no message to publish to queue {self.queue_name!r}")
+            raise AirflowSkipException(f"there was no message to publish to {self.place}")
         for outlet in self.outlets:
             if isinstance(outlet, Asset):
                 context["outlet_events"][outlet].extra.update(report)
@@ -231,9 +223,9 @@ class RedisQueuePublishOperator(ReportsLineage, BaseOperator):
         reader = self._reader(context)
         options = self._queue_options(reader, context)
         with RedisQueueHook(self.redis_conn_id) as hook:
-            queue = hook.get_queue(self.queue_name, **options)
+            queue = hook.open_place(self.place, **options)
             self._check_deferrable(queue)
-            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds, earlier)
+            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds, earlier, self.place)
             self._advice = publisher.advice("running it again", may_have_published=True)
             try:
                 return publisher.run(

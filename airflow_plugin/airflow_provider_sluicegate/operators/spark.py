@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider_sluicegate import draining
 from airflow_provider_sluicegate.compat import AirflowException
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import ConsumerOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate import DrainSummary
+    from sluicegate.consumer import QueueConsumer
     from sluicegate.draining.arguments import Until
     from sluicegate.draining.handler import BatchFormat
     from sluicegate.spark.jobs import SparkJob
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkRedisQueueDrainOperator"]
 
 
-class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
+class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
     """
     Claim messages, call a function with them, and settle them, in the executors of a Spark session.
 
@@ -49,7 +49,6 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
 
         SparkRedisQueueDrainOperator(task_id="work", queue_name="orders", process=store, conn_id="spark_default")
 
-    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
     :param process: a function, or its name as ``"package.module:function"``, which is imported when the task runs. It
         is serialized for the executors, and must not hold a session, a queue or a client.
     :param conn_id: a connection of type ``spark`` (its host is the master) or ``spark_connect``; None for a local
@@ -67,14 +66,14 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
     :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as ``max_delivery_count``.
-        Callbacks among them are not called in executors.
     :param progress_interval_seconds: the time between two lines of progress in the log.
-    :param redis_conn_id: the connection of the queue; its password is in an environment variable of the executors.
-        (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`. The
+        password of the connection is in an environment variable of the executors; callbacks among ``queue_options``
+        are not called there.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "redis_conn_id", "conn_id", "config_kwargs")
+    template_fields: Sequence[str] = (*ConsumerOperator.template_fields, "conn_id", "config_kwargs")
     shallow_copy_attrs: Sequence[str] = ("process",)
     ui_color = "#f5dcc4"
     lineage_direction = "input"
@@ -82,7 +81,6 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
     def __init__(
         self,
         *,
-        queue_name: str,
         process: Callable[..., object] | str,
         conn_id: str | None = None,
         config_kwargs: Mapping[str, Any] | None = None,
@@ -94,13 +92,10 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         until: Until = "empty",
         deadline_seconds: float | None = None,
         skip_if_empty: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
         progress_interval_seconds: float = 10,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.process = process
         self.conn_id = conn_id
         self.config_kwargs = config_kwargs
@@ -112,9 +107,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         self.until = until
         self.deadline_seconds = deadline_seconds
         self.skip_if_empty = skip_if_empty
-        self.queue_options = queue_options
         self.progress_interval_seconds = progress_interval_seconds
-        self.redis_conn_id = redis_conn_id
         self._job: SparkJob[DrainSummary] | None = None
 
     def execute(self, context: Context) -> dict[str, Any] | None:
@@ -133,10 +126,10 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
         if self._job is None:
             return
         self._job = None
-        self.log.warning("queue %r: the task is stopped; its Spark jobs are cancelled", self.queue_name)
+        self.log.warning("%s: the task is stopped; its Spark jobs are cancelled", self.place)
         raise _Stopped
 
-    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary:
+    def _drain(self, hook: RedisQueueHook, queue: QueueConsumer, context: Context) -> DrainSummary:
         from airflow_provider_sluicegate.spark_session import opened_session, session_options
         from sluicegate.spark.jobs import SparkJob
 
@@ -149,15 +142,13 @@ class SparkRedisQueueDrainOperator(ReportsLineage, BaseOperator):
             return job.run(opened_session(options, self.log), self._work(queue, process, run_id_of(context)))
         except _Stopped:
             raise AirflowException(
-                f"queue {queue.name!r}: the task was stopped; what it acked is done, the rest returns to the queue "
+                f"{self.place}: the task was stopped; what it acked is done, the rest returns to the queue "
                 "when its leases expire, at once to a retry, and trying again is safe"
             ) from None
         finally:
             self._job = None
 
-    def _work(
-        self, queue: RedisMessageQueue, process: Callable[..., object], run_id: str
-    ) -> Callable[[Any], DrainSummary]:
+    def _work(self, queue: QueueConsumer, process: Callable[..., object], run_id: str) -> Callable[[Any], DrainSummary]:
         """Return what drains with a session."""
 
         def work(session: Any) -> DrainSummary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from airflow_provider_sluicegate import draining
 from airflow_provider_sluicegate.compat import AirflowOptionalProviderFeatureException
 from airflow_provider_sluicegate.identity import run_id_of
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.places import ConsumerOperator
 
 try:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
-    from sluicegate import DrainSummary, RedisMessageQueue
+    from sluicegate import DrainSummary
+    from sluicegate.consumer import QueueConsumer
     from sluicegate.draining.arguments import Until
     from sluicegate.draining.handler import BatchFormat
 
 __all__ = ["SparkSubmitRedisQueueDrainOperator"]
 
 
-class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
+class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, SparkSubmitOperator):
     """
     Claim messages, call a function with them, and settle them, in a Spark application that ``spark-submit`` starts.
 
@@ -57,7 +59,6 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
             task_id="work", queue_name="orders", process="orders.jobs:store", conn_id="spark_default"
         )
 
-    :param queue_name: the name of the queue; ``queue`` is Airflow's own argument, the executor's queue. (templated)
     :param process: the name of a function, ``"package.module:function"``, which the driver imports. (templated)
     :param partitions: how many work at the same time, each with its own leases; None for one per core.
     :param batch_size: the most messages of a batch, from 1 to 10,000.
@@ -68,22 +69,25 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
     :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
-    :param queue_options: further options of :class:`sluicegate.RedisMessageQueue`, such as ``max_delivery_count``.
-        Callbacks among them are not called in executors.
-    :param redis_conn_id: the connection of the queue; its password is in an environment variable of the driver and the
-        executors. (templated)
-    :param kwargs: arguments of ``SparkSubmitOperator``, such as ``conn_id``, ``conf``, ``py_files`` and ``env_vars``.
-        ``application`` is a copy of the driver program, for a cluster that does not have it at the same path.
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`. The password of the connection is in an
+        environment variable of the driver and the executors. Callbacks among ``queue_options`` are not called there.
+        Further arguments are those of ``SparkSubmitOperator``, such as ``conn_id``, ``conf``, ``py_files`` and
+        ``env_vars``. ``application`` is a copy of the driver program, for a cluster that does not have it at the same
+        path.
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "queue_name", "process", "redis_conn_id")
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        *ConsumerOperator.template_fields,
+        "process",
+    )
     ui_color = "#f5dcc4"
     lineage_direction = "input"
 
     def __init__(
         self,
         *,
-        queue_name: str,
         process: str,
         partitions: int | None = None,
         batch_size: int = 1000,
@@ -93,12 +97,9 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
         until: Until = "empty",
         deadline_seconds: float | None = None,
         skip_if_empty: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.queue_name = queue_name
         self.process = process
         self.partitions = partitions
         self.batch_size = batch_size
@@ -108,8 +109,6 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
         self.until = until
         self.deadline_seconds = deadline_seconds
         self.skip_if_empty = skip_if_empty
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
 
     def execute(self, context: Context) -> dict[str, Any] | None:  # type: ignore[override]
         """
@@ -122,7 +121,7 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
         """
         return draining.execute(self, context, self._drain)
 
-    def _drain(self, hook: RedisQueueHook, queue: RedisMessageQueue, context: Context) -> DrainSummary | None:
+    def _drain(self, hook: RedisQueueHook, queue: QueueConsumer, context: Context) -> DrainSummary | None:
         from sluicegate.errors import ConfigurationError, DrainFailedError
         from sluicegate.spark import submit
 
@@ -140,11 +139,11 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, SparkSubmitOperator):
                 if outcome.summary is None or not outcome.summary.failures:
                     raise
                 raise DrainFailedError(
-                    f"queue {queue.name!r}: {outcome.summary.describe_failures()}", summary=outcome.summary
+                    f"{self.place}: {outcome.summary.describe_failures()}", summary=outcome.summary
                 ) from error
             return submit.read_outcome(file).summary
 
-    def _arguments(self, queue: RedisMessageQueue, run_id: str, file: Path) -> list[str]:
+    def _arguments(self, queue: QueueConsumer, run_id: str, file: Path) -> list[str]:
         from sluicegate.errors import ConfigurationError
         from sluicegate.spark import submit
 

@@ -17,15 +17,18 @@ from airflow_provider_sluicegate.compat import AirflowException, AirflowFailExce
 from airflow_provider_sluicegate.conditions import Look, Match, WatchedQueues
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.leases import lease_value
 from airflow_provider_sluicegate.lineage import ReportsLineage
 from airflow_provider_sluicegate.outages import RescheduledOutage
+from airflow_provider_sluicegate.places import ConsumerOperator, is_decided_later
 from airflow_provider_sluicegate.queue_options import options_of
 from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluicegate import RedisMessageQueue
+    from sluicegate.consumer import QueueConsumer
+    from sluicegate.place import Place
 
 __all__ = ["RedisQueueSensor"]
 
@@ -36,9 +39,9 @@ class _Unset(enum.Enum):
     UNSET = "unset"
 
 
-class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
+class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
     """
-    Wait until a Sluicegate queue holds enough messages, or until one of them has waited long enough.
+    Wait until a Sluicegate queue, or a group of a stream, has enough messages, or one that has waited long enough.
 
     The gate opens when ``min_ready`` messages are ready, **or** when the oldest ready one is ``max_age_seconds`` old,
     **or** when there are ``min_dead`` dead letters.
@@ -68,34 +71,39 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
 
     The value that goes to XCom holds ``queue``, ``ready``, ``pending``, ``in_flight``, ``delayed``, ``dead``,
     ``paused``, ``oldest_ready_age_seconds`` and ``fired_by`` (``depth``, ``age`` or ``dead``). Of several queues it is
-    ``{"queues": [one such dict each], "open": [names]}``. While the gate is closed, the log has the same counts and
-    says why nothing is ready, such as ``3 in flight until 12:04:10``.
+    ``{"queues": [one such dict each], "open": [names]}``. For a group, ``stream`` and ``group`` stand for ``queue``;
+    for several groups of a stream, ``groups`` stands for ``queues``. While the gate is closed, the log has the same
+    counts and says why nothing is ready, such as ``3 in flight until 12:04:10``.
 
     .. code-block:: python
 
         RedisQueueSensor(task_id="gate", queue_name="orders", min_ready=10_000, max_age_seconds=600, deferrable=True)
 
-    :param queue_name: the name of the queue, or a list of names; ``queue`` is Airflow's own argument, the executor's
-        queue. (templated)
     :param min_ready: the number of ready messages that opens the gate; None to check the age only. Its default is 1
         without another condition, and None with one. (templated)
     :param max_age_seconds: the age of the oldest ready message that opens the gate; None to check the depth only.
         (templated)
     :param min_dead: the number of dead letters that opens the gate; None to ignore them. (templated)
-    :param match: whether ``"any"`` queue of a list opens the gate, or ``"all"`` must meet the condition.
-    :param claim: lease a batch when the gate is open, of one queue.
+    :param match: whether ``"any"`` queue or group of a list opens the gate, or ``"all"`` must meet the condition.
+    :param claim: lease a batch when the gate is open, of one queue or group.
     :param max_messages: the most messages of that batch, from 1 to 10,000.
     :param lease_seconds: the life of that lease between two tasks of the run; longer than any pause between them.
     :param deferrable: wait in the triggerer, looking every ``poke_interval`` seconds; default: Airflow's
         ``[operators] default_deferrable``.
     :param start_from_trigger: begin in the triggerer, without a worker before the gate is open. Templates need Airflow
         3.3; on older versions a sensor with templates begins on a worker.
-    :param queue_options: options of :class:`sluicegate.RedisMessageQueue`, such as ``retry_budget_seconds``.
-    :param redis_conn_id: the connection. (templated)
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
+        :class:`~airflow_provider_sluicegate.places.ConsumerOperator`. ``queue_name`` and ``group`` may be lists of
+        names.
     :raises ConfigurationError: a condition cannot work; raised when the DAG file is read, unless one is templated.
     """
 
-    template_fields: Sequence[str] = ("queue_name", "min_ready", "max_age_seconds", "min_dead", "redis_conn_id")
+    template_fields: Sequence[str] = (
+        *ConsumerOperator.template_fields,
+        "min_ready",
+        "max_age_seconds",
+        "min_dead",
+    )
     ui_color = "#cfe8dc"
     lineage_direction = "input"
     start_trigger_args = StartTriggerArgs(
@@ -106,7 +114,6 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     def __init__(
         self,
         *,
-        queue_name: str | Sequence[str],
         min_ready: int | str | XComArg | _Unset | None = _Unset.UNSET,
         max_age_seconds: float | str | XComArg | None = None,
         min_dead: int | str | XComArg | None = None,
@@ -116,14 +123,11 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
         lease_seconds: float = 3600,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,
-        queue_options: Mapping[str, Any] | None = None,
-        redis_conn_id: str = RedisQueueHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if isinstance(min_ready, _Unset):
             min_ready = 1 if max_age_seconds is None and min_dead is None else None
-        self.queue_name = queue_name
         self.min_ready = min_ready
         self.max_age_seconds = max_age_seconds
         self.min_dead = min_dead
@@ -132,11 +136,18 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
         self.max_messages = max_messages
         self.lease_seconds = lease_seconds
         self.deferrable = deferrable or start_from_trigger
-        self.queue_options = queue_options
-        self.redis_conn_id = redis_conn_id
         self._check_at_parse_time()
         if start_from_trigger:
             self._start_from_trigger()
+
+    @property
+    def place(self) -> Place:
+        """Return the queue or group, of several the first."""
+        return self.lineage_places()[0]
+
+    def lineage_places(self) -> Sequence[Place]:
+        """Return the watched queues or groups."""
+        return self._watched().places
 
     def execute(self, context: Context) -> Any:
         """
@@ -210,17 +221,26 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
 
     def _watched(self) -> WatchedQueues:
         """Return the conditions as numbers; a rendered template is text."""
+        return self._checked(self.queue_name, self.stream, self.group)
+
+    def _checked(self, queue_name: Any, stream: Any = None, group: Any = None) -> WatchedQueues:
         from sluicegate.errors import ConfigurationError
 
         watched = WatchedQueues.read(
-            self.queue_name,
+            queue_name,
+            stream=stream,
+            group=group,
             min_ready=self.min_ready,
             max_age_seconds=self.max_age_seconds,
             min_dead=self.min_dead,
             match=self.match,
         )
         if self.claim and watched.is_list:
-            raise ConfigurationError("claim=True leases messages of one queue; give queue_name as text, not as a list")
+            raise ConfigurationError(
+                "claim=True leases messages of one queue; give queue_name as text, not as a list"
+                if self.stream is None
+                else "claim=True leases messages of one group; give group as text, not as a list"
+            )
         if self.claim and watched.gate.min_dead is not None:
             raise ConfigurationError("claim=True leases ready messages, so it cannot wait for min_dead")
         return watched
@@ -229,11 +249,11 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
         from sluicegate.depths import read_depths
 
         watched = self._watched()
-        depths = read_depths(self._queue.session.runner.gateway, watched.names)
-        for name, depth in depths.items():
+        depths = read_depths(self._queue.session.runner.gateway, watched.places)
+        for place, depth in depths.items():
             if isinstance(depth, Exception):
                 raise depth
-            emit_depth(name, depth)
+            emit_depth(place, depth)
         look = watched.look(depths)  # type: ignore[arg-type]  # no errors are left
         self.log.info("%s", look.text)
         return look
@@ -254,10 +274,10 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
 
         lease = claim_batch(self._queue, context, max_messages=self.max_messages, lease_seconds=self.lease_seconds)
         if not lease:
-            self.log.info("queue %r: another consumer took the messages first; waiting again", self._queue.name)
+            self.log.info("%s: another consumer took the messages first; waiting again", self.place)
             return None
-        self.log.info("queue %r: %d messages are leased as %r", self._queue.name, len(lease), lease.id)
-        return lease.detach().to_dict()
+        self.log.info("%s: %d messages are leased as %r", self.place, len(lease), lease.id)
+        return lease_value(lease, self.place)
 
     def _left_lease(self, context: Context) -> dict[str, str] | None:
         """Return the handle of the batch that an earlier try left open."""
@@ -270,18 +290,18 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
             return None  # the first look meets the error again
         if lease is None:
             return None
-        self.log.info("queue %r: took over the %d messages of an earlier try", self._queue.name, len(lease))
-        return lease.detach().to_dict()
+        self.log.info("%s: took over the %d messages of an earlier try", self.place, len(lease))
+        return lease_value(lease, self.place)
 
     @cached_property
     def _hook(self) -> RedisQueueHook:
         return RedisQueueHook(self.redis_conn_id)
 
     @cached_property
-    def _queue(self) -> RedisMessageQueue:
+    def _queue(self) -> QueueConsumer:
         # Pokes share the queue, and with it a connection and the retries of an outage.
-        name = self.queue_name if isinstance(self.queue_name, str) else self.queue_name[0]
-        return self._hook.get_queue(name, **options_of(self.queue_options))
+        queue: QueueConsumer = self._hook.open_place(self.place, **options_of(self.queue_options))
+        return queue
 
     def _close(self) -> None:
         if "_hook" in self.__dict__:
@@ -301,11 +321,14 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
         checks.flag("claim", self.claim)
         checks.count("max_messages", self.max_messages, 10_000)
         checks.positive("lease_seconds", self.lease_seconds)
-        numbers = (self.min_ready, self.max_age_seconds, self.min_dead)
-        names = (self.queue_name,) if isinstance(self.queue_name, (str, XComArg)) else tuple(self.queue_name)
-        if not any(isinstance(value, (str, XComArg)) for value in numbers) and not any(
-            isinstance(name, XComArg) for name in names
-        ):
+        if any(isinstance(value, (str, XComArg)) for value in (self.min_ready, self.max_age_seconds, self.min_dead)):
+            return
+        given = [name for names in (self.queue_name, self.stream, self.group) for name in _each(names)]
+        if any(isinstance(name, XComArg) for name in given):
+            return
+        if self.stream is not None and any(is_decided_later(name) for name in given):
+            self._checked("decided later")
+        else:
             self._watched()
 
     def _start_from_trigger(self) -> None:
@@ -328,6 +351,8 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     def _trigger_arguments(self) -> dict[str, Any]:
         return {
             "queue_name": self.queue_name,
+            "stream": self.stream,
+            "group": self.group,
             "min_ready": self.min_ready,
             "max_age_seconds": self.max_age_seconds,
             "min_dead": self.min_dead,
@@ -354,3 +379,7 @@ class RedisQueueSensor(ReportsLineage, BaseSensorOperator):
     def _deadline_of_start(self, context: Context) -> datetime:
         """Return the deadline of a task that began in the triggerer, where no deadline was known."""
         return context["ti"].start_date + timedelta(seconds=self.timeout)
+
+
+def _each(value: Any) -> tuple[Any, ...]:
+    return (value,) if value is None or isinstance(value, (str, XComArg)) else tuple(value)

@@ -1,4 +1,4 @@
-"""One poller per event loop and connection reads the depths of all queues that triggers watch there."""
+"""One poller per event loop and connection reads the depths of all queues and groups that triggers watch there."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from airflow_provider_sluicegate.stats import emit_depth
 if TYPE_CHECKING:
     from sluicegate import Depth
     from sluicegate.asyncio import RedisGateway
+    from sluicegate.place import Place
 
 __all__ = ["DepthPoller", "Reading", "watch_depths"]
 
-Reading = Mapping[str, "Depth | Exception"]
-"""Per queue its depth, or why it could not be read."""
+Reading = Mapping["Place", "Depth | Exception"]
+"""Per queue or group its depth, or why it could not be read."""
 
 _GATHER_SECONDS = 0.05  # triggers that start together are read together, and nothing is read more often
 _MAX_PAUSE_SECONDS = 30.0  # between attempts while Redis is away
@@ -34,28 +35,28 @@ _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, DepthPoller]] =
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Watch:
-    names: tuple[str, ...]
+    places: tuple[Place, ...]
     interval_seconds: float
 
 
 @asynccontextmanager
 async def watch_depths(
-    redis_conn_id: str, names: Sequence[str], *, interval_seconds: float
+    redis_conn_id: str, places: Sequence[Place], *, interval_seconds: float
 ) -> AsyncIterator[AsyncIterator[Reading]]:
     """
-    Watch the depths of some queues; all watches of a connection on this event loop share one poller.
+    Watch the depths of some queues or groups; all watches of a connection on this event loop share one poller.
 
     The block gets an iterator of readings that never ends. The first comes at once, the others at least every
     ``interval_seconds``. A slow reader misses readings and never gets an old one. While Redis cannot be reached, a
     reading holds the error for every queue. Leaving the block of the last watch closes the poller's connections.
 
     :param redis_conn_id: the Airflow connection.
-    :param names: of the queues.
+    :param places: the queues and groups.
     :param interval_seconds: the longest time between two readings while Redis can be reached.
     """
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     poller = pollers.setdefault(redis_conn_id, DepthPoller(redis_conn_id))
-    watch = _Watch(tuple(names), max(_GATHER_SECONDS, interval_seconds))
+    watch = _Watch(tuple(places), max(_GATHER_SECONDS, interval_seconds))
     poller.join(watch)
     try:
         yield poller.readings(watch)
@@ -108,8 +109,8 @@ class DepthPoller:
         """Yield each next reading that has all queues of a watch."""
         while True:
             reading = await asyncio.shield(self._next)
-            if all(name in reading for name in watch.names):
-                yield {name: reading[name] for name in watch.names}
+            if all(place in reading for place in watch.places):
+                yield {place: reading[place] for place in watch.places}
 
     async def stop(self) -> None:
         """End the polling, and close its connections."""
@@ -120,12 +121,12 @@ class DepthPoller:
 
     async def run_once(self) -> float:
         """Read all watched queues once, and give the reading to the watches; return the seconds until the next."""
-        names = sorted({name for watch in self._watches for name in watch.names})
+        places = sorted({place for watch in self._watches for place in watch.places}, key=str)
         interval = min(watch.interval_seconds for watch in self._watches)
         try:
-            reading: Reading = await self._read(names)
+            reading: Reading = await self._read(places)
         except Exception as error:  # noqa: BLE001  (each watch decides what it means)
-            reading = dict.fromkeys(names, error)
+            reading = dict.fromkeys(places, error)
             await self._disconnect()
             longest = min(_MAX_PAUSE_SECONDS, max(1.0, interval) * float(2**self._failures))
             pause = longest * random.uniform(0.5, 1)
@@ -136,9 +137,9 @@ class DepthPoller:
             if self._failures:
                 _log.info("connection %r: depths are read again", self._redis_conn_id)
             self._failures, self._warned_at = 0, None
-            for name, depth in reading.items():
+            for place, depth in reading.items():
                 if not isinstance(depth, Exception):
-                    emit_depth(name, depth)
+                    emit_depth(place, depth)
         self._next, done = asyncio.get_running_loop().create_future(), self._next
         done.set_result(reading)
         return pause
@@ -162,12 +163,12 @@ class DepthPoller:
                     await self._joined.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
-    async def _read(self, names: Sequence[str]) -> Reading:
+    async def _read(self, places: Sequence[Place]) -> Reading:
         library = await import_async("sluicegate.asyncio.depths")
         if self._gateway is None:
             url = await RedisQueueHook(self._redis_conn_id).aconnection_url()
             self._gateway = library.RedisGateway(url=url)
-        reading: Reading = await library.read_depths(self._gateway, names, retry=False)
+        reading: Reading = await library.read_depths(self._gateway, places, retry=False)
         return reading
 
     async def _disconnect(self) -> None:
@@ -181,5 +182,5 @@ class DepthPoller:
             self._warned_at = now
             _log.warning(
                 "connection %r: the depths of %d queues cannot be read, trying again in %.0f s and so on: %s",
-                *(self._redis_conn_id, len({name for watch in self._watches for name in watch.names}), pause, error),
+                *(self._redis_conn_id, len({place for watch in self._watches for place in watch.places}), pause, error),
             )

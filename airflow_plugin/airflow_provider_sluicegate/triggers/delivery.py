@@ -13,7 +13,9 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow_provider_sluicegate.compat import AirflowOptionalProviderFeatureException
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.payloads import parts_of
+from airflow_provider_sluicegate.places import named_place, value_of
 from airflow_provider_sluicegate.triggers._outage import EveryMinute
+from airflow_provider_sluicegate.triggers._place import PlaceTrigger
 
 try:
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
@@ -24,7 +26,8 @@ except ImportError as error:  # Airflow 3.2
     ) from error
 
 if TYPE_CHECKING:
-    from sluicegate.asyncio import Lease, RedisMessageQueue
+    from sluicegate.asyncio import Lease
+    from sluicegate.asyncio.consumer import QueueConsumer
 
 __all__ = ["RedisQueueDeliveryTrigger"]
 
@@ -34,12 +37,13 @@ _AGAIN_SECONDS = 30.0  # before messages are delivered again whose event was not
 _UNWATCHED_SECONDS = 5.0  # before the next claim when no trigger was left; the stream usually ends before that
 
 
-class RedisQueueDeliveryTrigger(BaseEventTrigger):
+class RedisQueueDeliveryTrigger(PlaceTrigger, BaseEventTrigger):
     """
     Create an asset event per message or small batch; for an ``AssetWatcher`` on Airflow 3.3 and later.
 
     The event's ``extra["payload"]`` is ``{"queue": …, "messages": [{"id", "payload", "encoding", "headers",
-    "delivery_count", "enqueued_at"}]}``, as :class:`RedisQueueConsumeOperator` hands messages on.
+    "delivery_count", "enqueued_at"}]}``, as :class:`RedisQueueConsumeOperator` hands messages on. For a group of a
+    stream, ``stream`` and ``group`` stand for ``queue``.
 
     Prefer :class:`RedisQueueEventTrigger` with a drain, unless each message must be visible as an asset event. Airflow
     3.3 combines events that arrive close together into one DAG run, and can leave the last events of a burst without a
@@ -55,26 +59,23 @@ class RedisQueueDeliveryTrigger(BaseEventTrigger):
     All triggers with the same arguments in a triggerer share one consumer, and each gets every message. A message that
     does not fit into ``max_event_bytes`` becomes a dead letter with the reason ``too_large_for_event``.
 
-    :param queue_name: the name of the queue. ``queue`` is Airflow's own argument.
     :param max_messages: the most messages per event.
     :param max_event_bytes: the most bytes of an event's messages as JSON, which Airflow's database stores.
     :param max_outstanding: the most events that wait to be stored.
     :param lease_seconds: how long a message stays leased after its triggerer has died.
-    :param redis_conn_id: the connection.
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, and ``redis_conn_id``.
     """
 
     def __init__(
         self,
         *,
-        queue_name: str,
         max_messages: int = 1,
         max_event_bytes: int = 48_000,
         max_outstanding: int = 100,
         lease_seconds: float = 60.0,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(**kwargs)
         from sluicegate import checks
         from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 
@@ -82,30 +83,24 @@ class RedisQueueDeliveryTrigger(BaseEventTrigger):
         checks.count("max_event_bytes", max_event_bytes)
         checks.count("max_outstanding", max_outstanding, 1000)
         checks.positive("lease_seconds", lease_seconds)
-        self.queue_name = queue_name
+        named_place(self.queue_name, self.stream, self.group, is_read=True)
         self.max_messages = max_messages
         self.max_event_bytes = max_event_bytes
         self.max_outstanding = max_outstanding
         self.lease_seconds = lease_seconds
-        self.redis_conn_id = redis_conn_id
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments, which are plain values."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "queue_name": self.queue_name,
-                "max_messages": self.max_messages,
-                "max_event_bytes": self.max_event_bytes,
-                "max_outstanding": self.max_outstanding,
-                "lease_seconds": self.lease_seconds,
-                "redis_conn_id": self.redis_conn_id,
-            },
-        )
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments beside those that name the queue or group; plain values."""
+        return {
+            "max_messages": self.max_messages,
+            "max_event_bytes": self.max_event_bytes,
+            "max_outstanding": self.max_outstanding,
+            "lease_seconds": self.lease_seconds,
+        }
 
     def shared_stream_key(self) -> Hashable:
         """Return what triggers have in common that share one consumer: all arguments."""
-        return ("sluicegate", *self.serialize()[1].values())
+        return ("sluicegate", *self.serialize()[1].items())
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
@@ -127,7 +122,8 @@ class _BatchEvent(TriggerEvent):
     """Carries a batch. The triggerer logs each event, and payloads do not belong in a log."""
 
     def __repr__(self) -> str:
-        return f"TriggerEvent<{len(self.payload['messages'])} messages of queue {self.payload['queue']!r}>"
+        names = ", ".join(f"{name} {value!r}" for name, value in self.payload.items() if name != "messages")
+        return f"TriggerEvent<{len(self.payload['messages'])} messages of {names}>"
 
     __str__ = __repr__
 
@@ -138,15 +134,15 @@ class _Deliverer(LoggingMixin, SharedStreamProducer):
     def __init__(
         self,
         *,
-        queue_name: str,
         max_messages: int,
         max_event_bytes: int,
         max_outstanding: int,
         lease_seconds: float,
         redis_conn_id: str,
+        **names: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._queue_name = queue_name
+        self._place = named_place(**names)
         self._max_messages = max_messages
         self._max_event_bytes = max_event_bytes
         self._free = asyncio.Semaphore(max_outstanding)
@@ -195,10 +191,7 @@ class _Deliverer(LoggingMixin, SharedStreamProducer):
                     self._is_watched = False
                     await lease.release()
             except RedisMessageQueueError as error:
-                self.log.warning(
-                    "queue %r: a batch could not be settled and will be delivered again: %s",
-                    *(self._queue_name, error),
-                )
+                self.log.warning("%s: a batch could not be settled and will be delivered again: %s", self._place, error)
 
     def get_advance_lane(self, lease: Lease) -> Hashable:
         """Return the lease's own lane: batches are settled in any order."""
@@ -215,7 +208,7 @@ class _Deliverer(LoggingMixin, SharedStreamProducer):
 
         if self._hook is None:
             self._hook = RedisQueueHook(self._redis_conn_id)
-            self._queue: RedisMessageQueue = await self._hook.aget_queue(self._queue_name)
+            self._queue: QueueConsumer = await self._hook.aopen_place(self._place)
         lease = await self._queue.claim(
             self._max_messages, lease_seconds=self._lease_seconds, wait_seconds=_WAIT_SECONDS
         )
@@ -231,18 +224,16 @@ class _Deliverer(LoggingMixin, SharedStreamProducer):
             )
         if parts.too_large:
             self.log.error(
-                "queue %r: %s; now dead letters: %s",
-                *(self._queue_name, reason, ", ".join(message.id for message in parts.too_large)),
+                "%s: %s; now dead letters: %s",
+                *(self._place, reason, ", ".join(message.id for message in parts.too_large)),
             )
-        return ({"queue": self._queue_name, "messages": parts.values}, lease) if parts.values else None
+        return ({**value_of(self._place), "messages": parts.values}, lease) if parts.values else None
 
     async def _pause_after(self, error: Exception, failures: int) -> None:
         """Wait before the next attempt, with a connection looked up anew."""
         pause = min(_MAX_PAUSE_SECONDS, 2.0 ** min(failures, 5)) * random.uniform(0.5, 1)
         if self._is_time():
-            self.log.warning(
-                "queue %r cannot be read, trying again in %.0f s and so on: %s", self._queue_name, pause, error
-            )
+            self.log.warning("%s cannot be read, trying again in %.0f s and so on: %s", self._place, pause, error)
         if not self._held:
             await self.aclose()
         await asyncio.sleep(pause)

@@ -11,6 +11,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_sluicegate.conditions import WatchedQueues
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, failure_event
+from airflow_provider_sluicegate.triggers._place import PlaceTrigger
 from airflow_provider_sluicegate.triggers._poller import watch_depths
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["RedisQueueEventTrigger"]
 
 
-class RedisQueueEventTrigger(BaseEventTrigger):
+class RedisQueueEventTrigger(PlaceTrigger, BaseEventTrigger):
     """
     Create an asset event when a gate opens, and again while its messages are not claimed; for an ``AssetWatcher``.
 
@@ -40,69 +41,61 @@ class RedisQueueEventTrigger(BaseEventTrigger):
             watchers=[AssetWatcher(name="gate", trigger=RedisQueueEventTrigger(queue_name="orders", min_ready=1000))],
         )
 
-    :param queue_name: the name of the queue. ``queue`` is Airflow's own argument.
     :param min_ready: the number of ready messages that opens the gate. Its default is 1 without another condition.
     :param max_age_seconds: the age of the oldest ready message that opens the gate.
     :param min_dead: the number of dead letters that opens the gate; it fires again only for more of them.
     :param refire_after_seconds: how long no message may have been claimed before an open gate fires again. Make it
         longer than a run takes from the event to its first claim.
     :param poll_interval_seconds: the longest time between two looks.
-    :param redis_conn_id: the connection.
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, and ``redis_conn_id``. In the event of a group,
+        ``stream`` and ``group`` stand for ``queue``.
     """
 
     def __init__(
         self,
         *,
-        queue_name: str,
         min_ready: int | None = None,
         max_age_seconds: float | None = None,
         min_dead: int | None = None,
         refire_after_seconds: float = 60.0,
         poll_interval_seconds: float = 5.0,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        super().__init__(**kwargs)
         if min_ready is None and max_age_seconds is None and min_dead is None:
             min_ready = 1
-        self.queue_name = queue_name
         self.min_ready = min_ready
         self.max_age_seconds = max_age_seconds
         self.min_dead = min_dead
         self.refire_after_seconds = refire_after_seconds
         self.poll_interval_seconds = poll_interval_seconds
-        self.redis_conn_id = redis_conn_id
         self._watched()
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments, which are plain values."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "queue_name": self.queue_name,
-                "min_ready": self.min_ready,
-                "max_age_seconds": self.max_age_seconds,
-                "min_dead": self.min_dead,
-                "refire_after_seconds": self.refire_after_seconds,
-                "poll_interval_seconds": self.poll_interval_seconds,
-                "redis_conn_id": self.redis_conn_id,
-            },
-        )
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments beside those that name the queue or group; plain values."""
+        return {
+            "min_ready": self.min_ready,
+            "max_age_seconds": self.max_age_seconds,
+            "min_dead": self.min_dead,
+            "refire_after_seconds": self.refire_after_seconds,
+            "poll_interval_seconds": self.poll_interval_seconds,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event whenever the gate wakes the DAG; never end, and never fail because of Redis."""
         watched, is_time = self._watched(), EveryMinute()
+        (place,) = watched.places
         rearming = Rearming(self.refire_after_seconds)
         async with watch_depths(
-            self.redis_conn_id, watched.names, interval_seconds=self.poll_interval_seconds
+            self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds
         ) as readings:
             async for reading in readings:
-                depth = reading[self.queue_name]
+                depth = reading[place]
                 if isinstance(depth, Exception):
                     if failure_event(depth) is not None and is_time():  # an outage is in the poller's own warning
-                        self.log.warning("queue %r cannot be watched: %s", self.queue_name, depth)
+                        self.log.warning("%s cannot be watched: %s", place, depth)
                     continue
-                look = watched.look({self.queue_name: depth})
+                look = watched.look({place: depth})
                 if rearming.fires(depth, look.value["fired_by"]):
                     self.log.info("%s", look.text)
                     yield TriggerEvent(look.value)
@@ -112,12 +105,17 @@ class RedisQueueEventTrigger(BaseEventTrigger):
         from sluicegate import checks
         from sluicegate.errors import ConfigurationError
 
-        if not isinstance(self.queue_name, str):
-            raise ConfigurationError("queue_name is the name of one queue here; give each queue a watcher of its own")
+        for argument, kind in (("queue_name", "queue"), ("group", "group")):
+            if not isinstance(getattr(self, argument), str | None):
+                raise ConfigurationError(
+                    f"{argument} is the name of one {kind} here; give each {kind} a watcher of its own"
+                )
         checks.positive("refire_after_seconds", self.refire_after_seconds)
         checks.positive("poll_interval_seconds", self.poll_interval_seconds)
         return WatchedQueues.read(
             self.queue_name,
+            stream=self.stream,
+            group=self.group,
             min_ready=self.min_ready,
             max_age_seconds=self.max_age_seconds,
             min_dead=self.min_dead,

@@ -26,7 +26,7 @@ class RedisQueueLeaseTrigger(BaseTrigger):
     The event is ``{"status": "ended", "text": …}``, or ``{"status": "error", "error": …, "is_permanent": …}`` when the
     lease is lost or cannot be used.
 
-    :param lease: the handle of the lease, as ``LeaseHandle.to_dict()`` makes it. Its token opens nothing but this
+    :param lease: the handle of the lease, as the task that claimed returned it. Its token opens nothing but this
         opening of this lease.
     :param min_seconds: the earliest end after the start.
     :param redis_conn_id: the connection.
@@ -61,15 +61,15 @@ class RedisQueueLeaseTrigger(BaseTrigger):
 
     async def _keep(self) -> dict[str, Any]:
         """Extend the lease until it has ended; return the event that says how."""
-        from sluicegate import LeaseHandle
+        from airflow_provider_sluicegate.leases import handle_of
         from sluicegate.errors import LeaseEndedError, LeaseLostError
 
-        handle, outage = LeaseHandle.from_dict(self.lease), OutageLog(self.log)
+        (handle, place), outage = handle_of(self.lease), OutageLog(self.log)
         pause = min(_MAX_INTERVAL_SECONDS, handle.lease_seconds / 3)
         async with RedisQueueHook(self.redis_conn_id) as hook:
             while True:
                 try:
-                    queue = await hook.aget_queue(handle.queue, retry_budget_seconds=pause)
+                    queue = await hook.aopen_place(place, retry_budget_seconds=pause)
                     while True:
                         await queue.extend(handle)
                         outage.is_over()

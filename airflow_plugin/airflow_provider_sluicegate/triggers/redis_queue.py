@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_sluicegate.conditions import Match, WatchedQueues
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, OutageLog, failure_event
+from airflow_provider_sluicegate.triggers._place import PlaceTrigger
 from airflow_provider_sluicegate.triggers._poller import watch_depths
 
 __all__ = ["RedisQueueTrigger"]
 
 
-class RedisQueueTrigger(BaseTrigger):
+class RedisQueueTrigger(PlaceTrigger):
     """
     Wait until a gate opens, for one task; :class:`RedisQueueSensor` uses it with ``deferrable=True``.
 
@@ -28,60 +29,53 @@ class RedisQueueTrigger(BaseTrigger):
     The event is ``{"status": "open", "value": …}`` with the counts, or ``{"status": "error", "error": …,
     "is_permanent": …}`` when a value or the connection cannot work, or the user has no right to read the queue.
 
-    :param queue_name: the name of a queue, or a list of names. ``queue`` is Airflow's own argument.
     :param min_ready: the number of ready messages that opens the gate.
     :param max_age_seconds: the age of the oldest ready message that opens the gate.
     :param min_dead: the number of dead letters that opens the gate.
-    :param match: whether ``"any"`` queue of a list opens the gate, or ``"all"`` must meet the condition.
+    :param match: whether ``"any"`` queue or group of a list opens the gate, or ``"all"`` must meet the condition.
     :param poll_interval_seconds: the longest time between two looks.
     :param initial_delay_seconds: a pause before the first look.
-    :param redis_conn_id: the connection.
+    :param kwargs: ``queue_name``, or ``stream`` and ``group``, and ``redis_conn_id``; a list of queues or of groups is
+        fine.
     """
 
     def __init__(
         self,
         *,
-        queue_name: str | Sequence[str],
         min_ready: int | str | None = None,
         max_age_seconds: float | str | None = None,
         min_dead: int | str | None = None,
         match: Match = "any",
         poll_interval_seconds: float = 5.0,
         initial_delay_seconds: float = 0.0,
-        redis_conn_id: str = "sluicegate_default",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
-        self.queue_name = queue_name if isinstance(queue_name, str) else list(queue_name)
+        super().__init__(**kwargs)
         self.min_ready = min_ready
         self.max_age_seconds = max_age_seconds
         self.min_dead = min_dead
         self.match = match
         self.poll_interval_seconds = poll_interval_seconds
         self.initial_delay_seconds = initial_delay_seconds
-        self.redis_conn_id = redis_conn_id
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments, which are plain values."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "queue_name": self.queue_name,
-                "min_ready": self.min_ready,
-                "max_age_seconds": self.max_age_seconds,
-                "min_dead": self.min_dead,
-                "match": self.match,
-                "poll_interval_seconds": self.poll_interval_seconds,
-                "initial_delay_seconds": self.initial_delay_seconds,
-                "redis_conn_id": self.redis_conn_id,
-            },
-        )
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments beside those that name the queue or group; plain values."""
+        return {
+            "min_ready": self.min_ready,
+            "max_age_seconds": self.max_age_seconds,
+            "min_dead": self.min_dead,
+            "match": self.match,
+            "poll_interval_seconds": self.poll_interval_seconds,
+            "initial_delay_seconds": self.initial_delay_seconds,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the gate is open, or it can never open."""
         try:
             watched = WatchedQueues.read(
                 self.queue_name,
+                stream=self.stream,
+                group=self.group,
                 min_ready=self.min_ready,
                 max_age_seconds=self.max_age_seconds,
                 min_dead=self.min_dead,
@@ -93,7 +87,7 @@ class RedisQueueTrigger(BaseTrigger):
         await asyncio.sleep(self.initial_delay_seconds)
         outage, is_time = OutageLog(self.log), EveryMinute()
         async with watch_depths(
-            self.redis_conn_id, watched.names, interval_seconds=self.poll_interval_seconds
+            self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds
         ) as readings:
             async for reading in readings:
                 errors = [found for found in reading.values() if isinstance(found, Exception)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sluicegate.bulk.reader import Reader
     from sluicegate.core.durability import DurabilityOption
+    from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
     from sluicegate.report import PublishReport
 
@@ -54,6 +55,7 @@ class Publisher:
         log: receives the progress, as counts only.
         progress_interval_seconds: time between two lines of progress.
         earlier: the report of the earlier parts of this publish, whose messages this part finds as duplicates.
+        place: what is published to; None for a queue.
     """
 
     queue: RedisMessageQueue
@@ -61,6 +63,7 @@ class Publisher:
     log: Log
     progress_interval_seconds: float
     earlier: Mapping[str, Any] | None = None
+    place: Place | None = None
     published: int = 0
     duplicates: int = 0
     batches: int = 0
@@ -113,7 +116,7 @@ class Publisher:
         """Return the counts of this part and the earlier ones."""
         earlier = self.earlier or {"published": 0, "batches": 0, "seconds": 0.0, "first_message_id": None}
         return {
-            "queue": self.queue.name,
+            "stream" if self.place and self.place.stream else "queue": self.queue.name,
             "published": earlier["published"] + self.published,
             "duplicates": max(0, self.duplicates - earlier["published"]),
             "dropped": self.reader.dropped,
@@ -158,8 +161,16 @@ class Publisher:
     def _log_progress(self, when: str) -> None:
         seconds = time.monotonic() - self._started
         self.log.info(
-            "queue %r, %s: %d published, %d duplicates refused, %d dropped, in %d batches and %.1f s",
-            *(self.queue.name, when, self.published, self.duplicates, self.reader.dropped, self.batches, seconds),
+            "%s, %s: %d published, %d duplicates refused, %d dropped, in %d batches and %.1f s",
+            *(
+                self.place or f"queue {self.queue.name!r}",
+                when,
+                self.published,
+                self.duplicates,
+                self.reader.dropped,
+                self.batches,
+                seconds,
+            ),
         )
 
     def _stopped(self, error: Exception) -> PublishStoppedError:
