@@ -31,6 +31,7 @@ from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.batches import batch_call, ended_call
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
@@ -132,6 +133,8 @@ def _publish() -> Sample:
         due_ms=6,
         max_pending_length=7,
         overload="partial",
+        tracked=b"G",
+        job_kinds=b"K",
     )
     keys = {"receipt": KEYS.published(b"B"), "markers": batch.markers}
     return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B"})
@@ -191,6 +194,7 @@ def _leases(*names: bytes) -> list[bytes]:
 
 
 SAMPLES: dict[str, Callable[[], Sample]] = {
+    "batch": lambda: sample(batch_call, "open", b"G", life_seconds=2),
     "cancel": _cancel,
     "ack_whole": _ack_whole,
     "claim": _claim,
@@ -212,6 +216,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         keys={"expired": _leases(b"L", b"M")},
         args={"max_leases": 7, "name": [b"L", b"M"]},
     ),
+    "ended": lambda: sample(ended_call, [b"b:G", b"j:i0"]),
     "eviction": lambda: sample(eviction_call),
     "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3),
     "acquire_consumer": lambda: sample(
@@ -251,7 +256,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         _STEP,
         _TARGETS,
         keys={**_STEP_KEYS, "source": KEYS.delayed},
-        args={**_STEP_ARGS, "kind": b"zset"},
+        args={**_STEP_ARGS, "kind": b"delayed"},
     ),
     "reap": lambda: sample(
         reap_call,

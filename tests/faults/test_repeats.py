@@ -12,6 +12,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
+from sluicegate.core.transitions.batches import batch_call, ended_call
 from sluicegate.core.transitions.claim import Acked, Changed, Empty, Held, Opened
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.depth import Depth
@@ -22,7 +23,7 @@ from sluicegate.core.transitions.publish import Published
 from sluicegate.core.transitions.reap import Reaped
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
-from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, write_cases
+from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, tracking_cases, write_cases
 from tests.support import state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import Core, verdict
@@ -263,7 +264,10 @@ def peek(core: Core) -> Call[Any]:
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
-ANSWERS_WHAT_IT_DID = (reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE)
+ANSWERS_WHAT_IT_DID = (
+    reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE,
+    *tracking_cases.TOLD_ONCE,
+)  # fmt: skip
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
     publish_delayed, publish_until_acked, publish_up_to_the_cap, publish_beyond_the_cap, publish_in_part,
@@ -275,7 +279,7 @@ CASES: list[Prepare] = [
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
-    *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES,
+    *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES,
 ]  # fmt: skip
 
 
@@ -499,6 +503,8 @@ def test_scripts_flushed_between_any_two_calls(
     assert admin.do(manifest_call(queue.session.keys, b"l")).state == "unknown"
     assert not admin.do(conclude_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
     assert admin.do(in_flight_call(queue.session.keys)).messages == []
+    assert admin.do(batch_call(queue.session.keys, "status", b"G")).total == -1
+    assert admin.do(ended_call(queue.session.keys, [b"b:G"])).members == []
     queue.publish({"id": 100})
     first = queue.claim(1, lease_id="run-1")
     heir = queue.claim(1, lease_id="run-1", take_over_after_seconds=0)

@@ -16,7 +16,7 @@ import redis
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from tests.faults import admin_cases, ending_cases, run_cases
+from tests.faults import admin_cases, ending_cases, run_cases, tracking_cases
 from tests.faults.test_repeats import (
     Prepare,
     ack_whole,
@@ -36,6 +36,7 @@ from tests.support.servers import RedisServer
 READS = {
     "TIME", "EXISTS", "PTTL", "GET", "MGET", "STRLEN", "LLEN", "LRANGE", "LINDEX", "HLEN", "HGET", "HMGET", "HKEYS",
     "HEXISTS", "HSCAN", "SCAN", "SMISMEMBER", "ZCARD", "ZCOUNT", "ZSCORE", "ZRANGE", "ZRANGEBYSCORE",
+    "XLEN", "XREVRANGE",
 }  # fmt: skip
 
 
@@ -55,6 +56,7 @@ CASES: list[Prepare] = [
 ]  # fmt: skip
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
 CASES += [run_cases.claim_and_pass_by, admin_cases.repair_what_was_set_aside]
+CASES += tracking_cases.KEEPING
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def values(client: redis.Redis) -> set[bytes]:
 
 
 def identity(value: bytes) -> bytes:
-    return re.sub(rb"^[12][0-9a-f]{28}([^\x1f]+)\x1f.*$", rb"\1", value, flags=re.DOTALL)
+    return re.sub(rb"^[125678][0-9a-f]{28}([^\x1f]+)\x1f.*$", rb"\1", value, flags=re.DOTALL)
 
 
 def named_for_deletion(prepare: Prepare, call: Call[Any]) -> set[bytes]:
@@ -122,7 +124,9 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         bare_client.flushall()
         stopped.add(prepare(Core(bare_client)).script.name)
     assert stopped == set(scripts.NAMES) - {
+        "batch",
         "depth",
+        "ended",
         "eviction",
         "in_flight",
         "conclude",

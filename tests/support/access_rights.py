@@ -10,6 +10,7 @@ IN_SCRIPTS = (
     *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
     *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop", "rpush"),
     *("sadd", "smismember"),
+    *("xadd", "xlen", "xrevrange"),
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
 )
 # The client sends these itself.

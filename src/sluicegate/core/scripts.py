@@ -21,10 +21,10 @@ from types import MappingProxyType
 __all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes"]
 
 NAMES = (
-    "ack_whole", "acquire_consumer", "cancel", "claim", "claim_known", "commit_write", "conclude", "depth", "eviction",
-    "extend", "forget", "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge", "reap",
-    "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "scan", "settle", "stage_rows",
-    "stats",
+    "ack_whole", "acquire_consumer", "batch", "cancel", "claim", "claim_known", "commit_write", "conclude", "depth",
+    "ended", "eviction", "extend", "forget", "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge",
+    "reap", "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "scan", "settle",
+    "stage_rows", "stats",
 )  # fmt: skip
 VERBS = {
     "ack_whole": "settle", "claim_known": "claim", "recount_in_flight": "repair", "repair_leases": "repair",

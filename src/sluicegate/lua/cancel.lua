@@ -5,9 +5,12 @@
 --   2 leases
 --   3 counters
 --   4 receipt              the answer of this cancel's last step
---   5... markers           of the named messages that have a deduplication key
+--   5 tracking             the records of batches and jobs
+--   6 tracking_ended       those that ended, by the time when they are removed
+--   7 tracking_news        the latest that ended
+--   8... markers           of the named messages that have a deduplication key
 -- ARGV:
---   1 kind                 "newest": a list; "zset"
+--   1 kind                 "newest": a list; "zset", "delayed"
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4 from                 place from the left of the first value of the page on which the messages were found
@@ -17,7 +20,7 @@
 -- Returns: {number of a deleted message among those named, ...}
 -- Repeat: answered from the receipt.
 
---- @include count_up, entry, marker_owners, named_values, numbers, oom_guard, receipt
+--- @include clock, count_up, entry, marker_owners, named_values, numbers, oom_guard, receipt, tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
 local done = stored_answer(receipt, step)
@@ -26,6 +29,7 @@ if done then
 end
 redis.call('HLEN', counters)
 local owners, values, gone, places = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}, {}
+local entries = {}
 
 -- Other cancels move values to the left, by no more than their number; new values move them to the right, onto later
 -- pages.
@@ -42,7 +46,7 @@ local function find_on_page()
       local number = by_name[name_of(batch[i])]
       if number then
         gone[#gone + 1] = number
-        places[#places + 1] = first + i - 1
+        places[#places + 1], entries[#entries + 1] = first + i - 1, batch[i]
       end
     end
     if #batch == 0 then
@@ -69,15 +73,17 @@ else
   redis.call('ZCARD', source)
   for i = 1, #values do
     if redis.call('ZSCORE', source, values[i].name) then
-      gone[#gone + 1] = i
+      gone[#gone + 1], entries[#entries + 1] = i, values[i].name
     end
   end
 end
+local tally = any_tracked(tracking, entries)
+  and new_tally(tracking, tracking_ended, tracking_news, math.floor(clock_us() / 1000))
 local members = {}
 for i = 1, #gone do
   local one = values[gone[i]]
   members[i] = one.name
-  free_marker(KEYS, markers_at, owners, one.marker, kind == 'zset' and id_of(one.name) or one.name)
+  free_marker(KEYS, markers_at, owners, one.marker, kind ~= 'newest' and id_of(one.name) or one.name)
 end
 if #gone > 0 then
   if kind == 'newest' then
@@ -86,5 +92,9 @@ if #gone > 0 then
     drop_members(source, members)
   end
   count_up(counters, 'cancelled', #gone)
+end
+if tally then
+  tally.moved_all(entries, kind == 'delayed' and 'delayed' or 'waiting', 'gone', {why = 'cancelled\31\31'})
+  tally.write()
 end
 return store_answer(receipt, step, receipt_ms, gone)

@@ -13,7 +13,10 @@
 --   9 dead
 --  10 dead_records
 --  11 set_aside            messages of kinds that only a newer version knows
---  12... run               what a run returned: its messages are excluded and delayed by `exclude_ms`, and a lease
+--  12 tracking             the records of batches and jobs
+--  13 tracking_ended       those that ended, by the time when they are removed
+--  14 tracking_news        the latest that ended
+--  15... run               what a run returned: its messages are excluded and delayed by `exclude_ms`, and a lease
 --                          (US name) that it returned stays ended
 -- ARGV:
 --   1 name                 the lease's member in `leases`
@@ -44,8 +47,9 @@
 --   `buried` counts foreign values, `dropped` dead messages over the maximum, `aside` messages of newer kinds.
 -- Repeat: finds the lease open under its nonce, and opens no other.
 
---- @include clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, lease, next_change, oom_guard
---- @include open_answer, open_lease, select_batch, unread, wakeup, write_closed_record
+--- @include claim_tally, clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, lease
+--- @include next_change, oom_guard, open_answer, open_lease, select_batch, unread, wake_after_claim, wakeup
+--- @include write_closed_record
 limit = tonumber(limit)
 local span, max_lease, run = tonumber(lease_ms), tonumber(max_lease_ms), KEYS[run_at]
 span = max_lease > 0 and math.min(span, max_lease) or span
@@ -83,29 +87,25 @@ local excluded_in = run and returned_by(run)
 local batch = select_batch(returned, pending, limit, tonumber(max_bytes), tonumber(max_delivery_count), excluded_in,
   unread, totals[5])
 local to = #batch.foreign > 0 and foreign_stores(set_aside, dead, dead_records, counters)
+local tally = claim_tally(tracking, tracking_ended, tracking_news, ms, batch, tonumber(max_dead_length))
 
 -- Writes that keep a message come before those that drop one.
 local opening = #batch.taken > 0 and open_lease(lease, leases, counters, totals, us, name, nonce, span,
-  tonumber(keep_ms), batch.taken, consumer)
+  tonumber(keep_ms), batch.taken, consumer, tally ~= nil)
 if run then
   delay_excluded(delayed, batch.excluded, ms + tonumber(ARGV[exclude_ms_at]))
 end
 local moved, buried, aside, dropped = 0, 0, 0, 0
 if to then
   moved, buried, aside = clear_foreign(to, ms, batch.foreign, strict == '1' and not unread and pending)
-  dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried)
+  dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried, tally)
 end
 remove_batch(returned, pending, batch, unread, counters)
--- A list that holds only foreign values that just moved wakes nobody: a consumer would meet them again at once.
-local more = is_claimable(returned, pending, unread)
-if moved > 0 then
-  more = redis.call('EXISTS', returned) > 0 or redis.call('LLEN', pending) > moved
+if tally then
+  local token = nonce .. ':' .. (opening or '')
+  record_claim(tally, lease, batch, {lease = name, worker = consumer, token = token, begun = 1})
 end
-if more and (moved == 0 or opening) or #batch.excluded > 0 then -- others must learn when excluded messages fall due
-  wake_consumer(wakeup, tokens)
-elseif tokens > 0 and not more then
-  redis.call('LREM', wakeup, 0, '2') -- nothing is left that a dead consumer could keep from others
-end
+local more = wake_after_claim(returned, pending, wakeup, tokens, batch.excluded, moved, opening, unread)
 if opening then
   return {'open', opening, 0, {}, batch.taken, buried, dropped, aside}
 elseif more and buried + aside + #batch.excluded > 0 and moved == 0 then

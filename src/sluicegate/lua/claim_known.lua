@@ -7,6 +7,9 @@
 --   4 dead
 --   5 dead_records
 --   6 set_aside          messages of kinds that only a newer version knows
+--   7 tracking           the records of batches and jobs
+--   8 tracking_ended     those that ended, by the time when they are removed
+--   9 tracking_news      the latest that ended
 -- ARGV:
 --   1 name               the lease's member in `leases`
 --   2 nonce              of this claim
@@ -23,6 +26,7 @@
 -- Repeat: finds the lease open under its nonce, and answers with the same lease and a new deadline.
 
 --- @include clock, count_up, dead, drop_slots, entry, foreign_values, lease, oom_guard, read_slots, recount
+--- @include tracking
 oom_guard(leases)
 local recount = redis.call('HGET', counters, 'recount')
 local known, span, max_lease = read_lease(lease), tonumber(lease_ms), tonumber(max_lease_ms)
@@ -31,7 +35,8 @@ if not known or known.damaged or holder ~= nonce and takeover ~= known.token the
   return {'changed'}
 end
 local to = foreign_stores(set_aside, dead, dead_records, counters)
-local ms = math.floor(clock_us() / 1000)
+local ms, most_dead = math.floor(clock_us() / 1000), tonumber(max_dead_length)
+local tally = (known.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
 span = max_lease > 0 and math.min(span, max_lease) or span
 if holder ~= nonce then
   known.token, known.takeovers, known.since = nonce .. ':' .. (opening or ''), known.takeovers + 1, ms
@@ -70,7 +75,15 @@ elseif holder ~= nonce then
   redis.call('HDEL', lease, 'by')
 end
 redis.call('ZADD', leases, ms + span, name)
-local dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried)
+local dropped = trim_dead(dead, dead_records, counters, most_dead, buried, tally)
+if tally and holder ~= nonce then
+  tally.moved_all(entries, 'in_flight', 'in_flight', {
+    lease = name, worker = consumer, token = known.token, begun = known.takeovers + 1,
+  })
+end
+if tally then
+  tally.write()
+end
 if #slots == 0 then
   redis.call('UNLINK', lease)
   redis.call('ZREM', leases, name)

@@ -6,6 +6,9 @@
 --   3 counters
 --   4 completed            records of acked messages
 --   5 failed               records of failed attempts
+--   6 tracking             the records of batches and jobs
+--   7 tracking_ended       those that ended, by the time when they are removed
+--   8 tracking_news        the latest that ended
 -- ARGV:
 --   1 token                of the ack
 --   2 keep_ms              lifetime of the record of the ack when there is none
@@ -22,6 +25,7 @@
 -- Repeat: a part that is recorded already changes nothing, nor does one whose ack has no record any more.
 
 --- @include clock, count_up, entry_counts, history, new_closed_record, oom_guard
+--- @include tracked, tracking
 part, done = tonumber(part), tonumber(done)
 oom_guard(leases)
 redis.call('HLEN', counters)
@@ -35,12 +39,17 @@ local readable, record = pcall(cjson.decode, text)
 if not readable or type(record) ~= 'table' or record.token ~= token or (record.concluded or 0) ~= part - 1 then
   return {0}
 end
+local tally = any_tracked(tracking, {unpack(ARGV, entry_at + done)}) -- those that failed
+  and new_tally(tracking, tracking_ended, tracking_news, ms)
 local completions = history(completed, tonumber(completed_cap))
 local failures, lost = history(failed, tonumber(failed_cap)), 0
 for i = entry_at, #ARGV do
   local entry = ended(ARGV[i], 0)
   if i - entry_at >= done then
     lost = lost + 1
+    if tally then
+      tally.moved(entry, 'done', 'gone', {why = why, failed = true})
+    end
     if failures then
       failures.add(string.format('%.0f', ms) .. why .. '\31discard\31' .. entry)
     end
@@ -57,6 +66,9 @@ end
 if lost > 0 then
   count_up(counters, 'failed', lost)
   count_up(counters, 'acked_and_failed', lost)
+end
+if tally then
+  tally.write()
 end
 record.concluded = part
 if not stored then

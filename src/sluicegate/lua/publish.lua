@@ -8,7 +8,10 @@
 --   4 receipt              outcomes of this batch, where markers may not outlive its retries
 --   5 returned             counts as waiting, when there is a maximum
 --   6 delayed
---   7... markers           one per message, or none when the batch has no deduplication keys
+--   7 tracking             the records of batches and jobs
+--   8 tracking_ended       those that ended, by the time when they are removed
+--   9 tracking_news        the latest that ended
+--  10... markers           one per message, or none when the batch has no deduplication keys
 -- ARGV:
 --   1 batch                id of the batch; message i is "<batch>-<i>", from 0
 --   2 age_ms               age of the batch at this attempt
@@ -22,20 +25,22 @@
 --   9 max_pending_length   messages that may wait (pending, returned and delayed), 0 for any number
 --  10 overload             "raise": all or nothing; "partial": the first that fit; "drop_oldest": the oldest pending
 --                        ones make room
---  11... parts             per message: US key US headers US payload
+--  11 tracked              the batch that they belong to, whose outcomes are kept as long as it, "" for none
+--  12 job_kinds            of jobs, one for all or one of each, joined by US; "" for messages
+--  13... parts             per message: US key US headers US payload
 -- Returns: {accepted, position, owner id, position, owner id, ...} with a pair per duplicate. When the maximum refused
 --   or dropped messages, accepted is an array: {accepted, dropped, refused positions...}. {-1} when the batch is too
---   old; {-2, waiting} when the maximum refused the whole batch
+--   old; {-2, waiting} when the maximum refused the whole batch; {-3} when the batch
+--   it belongs to is sealed without it
 -- Repeat: finds the receipt, or its own ids in the markers, and answers as the first time. It writes to a receipt that
 --   it finds, because WAIT answers for the last write of its connection. A batch that was refused whole left nothing,
 --   so its repeat may be accepted.
 
---- @include clock, count_up, enqueue, marker_owners, newest_sequence, numbers, stored_outcomes, wakeup
+--- @include clock, count_up, enqueue, marker_owners, newest_sequence, tracked_publish, wakeup
 local max_length, receipt_life = tonumber(max_pending_length), tonumber(receipt_ms)
-local tokens = redis.call('LLEN', wakeup)
-local waiting = redis.call('LLEN', pending)
+local tokens, waiting = redis.call('LLEN', wakeup), redis.call('LLEN', pending)
 redis.call('HLEN', counters)
-local known = receipt_life > 0 and stored_outcomes(receipt, receipt_life)
+local known = known_outcomes(receipt, receipt_life, tracking, tracked, batch)
 if known then
   return known
 end
@@ -48,17 +53,10 @@ if max_length > 0 then
   waiting = waiting + kept
   room = math.max(0, max_length - waiting)
 end
-local ms, due, delay = math.floor(clock_us() / 1000), tonumber(due_ms), tonumber(delay_ms)
-if due == 0 and delay > 0 then
-  due = ms + 1 + delay -- this millisecond has begun: no message is due early
-end
-due = due > ms and due
+local ms = math.floor(clock_us() / 1000)
+local due = due_time(ms, tonumber(due_ms), tonumber(delay_ms))
 
-local published = redis.call('HGET', counters, 'published')
-local sequence = to_integer(published)
-if sequence <= 0 and published and published ~= '0' then
-  sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence(pending, returned))
-end
+local sequence = last_sequence(counters, pending, returned)
 local owners, partial, keyed = marker_owners(KEYS, markers_at), overload == 'partial', KEYS[markers_at] ~= nil
 local head, stamp = kind .. '%012x', string.format('%012x', ms) .. '0000'
 local reply, entries, owned, refused, fresh, mine = {0}, {}, {}, {}, 0, 0
@@ -95,9 +93,13 @@ if #refused + dropped > 0 then
   table.insert(refused, 1, fresh + mine)
   reply[1] = refused
 end
+local lost = dropped > 0 and tracked_among_oldest(tracking, pending, dropped) or {}
+if tracked ~= '' or job_kinds ~= '' or #lost > 0 then
+  record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, entries, due, lost)
+end
 if fresh > 0 then
   local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-  local marker_ms = due and kind == '2' and format('%.0f', window_ms + due - ms) or window_ms
+  local marker_ms = due and kind % 2 == 0 and format('%.0f', window_ms + due - ms) or window_ms
   redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
   enqueue(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
@@ -114,7 +116,5 @@ end
 if #reply > 1 then
   count_up(counters, 'duplicates', (#reply - 1) / 2)
 end
-if receipt_life > 0 then
-  redis.call('SET', receipt, cjson.encode(reply), 'PX', receipt_ms)
-end
+store_outcomes(receipt, receipt_life, tracking, tracked, batch, reply)
 return reply

@@ -6,16 +6,19 @@
 --   3 leases
 --   4 counters
 --   5 receipt              the answer of this purge's last step
---   6... markers           of the named messages that have a deduplication key
+--   6 tracking             the records of batches and jobs
+--   7 tracking_ended       those that ended, by the time when they are removed
+--   8 tracking_news        the latest that ended
+--   9... markers           of the named messages that have a deduplication key
 -- ARGV:
---   1 kind                 "oldest": a list, from its right end; "zset"; "dead"; "history"
+--   1 kind                 "oldest": a list, from its right end; "zset" and "delayed"; "dead"; "history"
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
 -- Returns: {messages deleted}
 -- Repeat: answered from the receipt.
 
---- @include count_up, entry, marker_owners, named_values, oom_guard, receipt
+--- @include clock, count_up, entry, marker_owners, named_values, oom_guard, receipt, tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
 local done = stored_answer(receipt, step)
@@ -34,6 +37,7 @@ if kind == 'history' then
 end
 
 local owners, values, gone = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}
+local entries = {} -- of those that are gone, except the dead
 
 -- The named messages are at the right end, except those claimed meanwhile: messages that joined since are to their
 -- left.
@@ -51,7 +55,7 @@ local function find_at_end()
         return
       end
       found = found + 1
-      gone[found] = one
+      gone[found], entries[found] = one, batch[i]
     end
     if #batch < chunk then
       return
@@ -68,15 +72,19 @@ else
   for i = 1, #values do
     if redis.call('ZSCORE', source, values[i].name) then
       gone[#gone + 1] = values[i]
+      entries[#entries + 1] = kind ~= 'dead' and values[i].name or nil
     end
   end
 end
 
+local tally = (kind == 'dead' or any_tracked(tracking, entries))
+  and new_tally(tracking, tracking_ended, tracking_news, math.floor(clock_us() / 1000))
 local members = {}
 for i = 1, #gone do
   local name = gone[i].name
   members[i] = name
-  free_marker(KEYS, markers_at, owners, gone[i].marker, kind == 'zset' and is_entry(name) and id_of(name) or name)
+  local is_whole = (kind == 'zset' or kind == 'delayed') and is_entry(name)
+  free_marker(KEYS, markers_at, owners, gone[i].marker, is_whole and id_of(name) or name)
 end
 if #gone > 0 then
   if kind == 'oldest' then
@@ -87,5 +95,10 @@ if #gone > 0 then
     drop_members(source, members)
   end
   count_up(counters, 'purged', #gone)
+end
+if tally then
+  tally.moved_all(entries, kind == 'delayed' and 'delayed' or 'waiting', 'gone', {why = 'purged\31\31'})
+  tally.dropped_dead(kind == 'dead' and members or {})
+  tally.write()
 end
 return store_answer(receipt, step, receipt_ms, {#gone})

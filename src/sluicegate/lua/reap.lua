@@ -11,7 +11,10 @@
 --   7 counters
 --   8 wakeup
 --   9 set_aside            messages of kinds that only a newer version knows
---  10... marker            of a message that is to be buried and that frees it, once an answer asked for it
+--  10 tracking             the records of batches and jobs
+--  11 tracking_ended       those that ended, by the time when they are removed
+--  12 tracking_news        the latest that ended
+--  13... marker            of a message that is to be buried and that frees it, once an answer asked for it
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 step                 maximum messages to move in this step
@@ -24,9 +27,9 @@
 -- Repeat: continues where the last step ended. A lease that was opened again, or is gone, is left alone. A lease that
 --   was damaged from outside belongs to no consumer, and is requeued at once whatever its fields say.
 
---- @include clock, count_up, dead, drop_slots, entry, entry_key, entry_sequence, foreign_values, lease, lease_fields
---- @include lease_leftovers, new_closed_record, numbers, oom_guard, read_slots, recount, requeue_entry, valid_ranges
---- @include wakeup
+--- @include clock, count_up, dead, drop_slots, entry, entry_key, foreign_values, lease, lease_fields, lease_leftovers
+--- @include new_closed_record, numbers, oom_guard, read_slots, recount, requeue_entry, requeue_expired, tracking
+--- @include valid_ranges, wakeup
 local MAX_BYTES = 524288 -- with 250 messages a step takes 1 to 3 ms
 local max_deliveries = tonumber(max_delivery_count)
 step = tonumber(step)
@@ -36,8 +39,10 @@ redis.call('HLEN', counters)
 redis.call('ZCARD', returned)
 redis.call('STRLEN', closed)
 local to = foreign_stores(set_aside, dead, dead_records, counters)
+to.returned = returned
 local owner = KEYS[marker_at] and redis.call('GET', KEYS[marker_at])
 local ms = math.floor(clock_us() / 1000)
+local most_dead = tonumber(max_dead_length)
 local deadline, held = tonumber(redis.call('ZSCORE', leases, name)), read_lease(lease)
 if not held then
   redis.call('ZREM', leases, name) -- evicted or deleted from outside; nothing is left to requeue
@@ -48,6 +53,7 @@ if deadline and deadline > ms and held.token ~= '-' and not held.damaged then
   return {1, 0, 0, 0, 0}
 end
 
+local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
 if held.token ~= '-' and not held.damaged then
   redis.call('HSET', lease, 'fenced', held.token, 'left', held_slots(lease, held), 'from', 1)
   held.token = '-'
@@ -70,28 +76,16 @@ if first and is_entry(first) and is_bound(first) and key_of(first) ~= ARGV[wante
     return {0, 0, 0, 0, 0, key_of(first)}
   end
 end
-local back, buried, foreign, aside = 0, 0, 0, 0
-for i = 1, #slots do
-  if not is_entry(entries[i]) then
-    local newer, other = store_foreign(to, ms, entries[i])
-    aside, foreign = aside + newer, foreign + other
-  else
-    local entry, deadly = requeue_entry(entries[i], true, held, max_deliveries, false)
-    if deadly then
-      local why = delivery_count_reason(entry, held, max_deliveries, '\31\31', 'lease expired while being handled')
-      bury(dead, dead_records, ms, entry, id_of(entry), why)
-      buried = buried + 1
-      if owner == id_of(entry) then
-        redis.call('DEL', KEYS[marker_at])
-      end
-    else
-      redis.call('ZADD', returned, sequence_of(entry), entry)
-      back = back + 1
-    end
+local back, buried, foreign, aside = requeue_expired(to, ms, entries, held, max_deliveries, function(id)
+  if owner == id then
+    redis.call('DEL', KEYS[marker_at])
   end
-end
+end, tally)
 drop_slots(lease, slots)
-local dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried + foreign)
+local dropped = trim_dead(dead, dead_records, counters, most_dead, buried + foreign, tally)
+if tally then
+  tally.write()
+end
 held.held = math.max(0, held.held - #slots + others)
 if #slots > 0 then
   count_up(counters, 'in_flight', others - #slots)

@@ -10,7 +10,10 @@
 --   6 counters
 --   7 wakeup
 --   8 receipt              the answer of this redrive's last step
---   9... markers           of the named messages that have a deduplication key
+--   9 tracking             the records of batches and jobs
+--  10 tracking_ended       those that ended, by the time when they are removed
+--  11 tracking_news        the latest that ended
+--  12... markers           of the named messages that have a deduplication key
 -- ARGV:
 --   1 step                 number of this step
 --   2 receipt_ms           lifetime of the receipt
@@ -25,7 +28,7 @@
 -- Repeat: answered from the receipt.
 
 --- @include clock, count_up, entry, entry_counts, entry_key, entry_sequence, marker_owners, named_values, oom_guard
---- @include receipt, wakeup
+--- @include receipt, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
@@ -83,6 +86,12 @@ for i = 1, #values do
   end
 end
 reply[1] = #entries
+local tally = any_tracked(tracking, entries)
+  and new_tally(tracking, tracking_ended, tracking_news, math.floor(clock_us() / 1000))
+if tally then -- first: a batch must never be complete while one of its messages waits
+  tally.moved_all(entries, 'dead', 'waiting')
+  tally.write()
+end
 if #entries > 0 then
   table.sort(entries, function(one, other) return sequence_of(one) < sequence_of(other) end)
   for first = 1, group == '' and #entries or 0, 1000 do

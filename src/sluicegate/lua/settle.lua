@@ -14,7 +14,10 @@
 --  10 completed            records of acked messages
 --  11 failed               records of failed attempts
 --  12 set_aside            messages of kinds that only a newer version knows
---  13... markers           deduplication markers that end with the messages in `bound`
+--  13 tracking             the records of batches and jobs
+--  14 tracking_ended       those that ended, by the time when they are removed
+--  15 tracking_news        the latest that ended
+--  16... markers           deduplication markers that end with the messages in `bound`
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 token
@@ -28,7 +31,8 @@
 --   9 failed_cap           likewise in `failed`
 --  10 bound                slots of the markers, as ranges
 --  11... groups            five per verdict: verb; slots as ranges; how long a nack delays them in ms; 1 when the
---                        verdict named its messages and 0 when it covers a batch; "reason US error type US error text"
+--                        verdict named its messages and 0 when it covers a batch; "reason US error type US error text",
+--                        or of an ack the result of a job
 -- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead messages
 --   dropped for the maximum, messages set aside}; a value that was written over a message is buried or set aside, and
 --   its slot is among the dead ones
@@ -36,7 +40,7 @@
 --   it went this way. Nothing is recorded, freed or dropped for it again.
 
 --- @include clock, closed_record, dead, history, lease, lease_fields, markers, new_closed_record, oom_guard
---- @include recount, slot_outcomes, verdicts, wakeup
+--- @include recount, slot_outcomes, tracking, verdicts, wakeup
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
 local recount = redis.call('HGET', counters, 'recount')
@@ -61,8 +65,10 @@ if moves_messages(ARGV, groups_at) then
   redis.call('HLEN', dead_records)
   redis.call('ZCARD', set_aside)
 end
+local most_dead = tonumber(max_dead_length)
+local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
 local verdicts = verdicts_of(
-  lease, held, ms, markers_of(KEYS, bound, markers_at),
+  lease, held, ms, markers_of(KEYS, bound, markers_at), held.tracked and tally,
   history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
 )
 local back, lost = 0, {}
@@ -79,7 +85,10 @@ for at = groups_at, #ARGV, 5 do
   end
 end
 adjust_recount(counters, recount, name, token, -verdicts.count(counters))
-local dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), verdicts.dead)
+local dropped = trim_dead(dead, dead_records, counters, most_dead, verdicts.dead, tally)
+if tally then
+  tally.write()
+end
 if held.held <= 0 and not verdicts.whole then
   held.held = count_held_slots(lease) -- a value written into the lease from outside must not end it with messages in it
 end

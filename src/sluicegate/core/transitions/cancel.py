@@ -15,6 +15,7 @@ __all__ = ["cancel_call", "cancel_operation"]
 
 _PAGE_SIZE = 500
 _MAX_IDS = 1000  # looked for at once
+_KINDS = {"pending": b"newest", "returned": b"zset", "delayed": b"delayed"}
 
 
 def cancel_call(
@@ -24,9 +25,18 @@ def cancel_call(
     markers, args = target_args(targets)
     return Call(
         scripts.load("cancel"),
-        (getattr(keys, state), keys.leases, keys.counters, keys.published(step.nonce), *markers),
         (
-            b"newest" if state == "pending" else b"zset",
+            getattr(keys, state),
+            keys.leases,
+            keys.counters,
+            keys.published(step.nonce),
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
+            *markers,
+        ),
+        (
+            _KINDS[state],
             step.number,
             RECEIPT_MS,
             place,

@@ -215,6 +215,9 @@ def claim_call(
             keys.dead,
             keys.dead_records,
             keys.set_aside,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
             *run,
         ),
         (
@@ -253,7 +256,17 @@ def claim_known_call(
     name = request.name
     return Call(
         scripts.load("claim_known"),
-        (keys.lease(name), keys.leases, keys.counters, keys.dead, keys.dead_records, keys.set_aside),
+        (
+            keys.lease(name),
+            keys.leases,
+            keys.counters,
+            keys.dead,
+            keys.dead_records,
+            keys.set_aside,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
+        ),
         (
             name,
             request.nonce,

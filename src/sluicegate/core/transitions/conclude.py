@@ -65,7 +65,16 @@ def conclude_call(
     """
     return Call(
         scripts.load("conclude"),
-        (keys.closed(conclusion.name), keys.leases, keys.counters, keys.completed, keys.failed),
+        (
+            keys.closed(conclusion.name),
+            keys.leases,
+            keys.counters,
+            keys.completed,
+            keys.failed,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
+        ),
         (
             conclusion.token,
             ceil(conclusion.keep_seconds * 1000),

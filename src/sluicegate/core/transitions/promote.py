@@ -14,7 +14,15 @@ def promote_call(keys: QueueKeys, *, step: int = 500) -> Call[int]:
     """Prepare one step: promote at most `step` messages and answer how many it were."""
     return Call(
         scripts.load("promote"),
-        (keys.delayed, keys.pending, keys.returned, keys.wakeup),
+        (
+            keys.delayed,
+            keys.pending,
+            keys.returned,
+            keys.wakeup,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
+        ),
         (step, keys.group.encode()),
         int,
     )

@@ -37,12 +37,16 @@ class Batch:
         window_seconds: life of a marker.
         receipt_seconds: life of the receipt, 0 for none.
         oldest_seconds: the age up to which a repeat is known to be harmless.
-        kind: first byte of the entries: `1`, or `2` when a marker is freed as its message ends.
+        kind: first byte of the entries: `1`, or `2` when a marker is freed as its message ends; `5` or `6` for messages
+            of a batch as a unit, `7` or `8` for jobs.
         delay_seconds: from the time at which the server stores the messages until they fall due.
         due_ms: when they fall due, in ms since the epoch; 0 to go by the delay.
         max_pending_length: messages that may wait in the queue, these included; 0 for any number.
         overload: what happens beyond that: the batch is refused whole, or in part, or the oldest messages are dropped.
         durability: what the publish waits for.
+        tracked: the batch as a unit that they belong to, as `batch_name` makes it; empty for none. Then `id` is its
+            name, a colon and the number of this call.
+        job_kinds: of jobs, one for all or one of each, joined by the separator; empty for messages.
         first: position of the first message among all that its caller publishes.
     """
 
@@ -58,6 +62,8 @@ class Batch:
     max_pending_length: int = 0
     overload: Overload = "raise"
     durability: Durability = MEMORY
+    tracked: bytes = b""
+    job_kinds: bytes = b""
     first: int = 0
 
     @property
@@ -104,6 +110,8 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
         batch.due_ms,
         batch.max_pending_length,
         batch.overload.encode(),
+        batch.tracked,
+        batch.job_kinds,
     ]
     args += batch.parts
     return Call(
@@ -115,6 +123,9 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
             keys.published(batch.id),
             keys.returned,
             keys.delayed,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
             *batch.markers,
         ),
         args,

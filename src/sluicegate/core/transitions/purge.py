@@ -18,7 +18,7 @@ __all__ = ["PURGEABLE", "State", "purge_call", "purge_operation"]
 
 State = Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
 PURGEABLE: tuple[str, ...] = get_args(State)
-_KINDS = {"pending": b"oldest", "returned": b"zset", "delayed": b"zset", "dead": b"dead"}
+_KINDS = {"pending": b"oldest", "returned": b"zset", "delayed": b"delayed", "dead": b"dead"}
 _PAGE_SIZE = 500
 
 
@@ -33,6 +33,9 @@ def purge_call(keys: QueueKeys, state: str, step: Step, targets: Sequence[Target
             keys.leases,
             keys.counters,
             keys.published(step.nonce),
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
             *markers,
         ),
         (_KINDS.get(state, b"history"), step.number, RECEIPT_MS, *args),

@@ -114,6 +114,9 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
             keys.completed,
             keys.failed,
             keys.set_aside,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
             *(marker for _, marker in bound),
         ),
         args,
@@ -127,7 +130,15 @@ def ack_whole_call(keys: QueueKeys, request: SettleRequest, *, held_seconds: flo
     name = request.name
     return Call(
         scripts.load("ack_whole"),
-        (keys.lease(name), keys.leases, keys.closed(name), keys.counters),
+        (
+            keys.lease(name),
+            keys.leases,
+            keys.closed(name),
+            keys.counters,
+            keys.tracking,
+            keys.tracking_ended,
+            keys.tracking_news,
+        ),
         (
             name,
             request.token,

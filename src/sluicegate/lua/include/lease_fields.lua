@@ -1,5 +1,7 @@
 -- The fields of a lease's hash, whatever its packed field says.
-local BOOKKEEPING = {m = true, by = true, fenced = true, left = true, from = true, returned = true, buried = true}
+local BOOKKEEPING = {
+  m = true, by = true, tracked = true, fenced = true, left = true, from = true, returned = true, buried = true,
+}
 
 -- The names of all fields except the bookkeeping.
 local function names_in(key)

@@ -1,3 +1,4 @@
+--- @include numbers
 -- The greatest sequence in sight, for a queue whose counter of it was overwritten: waiting messages keep their order. A
 -- group has no `list`.
 local function newest_sequence(list, zset)
@@ -7,4 +8,14 @@ local function newest_sequence(list, zset)
     last = math.max(last, tonumber(stamp or '0', 16))
   end
   return last
+end
+
+-- The last sequence that was given, which is the total of published messages unless that was overwritten.
+local function last_sequence(counters, list, zset)
+  local published = redis.call('HGET', counters, 'published')
+  local sequence = to_integer(published)
+  if sequence <= 0 and published and published ~= '0' then
+    sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence(list, zset))
+  end
+  return sequence
 end

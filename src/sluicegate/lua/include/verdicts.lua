@@ -1,17 +1,18 @@
---- @include count_up, dead, drop_slots, entry, entry_counts, entry_sequence, foreign_values, lease, ranges
---- @include requeue_entry, slot_outcomes, valid_ranges
--- Apply the verdicts of one settle to an open lease. `lease.held` and `lease.acked` follow. `markers`, `completed` and
--- `failed` are nil where there is nothing to free or to record; then an ack reads no message. The cost is linear in
--- slots and groups, however they are mixed: earlier outcomes are read once, and only if some verdict does not find its
--- message.
-local function verdicts_of(key, lease, ms, markers, completed, failed)
+--- @include completed_records, count_up, dead, drop_slots, entry, entry_counts, entry_sequence, foreign_values, lease
+--- @include ranges, requeue_entry, slot_outcomes, tracked_jobs, valid_ranges
+-- Apply the verdicts of one settle to an open lease. `lease.held` and `lease.acked` follow. `markers`, `tally`,
+-- `completed` and `failed` are nil where there is nothing to free or to record; then an ack reads no message. The cost
+-- is linear in slots and groups, however they are mixed: earlier outcomes are read once, and only if some verdict does
+-- not find its message.
+local function verdicts_of(key, lease, ms, markers, tally, completed, failed)
   local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
   local self = {returned = valid_ranges(earlier[1]), buried = valid_ranges(earlier[2]), dead = 0, aside = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
   -- `outcomes`: slot -> "returned" or "buried", of this settle and, once `known`, of earlier ones.
   local back, buried, outcomes, known = {}, {}, {}, false
   local failures = 0 -- attempts that failed, whatever became of their messages
-  local stamp, stamps, gone = string.format('%.0f', ms) .. '\31', {}, 0
+  local stamp, gone = string.format('%.0f', ms) .. '\31', 0
+  local completed_record = completed_records(stamp, lease.takeovers)
 
   local function outcome(slot)
     if not known then
@@ -35,21 +36,12 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
     failed.add(stamp .. string.match(why, '\31(.*)$') .. '\31' .. verb .. '\31' .. entry)
   end
 
-  -- Returns "ms US entry" with the entry's final counts. It works by position, because it runs for each message of a
-  -- lease.
-  local function completed_record(entry)
-    local counts_before = string.sub(entry, 26, 29)
-    if not stamps[counts_before] then
-      stamps[counts_before] = string.sub(ended(entry, lease.takeovers), 26, 29)
-    end
-    return stamp .. string.sub(entry, 1, 25) .. stamps[counts_before] .. string.sub(entry, 30)
-  end
-
   -- Record messages and free their markers before their slots are dropped for good.
   local function record_and_free(verb, slots, why)
     local kept = verb == 'ack' and completed or verb == 'discard' and failed
+    local to, detail = verb == 'ack' and 'done' or 'gone', end_of_job(verb, why)
     -- Records beyond the cap would be trimmed at once.
-    local beyond = kept and kept.cap > 0 and not markers and #slots - kept.cap or 0
+    local beyond = kept and kept.cap > 0 and not markers and not tally and #slots - kept.cap or 0
     for first = math.max(1, beyond + 1), #slots, 1000 do
       local found = redis.call('HMGET', key, unpack(slots, first, math.min(first + 999, #slots)))
       for i = 1, #found do
@@ -57,6 +49,9 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
         entry = entry and is_entry(entry) and entry -- the slot may have been overwritten from outside
         if entry and markers then
           markers.free(slots[first + i - 1], entry)
+        end
+        if entry and tally then
+          tally.moved(entry, 'in_flight', to, detail)
         end
         if entry and kept and verb == 'ack' then
           kept.add(completed_record(entry))
@@ -77,7 +72,7 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
   function self.finish(verb, ranges, lost, why)
     local asked, dropped, slots = count_slots(ranges), nil, nil
     local whole = asked == lease.size and lease.held == lease.size
-    local noted = markers or verb == 'ack' and completed or verb == 'discard' and failed
+    local noted = markers or tally or verb == 'ack' and completed or verb == 'discard' and failed
     if not whole or noted then
       slots = slots_of(ranges)
     end
@@ -121,7 +116,13 @@ local function verdicts_of(key, lease, ms, markers, completed, failed)
       if markers then
         markers.free(slot, entry)
       end
+      if tally then
+        tally.moved(entry, 'in_flight', 'dead', {why = why})
+      end
       return true
+    end
+    if tally then
+      tally.moved(entry, 'in_flight', to.delay > 0 and 'delayed' or 'waiting', to)
     end
     scored[#scored + 1] = to.delay > 0 and ms + to.delay or sequence_of(entry)
     scored[#scored + 1] = entry
