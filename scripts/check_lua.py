@@ -28,35 +28,48 @@ import redis
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.batches import batch_call, ended_call
 from sluicegate.core.transitions.cancel import cancel_call
+from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.depth import ExpiredPage, depth_call
 from sluicegate.core.transitions.eviction import eviction_call
 from sluicegate.core.transitions.extend import extend_call
 from sluicegate.core.transitions.forget import forget_call
+from sluicegate.core.transitions.groups import (
+    OWN_KEYS,
+    create_group_call,
+    delete_group_call,
+    keep_group_call,
+    stream_info_call,
+)
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.peek import peek_call
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, publish_call
+from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call, wake_groups_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.reap import reap_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.core.transitions.repair import recount_call, repair_call, repair_leases_call
+from sluicegate.core.transitions.replay import replay_call
 from sluicegate.core.transitions.scan import Cursor, Page, Step, Target, scan_call
 from sluicegate.core.transitions.settle import SettleRequest, ack_whole_call, settle_call
 from sluicegate.core.transitions.stats import stats_call
+from sluicegate.core.transitions.trim import TrimRules, trim_call
 from sluicegate.embedded import find_server
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
 
 KEYS = QueueKeys("sample")
+STREAM = StreamKeys("sample")
+GROUP = STREAM.of_group("G")
 RULES = QueueRules(
     max_delivery_count=9, max_lease_seconds=11, max_dead_length=12, completed_cap=13, failed_cap=None, strict=True
 )
@@ -75,6 +88,7 @@ class Sample:
 def sample(
     builder: Callable[..., Call[Any]],
     *given: Any,
+    of: QueueKeys = KEYS,
     keys: Mapping[str, Any] | None = None,
     args: Mapping[str, Any] | None = None,
     **named: Any,
@@ -84,20 +98,21 @@ def sample(
     Args:
         builder: makes the call.
         given: its arguments after the keys of the queue.
+        of: these keys.
         keys: KEYS that are not simply a key of the queue.
         args: ARGV that no parameter bears the name of.
         named: more arguments of the builder.
     """
-    bound = inspect.signature(builder).bind(KEYS, *given, **named)
+    bound = inspect.signature(builder).bind(of, *given, **named)
     bound.apply_defaults()
     lease = bound.arguments.get("name") or next(
-        (value.name for value in bound.arguments.values() if hasattr(value, "name") and value is not KEYS), b""
+        (value.name for value in bound.arguments.values() if hasattr(value, "name") and value is not of), b""
     )
-    plain = {name: getattr(KEYS, name) for name in QueueKeys.__slots__ if not name.startswith("_") and name != "name"}
-    meant = {**plain, "lease": KEYS.lease(lease), "closed": KEYS.closed(lease), **(keys or {})}
-    return Sample(
-        builder(KEYS, *given, **named), meant, {"group": KEYS.group.encode(), **_named(bound.arguments), **(args or {})}
-    )
+    names = [name for made in type(of).__mro__ for name in getattr(made, "__slots__", ())]
+    plain = {name: getattr(of, name) for name in names if not name.startswith("_") and name != "name"}
+    meant = {**plain, "lease": of.lease(lease), "closed": of.closed(lease), **(keys or {})}
+    meanings = {"group": of.group.encode(), **_named(bound.arguments), **(args or {})}
+    return Sample(builder(of, *given, **named), meant, meanings)
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,6 +153,28 @@ def _publish() -> Sample:
     )
     keys = {"receipt": KEYS.published(b"B"), "markers": batch.markers}
     return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B"})
+
+
+def _publish_to_stream() -> Sample:
+    batch = Batch(
+        id=b"B",
+        parts=[b"p0", b"p1"],
+        markers=[b"m0", b"m1"],
+        window_seconds=2,
+        receipt_seconds=3,
+        oldest_seconds=4,
+        kind=b"2",
+        in_stream=True,
+    )
+    keys = {"receipt": STREAM.published(b"B"), "others": [b"w", *batch.markers]}
+    args = {"batch": b"B", "known": 1, "values": [b"G", *batch.parts]}
+    return sample(publish_to_stream_call, batch, {b"G": b"w"}, age_seconds=1, of=STREAM, keys=keys, args=args)
+
+
+def _delete_group() -> Sample:
+    others = [getattr(GROUP, slot) for slot in OWN_KEYS]
+    keys = {"others": [*others, GROUP.lease(b"L")]}
+    return sample(delete_group_call, b"M", expired=True, names=[b"L"], of=GROUP, keys=keys, args={"expired": 1})
 
 
 def _claim() -> Sample:
@@ -196,6 +233,26 @@ def _leases(*names: bytes) -> list[bytes]:
 SAMPLES: dict[str, Callable[[], Sample]] = {
     "batch": lambda: sample(batch_call, "open", b"G", life_seconds=2),
     "cancel": _cancel,
+    "cancel_in_stream": lambda: sample(
+        cancel_in_stream_call,
+        _STEP,
+        _TARGETS,
+        of=STREAM,
+        keys={**_STEP_KEYS, "receipt": STREAM.published(b"N")},
+        args=_STEP_ARGS,
+    ),
+    "create_group": lambda: sample(
+        create_group_call,
+        b"N",
+        "S",
+        "P",
+        life_seconds=2,
+        of=GROUP,
+        keys={"receipt": GROUP.published(b"N")},
+        args={"receipt_ms": 3_600_000},
+    ),
+    "delete_group": _delete_group,
+    "keep_group": lambda: sample(keep_group_call, of=GROUP),
     "ack_whole": _ack_whole,
     "claim": _claim,
     "claim_known": _claim_known,
@@ -250,6 +307,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "peek": lambda: sample(peek_call, "returned", 7, offset=3, keys={"source": KEYS.returned}, args={"kind": b"zset"}),
     "promote": lambda: sample(promote_call, step=7),
     "publish": _publish,
+    "publish_to_stream": _publish_to_stream,
     "purge": lambda: sample(
         purge_call,
         "delayed",
@@ -274,6 +332,14 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         max_pending_length=6,
         keys=_STEP_KEYS,
         args={**_STEP_ARGS, "marker_ms": 7 * 24 * 3_600_000, "refuse_early": 1},
+    ),
+    "replay": lambda: sample(
+        replay_call,
+        b"N",
+        "P",
+        of=GROUP,
+        keys={"receipt": GROUP.published(b"N")},
+        args={"receipt_ms": 3_600_000},
     ),
     "repair": lambda: sample(
         repair_call,
@@ -301,6 +367,11 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         stage_rows_call, b"S", 1, [b"p0", b"p1"], life_seconds=2, keys={"stage": KEYS.stage(b"S")}
     ),
     "stats": lambda: sample(stats_call),
+    "stream_info": lambda: sample(stream_info_call, of=STREAM),
+    "trim": lambda: sample(
+        trim_call, TrimRules(7, 2, True), exact=True, most=8, of=STREAM, args={"unfinished": 1, "exact": 1}
+    ),
+    "wake_groups": lambda: Sample(wake_groups_call((b"w", b"v")), {"wakeups": [b"w", b"v"]}, {}),
 }
 
 

@@ -36,7 +36,7 @@ SOURCES = (
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
             *("administration", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease", "opening"),
-            *("operation_runner", "publisher", "queue", "session"),
+            *("operation_runner", "publisher", "queue", "session", "streams/__init__", "streams/stream"),
         )
     ),
     f"{PACKAGE}/_redis/asyncio/connection_io.py",

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from sluicegate import RedisMessageQueue
 from tests.support import axes, state
-from tests.support.flavours import Flavour, Loop, MakeQueue, Maker
+from tests.support.flavours import Flavour, Loop, MakeQueue, Maker, MakeStream
 from tests.support.not_run import NotRun
 from tests.support.room_report import RoomReport
 from tests.support.servers import PROGRAMS, RedisServer, free_port
@@ -84,6 +84,14 @@ def make_queue(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[Ma
     """Yield a function that makes queues on the test's server."""
     make = Maker(flavour, client, loop)
     yield make
+    make.close()
+
+
+@pytest.fixture
+def make_stream(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[MakeStream]:
+    """Yield a function that makes streams on the test's server."""
+    make = Maker(flavour, client, loop)
+    yield make.stream
     make.close()
 
 

@@ -263,7 +263,8 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Count the messages of a place on the resource's server; see `get_depth`."""
         options = self._options({"retry_budget_seconds": 0})
         with open_place(place, url=impatient_url(self.server_url), **options) as consumer:
-            return consumer.depth()
+            depth: Depth = consumer.depth()
+            return depth
 
     @property
     def server_url(self) -> str:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
     from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
+    from sluicegate.streams.stream import RedisStreamQueue
 
 __all__ = [
     "AlreadySettledError",
@@ -120,6 +121,7 @@ __all__ = [
     "RedisMessageQueue",
     "RedisMessageQueueError",
     "RedisRefusedError",
+    "RedisStreamQueue",
     "RedisUnavailableError",
     "RedriveReport",
     "RepairReport",
@@ -169,6 +171,7 @@ _MODULE_OF = {
     "QueueStats": "report",
     "RedisGateway": "gateway",
     "RedisMessageQueue": "queue",
+    "RedisStreamQueue": "streams.stream",
     "RedriveReport": "report",
     "RepairReport": "report",
     "Verdict": "_lease_base",

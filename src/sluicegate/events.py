@@ -34,6 +34,8 @@ class EventOperation(StrEnum):
     DEPTH = "depth"
     STATS = "stats"
     PEEK = "peek"
+    TRIM = "trim"
+    REPLAY = "replay"
 
 
 class EventOutcome(StrEnum):

@@ -10,6 +10,7 @@ from sluicegate.errors import ConfigurationError
 from sluicegate.place import Place
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spec import QueueSpec
+from sluicegate.streams.stream import RedisStreamQueue
 
 __all__ = ["open_place", "open_spec", "open_url"]
 
@@ -28,8 +29,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
 
 
-def open_place(place: Place, **options: Any) -> RedisMessageQueue:
-    """Make what a place names. It connects at its first command.
+def open_place(place: Place, **options: Any) -> Any:
+    """Make what a place names: a queue, a stream or a group. It connects at its first command.
 
     Args:
         place: a queue, a stream or a group of a stream.
@@ -40,10 +41,12 @@ def open_place(place: Place, **options: Any) -> RedisMessageQueue:
     """
     if not place.stream:
         return RedisMessageQueue(place.name, **options)
+    if place.group is None:
+        return RedisStreamQueue(place.name, **options)
     raise ConfigurationError(f"{place} cannot be made yet")
 
 
-def open_url(url: str, **options: Any) -> RedisMessageQueue:
+def open_url(url: str, **options: Any) -> Any:
     """Make what a URL such as `redis+sluicegate://host:6379/0?queue=orders` names. It connects at its first command.
 
     Args:

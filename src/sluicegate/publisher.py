@@ -34,10 +34,14 @@ class Publisher:
 
     Args:
         session: of the queue.
+        operation: publishes a batch, with the time of its first call if it was sent before; None: to a queue.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self, session: Session, operation: Callable[[Batch, float | None], Operation[Published]] | None = None
+    ) -> None:
         self._session = session
+        self._operation = operation or self._publish_to_queue
         self._runner = session.runner
         self._activity = session.activity
 
@@ -211,7 +215,7 @@ class Publisher:
 
     def _start(self, batch: Batch) -> Callable[[], PublishReport]:
         """Send a batch; the returned function waits for its outcome."""
-        receive = self._runner.start(self._operation(batch))
+        receive = self._runner.start(self._operation(batch, None))
         return lambda: self._outcome(batch, receive)
 
     def _send(self, batch: Batch, born: float | None = None) -> PublishReport:
@@ -219,7 +223,8 @@ class Publisher:
 
     def _outcome(self, batch: Batch, receive: Callable[[], Published]) -> PublishReport:
         try:
-            return PublishReport.of(receive(), batch.message_ids(), batch.size_bytes)
+            published = receive()
+            return PublishReport.of(published, published.ids or batch.message_ids(), batch.size_bytes)
         except NotDurableError as error:
             if isinstance(error.published, Published):
                 error.report = PublishReport.of(error.published, list(error.ids), batch.size_bytes)
@@ -229,7 +234,7 @@ class Publisher:
             _locate(error, batch)
             raise
 
-    def _operation(self, batch: Batch, born: float | None = None) -> Operation[Published]:
+    def _publish_to_queue(self, batch: Batch, born: float | None = None) -> Operation[Published]:
         session = self._session
         config, eviction = session.config, session.eviction
         block = config.pending_overload_block_timeout_seconds if config.pending_overload_policy == "block" else None
@@ -247,4 +252,4 @@ class Publisher:
 def _locate(error: RedisMessageQueueError, batch: Batch) -> None:
     """Name the message when the call published a single one."""
     if len(batch.parts) == 1:
-        error.locate(message_id=batch.message_ids()[0], position=batch.first)
+        error.locate(message_id=next(iter(batch.message_ids()), None), position=batch.first)

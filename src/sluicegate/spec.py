@@ -19,8 +19,9 @@ __all__ = ["QueueSpec", "SpecKind", "describe_backoff", "rebuild_backoff"]
 SpecKind: TypeAlias = Literal["queue", "stream", "group", "jobs"]
 """What a spec describes: a queue, a stream, a group of a stream, or a queue of jobs."""
 
+_STREAM = {"max_length", "max_age_seconds", "trim_unfinished"}
 # `publishes` is False where the key function is a callable, which no spec can carry.
-_KNOWN = {"publishes", *(name for name, option in OPTIONS.items() if option.in_spec != "no")}
+_KNOWN = {"publishes", *_STREAM, *(name for name, option in OPTIONS.items() if option.in_spec != "no")}
 
 # The attribute that holds an argument, where their names differ; versions of tenacity differ in the first.
 _ATTRIBUTES = {

@@ -23,7 +23,7 @@ from sluicegate.core.transitions.publish import Published
 from sluicegate.core.transitions.reap import Reaped
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
-from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, tracking_cases, write_cases
+from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, stream_cases, tracking_cases, write_cases
 from tests.support import state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import Core, verdict
@@ -266,7 +266,7 @@ def peek(core: Core) -> Call[Any]:
 # What maintenance answers is what it did: nothing is left to do for its repeat.
 ANSWERS_WHAT_IT_DID = (
     reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE,
-    *tracking_cases.TOLD_ONCE,
+    *tracking_cases.TOLD_ONCE, *stream_cases.TOLD_ONCE,
 )  # fmt: skip
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
@@ -279,7 +279,7 @@ CASES: list[Prepare] = [
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
-    *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES,
+    *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES, *stream_cases.CASES,
 ]  # fmt: skip
 
 
@@ -287,7 +287,8 @@ def effect(core: Core) -> dict[bytes, Any]:
     """Return what is stored, without what may differ: deadlines, and the count of repeated duplicates."""
     stored: dict[bytes, Any] = dict(state.dumps(core.client))
     stored[core.keys.leases] = [name for name, _ in stored.get(core.keys.leases, [])]
-    stored.get(core.keys.counters, {}).pop(b"duplicates", None)
+    for counters in (core.keys.counters, stream_cases.STREAM.counters):
+        stored.get(counters, {}).pop(b"duplicates", None)
     return stored
 
 
@@ -486,9 +487,7 @@ def test_scripts_flushed_between_any_two_calls(
     assert queue.depth().ready == queue.depth().in_flight == 0
     admin = Admin(client)
     admin.do = flushing  # type: ignore[method-assign]
-    admin.pause()
-    admin.resume()
-    assert admin.forget("1")
+    assert (admin.pause(), admin.resume(), admin.forget("1")) == (True, True, True)
     assert admin.redrive().redriven == 1
     (waiting,) = queue.peek()
     assert admin.cancel([waiting.id]) == [waiting.id]
@@ -510,5 +509,6 @@ def test_scripts_flushed_between_any_two_calls(
     heir = queue.claim(1, lease_id="run-1", take_over_after_seconds=0)
     assert [message.id for message in heir.messages] == [message.id for message in first.messages]
     heir.ack()
+    stream_cases.run_all(client, flushing)
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

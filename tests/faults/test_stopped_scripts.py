@@ -143,4 +143,13 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "stats",
         "pause",
         "forget",
+        "cancel_in_stream",
+        "create_group",
+        "delete_group",
+        "keep_group",
+        "publish_to_stream",
+        "replay",
+        "stream_info",
+        "trim",
+        "wake_groups",
     }

@@ -17,9 +17,11 @@ import redis
 import redis.asyncio
 
 from sluicegate import RedisMessageQueue
+from sluicegate.streams import RedisStreamQueue
 
 T = TypeVar("T")
 MakeQueue = Callable[..., RedisMessageQueue]
+MakeStream = Callable[..., RedisStreamQueue]
 _WAIT_SECONDS = 100.0
 
 
@@ -147,15 +149,24 @@ class Maker:
         self._clients: list[Any] = []
 
     def __call__(self, name: str = "orders", **options: Any) -> Any:
+        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
+
+        return self._make(RedisMessageQueue, AsyncQueue, name, options)
+
+    def stream(self, name: str = "orders", **options: Any) -> Any:
+        """Make a stream instead of a queue."""
+        from sluicegate.asyncio.streams import RedisStreamQueue as AsyncStream
+
+        return self._make(RedisStreamQueue, AsyncStream, name, options)
+
+    def _make(self, kind: Any, async_kind: Any, name: str, options: dict[str, Any]) -> Any:
         if "gateway" in options:
-            return self._keep(RedisMessageQueue(name, **options))
+            return self._keep(kind(name, **options))
         if "url" not in options:
             options["client"] = self._like(options.get("client", self._client), **self.flavour.options())
         if not self.flavour.asyncio:
-            return self._keep(RedisMessageQueue(name, **options))
-        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
-
-        return self._keep(Blocking(AsyncQueue(name, **options), self._loop))
+            return self._keep(kind(name, **options))
+        return self._keep(Blocking(async_kind(name, **options), self._loop))
 
     def close(self) -> None:
         for queue in self._made:

@@ -104,6 +104,8 @@ def _value(client: redis.Redis, key: bytes) -> object:
             return client.zrange(key, 0, -1, withscores=True)
         case b"set":
             return client.smembers(key)
+        case b"stream":
+            return client.xrange(key), client.xinfo_groups(key)
         case other:
             return other
 

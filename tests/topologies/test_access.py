@@ -35,6 +35,7 @@ def test_the_rule_names_what_the_scripts_call_and_no_more() -> None:
     assert {f"+{name}" for name in called - set(access_rights.IN_SCRIPTS)} == {
         *access_rights.FOR_EVICTION,
         *access_rights.FOR_REPAIR,
+        *access_rights.FOR_STREAMS,
     }
     assert called > set(access_rights.IN_SCRIPTS)
 

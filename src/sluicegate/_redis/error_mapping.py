@@ -125,6 +125,8 @@ EXPECTED_TYPES = {
     "tracking": "hash",
     "tracking_ended": "zset",
     "tracking_news": "stream",
+    "groups": "hash",
+    "wakeups": "list",
 }
 
 
@@ -341,10 +343,13 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
     """Return the role and the type of a call's key at a position."""
     roles = call.script.header.keys
     role = roles[min(position, len(roles) - 1)]
+    key = call.keys[position]
     if role == "source":
         role = call.keys[0].rsplit(b":", 1)[1].decode()
-    if role == "pending" and call.keys[position].endswith(b":stream"):
-        role = "stream"  # of a group
+    if key.endswith(b"}:stream"):  # what a group has pending
+        role = "stream"
+    elif role == "others":
+        role = "wakeup" if key.endswith(b":bell") else "marker"
     return role, EXPECTED_TYPES[role]
 
 

@@ -11,6 +11,7 @@ from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.opening import open_place, open_spec, open_url
 from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.asyncio.streams.stream import RedisStreamQueue
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json
@@ -108,6 +109,7 @@ __all__ = [
     "RedisMessageQueue",
     "RedisMessageQueueError",
     "RedisRefusedError",
+    "RedisStreamQueue",
     "RedisUnavailableError",
     "RedriveReport",
     "RepairReport",

@@ -6,6 +6,7 @@ from typing import Any
 
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.asyncio.streams.stream import RedisStreamQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.place import Place
 from sluicegate.spec import QueueSpec
@@ -27,8 +28,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
 
 
-def open_place(place: Place, **options: Any) -> RedisMessageQueue:
-    """Make what a place names. It connects at its first command.
+def open_place(place: Place, **options: Any) -> Any:
+    """Make what a place names: a queue, a stream or a group. It connects at its first command.
 
     Args:
         place: a queue, a stream or a group of a stream.
@@ -39,10 +40,12 @@ def open_place(place: Place, **options: Any) -> RedisMessageQueue:
     """
     if not place.stream:
         return RedisMessageQueue(place.name, **options)
+    if place.group is None:
+        return RedisStreamQueue(place.name, **options)
     raise ConfigurationError(f"{place} cannot be made yet")
 
 
-def open_url(url: str, **options: Any) -> RedisMessageQueue:
+def open_url(url: str, **options: Any) -> Any:
     """Make what a URL such as `redis+sluicegate://host:6379/0?queue=orders` names. It connects at its first command.
 
     Args:

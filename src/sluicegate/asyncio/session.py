@@ -29,15 +29,21 @@ _log = logging.getLogger("sluicegate")
 Session: TypeAlias = QueueSession[OperationRunner]
 
 
-def open_session(name: str, config: QueueConfig, gateway: Gateway) -> Session:
+def open_session(name: str, config: QueueConfig, gateway: Gateway, keys: QueueKeys | None = None) -> Session:
     """Put together what the parts of one queue object share. Does no I/O.
+
+    Args:
+        name: of the queue or stream, for events.
+        config: its options.
+        gateway: sends its calls.
+        keys: its keys; None for those of a queue of that name.
 
     Raises:
         ConfigurationError: a name that no queue may have, or an async callback that nobody would await.
     """
     if not AWAITS:
         config.refuse_async()
-    keys = QueueKeys(name)
+    keys = keys or QueueKeys(name)
     activity = Activity(config.interrupt)
     return QueueSession(
         keys=keys,

@@ -236,6 +236,11 @@ class StreamKeys(QueueKeys):
         """Return the keys of one of the stream's groups."""
         return GroupKeys(self.name, group)
 
+    def wakeup_of(self, group: bytes) -> bytes:
+        """Return the wake-up key of a group by its name in Redis, which another program may have chosen."""
+        name = encode_name(group.decode(errors="surrogateescape"))
+        return self._stream_root[: -len(b"stream:")] + f"group:{name}:bell".encode(errors="surrogateescape")
+
 
 class GroupKeys(StreamKeys):
     """The key names of a group of a stream: those of a queue whose pending list is the stream.

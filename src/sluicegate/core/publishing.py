@@ -12,7 +12,7 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import encode_deduplication_key, encode_headers
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.transitions.publish import Batch, Overload
 from sluicegate.errors import ConfigurationError, OptionTypeError, RedisMessageQueueError
@@ -289,6 +289,7 @@ class Publishing:
             overload=overload,
             durability=durability,
             first=first,
+            in_stream=isinstance(self.keys, StreamKeys),
         )
 
     @property

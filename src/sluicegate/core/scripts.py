@@ -21,13 +21,15 @@ from types import MappingProxyType
 __all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes"]
 
 NAMES = (
-    "ack_whole", "acquire_consumer", "batch", "cancel", "claim", "claim_known", "commit_write", "conclude", "depth",
-    "ended", "eviction", "extend", "forget", "in_flight", "manifest", "pause", "peek", "promote", "publish", "purge",
-    "reap", "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "scan", "settle",
-    "stage_rows", "stats",
+    "ack_whole", "acquire_consumer", "batch", "cancel", "cancel_in_stream", "claim", "claim_known", "commit_write",
+    "conclude", "create_group", "delete_group", "depth", "ended", "eviction", "extend", "forget", "in_flight",
+    "keep_group", "manifest", "pause", "peek", "promote", "publish", "publish_to_stream", "purge", "reap",
+    "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "replay", "scan", "settle",
+    "stage_rows", "stats", "stream_info", "trim", "wake_groups",
 )  # fmt: skip
 VERBS = {
-    "ack_whole": "settle", "claim_known": "claim", "recount_in_flight": "repair", "repair_leases": "repair",
+    "ack_whole": "settle", "claim_known": "claim", "publish_to_stream": "publish",
+    "cancel_in_stream": "cancel", "wake_groups": "publish", "recount_in_flight": "repair", "repair_leases": "repair",
 }  # fmt: skip
 """The operations that scripts of other names belong to."""
 _FOLDER = resources.files("sluicegate") / "lua"

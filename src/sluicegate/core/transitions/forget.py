@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sluicegate.core import scripts
+from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import encode_deduplication_key
 from sluicegate.core.keys import QueueKeys
@@ -48,6 +49,6 @@ def forget_operation(keys: QueueKeys, key: str, *, emits_events: bool = False) -
         return False
     yield forget_call(keys, encoded, owner)
     if emits_events:
-        message_id = owner.decode(errors="replace")
+        message_id = owner.partition(SEPARATOR)[0].decode(errors="replace")
         yield QueueEvent(EventOperation.FORGET, EventOutcome.SUCCESS, keys.name, message_id=message_id)
     return True

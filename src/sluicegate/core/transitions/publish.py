@@ -48,6 +48,7 @@ class Batch:
             name, a colon and the number of this call.
         job_kinds: of jobs, one for all or one of each, joined by the separator; empty for messages.
         first: position of the first message among all that its caller publishes.
+        in_stream: whether the messages are for a stream, where Redis makes their ids.
     """
 
     id: bytes
@@ -65,6 +66,7 @@ class Batch:
     tracked: bytes = b""
     job_kinds: bytes = b""
     first: int = 0
+    in_stream: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -72,7 +74,9 @@ class Batch:
         return sum(map(len, self.parts))
 
     def message_ids(self) -> list[str]:
-        """List the ids of the messages by position."""
+        """List the ids of the messages by position; none for a stream."""
+        if self.in_stream:
+            return []
         prefix = self.id.decode()
         return [f"{prefix}-{position}" for position in range(len(self.parts))]
 
@@ -88,6 +92,9 @@ class Published:
         refused: positions that the cap refused.
         dropped: messages that were dropped to make room.
         waiting: messages that wait in the queue, when the batch was refused whole.
+        ids: of the messages of a stream by position; for a duplicate, that of the message that holds the key.
+        length: messages of the stream after this publish, -1 for a queue.
+        groups: names of the stream's groups, when the call named others.
     """
 
     accepted: int
@@ -95,6 +102,9 @@ class Published:
     refused: tuple[int, ...] = ()
     dropped: int = 0
     waiting: int = 0
+    ids: list[str] | None = None
+    length: int = -1
+    groups: list[bytes] | None = None
 
 
 def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[Published]:
@@ -144,6 +154,7 @@ def publish_operation(
     emits_events: bool = False,
     born: float | None = None,
     eviction: EvictionCheck | None = None,
+    call: Call[Published] | None = None,
 ) -> Operation[Published]:
     """Publish one batch, or ask again for the outcome of one; while the queue is full, repeat the call if asked to.
 
@@ -155,6 +166,7 @@ def publish_operation(
         emits_events: whether to emit events.
         born: when the batch was first sent, if it was sent before.
         eviction: the check of the server's eviction policy, None when it is not wanted.
+        call: publishes the batch at age 0; None for the call that publishes to a queue.
 
     Raises:
         EvictionPolicyError: the queue requires that nothing is evicted, and something may be; nothing was stored.
@@ -162,7 +174,7 @@ def publish_operation(
         NotDurableError: the messages were published, but their durability was not confirmed.
         PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
     """
-    operation = _publish(keys, batch, clock, block_seconds, born)
+    operation = _publish(keys, batch, call or publish_call(keys, batch, age_seconds=0), clock, block_seconds, born)
     if eviction is not None:
         operation = _checked(operation, eviction)
     return _reported(keys, batch, operation) if emits_events else operation
@@ -177,9 +189,14 @@ def _checked(operation: Operation[Published], eviction: EvictionCheck) -> Operat
 
 
 def _publish(
-    keys: QueueKeys, batch: Batch, clock: Callable[[], float], block_seconds: float | None, born: float | None
+    keys: QueueKeys,
+    batch: Batch,
+    call: Call[Published],
+    clock: Callable[[], float],
+    block_seconds: float | None,
+    born: float | None,
 ) -> Operation[Published]:
-    call, now, asked_before = publish_call(keys, batch, age_seconds=0), clock(), born is not None
+    now, asked_before = clock(), born is not None
     born = now if born is None else born
     deadline, pause = now + (block_seconds or 0), _MIN_PAUSE_SECONDS
     published = yield from _attempt(batch, call, born, now - born, None, asked_before)
@@ -224,7 +241,8 @@ def _attempt(
     if published.accepted == TOO_OLD:
         raise PublishUnknownError(
             f"a publish of {len(batch.parts)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after "
-            "which a repeat could publish them twice; look for them by their ids before publishing again",
+            "which a repeat could publish them twice; look for them "
+            f"{'in the stream' if batch.in_stream else 'by their ids'} before publishing again",
             ids=batch.message_ids(),
         )
     if call.then and published.accepted != REFUSED and not batch.durability.confirmed(confirmation):
@@ -232,7 +250,7 @@ def _attempt(
         raise (errors.DurabilityAccessError if refused else NotDurableError)(
             f"{published.accepted} of {len(batch.parts)} messages were published, but "
             f"{batch.durability.shortfall(confirmation)}",
-            ids=batch.message_ids(),
+            ids=published.ids or batch.message_ids(),
             published=published,
         )
     return published  # type: ignore[no-any-return]
@@ -305,16 +323,21 @@ def _reported(keys: QueueKeys, batch: Batch, operation: Operation[Published]) ->
 
 
 def _events(keys: QueueKeys, batch: Batch, published: Published) -> Iterator[QueueEvent]:
+    ids = published.ids
     if published.accepted:
-        yield _event(keys, batch, EventOutcome.SUCCESS, published.accepted, seconds=batch.delay_seconds or None)
+        delay = batch.delay_seconds or None
+        yield _event(keys, batch, EventOutcome.SUCCESS, published.accepted, ids=ids, seconds=delay)
     if published.duplicates:
-        yield _event(keys, batch, EventOutcome.DUPLICATE, len(published.duplicates))
+        yield _event(keys, batch, EventOutcome.DUPLICATE, len(published.duplicates), ids=ids)
     if published.refused:
         yield _event(keys, batch, EventOutcome.REFUSED, len(published.refused))
     if published.dropped:
         yield QueueEvent(EventOperation.PUBLISH, EventOutcome.DROPPED, keys.name, published.dropped)
 
 
-def _event(keys: QueueKeys, batch: Batch, outcome: EventOutcome, count: int, **more: Any) -> QueueEvent:
-    message_id = batch.message_ids()[0] if len(batch.parts) == 1 else None
+def _event(
+    keys: QueueKeys, batch: Batch, outcome: EventOutcome, count: int, *, ids: list[str] | None = None, **more: Any
+) -> QueueEvent:
+    ids = ids or batch.message_ids()
+    message_id = ids[0] if len(batch.parts) == 1 and ids else None
     return QueueEvent(EventOperation.PUBLISH, outcome, keys.name, count, message_id=message_id, **more)

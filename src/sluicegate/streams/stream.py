@@ -1,0 +1,380 @@
+# Made from src/sluicegate/asyncio/streams/stream.py by `make format`; edit there.
+"""A stream: what is published to it and kept in it, beside its groups, which consume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import SimpleNamespace, TracebackType
+from typing import Any, ClassVar, Self
+
+from sluicegate._arguments import ABSENT, Absent, ids_of, one_payload, refuse_unfit_gateway
+from sluicegate._session import new_id
+from sluicegate.clock import elapsed_clock
+from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
+from sluicegate.core.call import Operation, alone
+from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
+from sluicegate.core.durability import DurabilityOption
+from sluicegate.core.keys import StreamKeys
+from sluicegate.core.publishing import MAX_PER_CALL, Payload
+from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_operation
+from sluicegate.core.transitions.forget import forget_operation
+from sluicegate.core.transitions.groups import delete_group_operation, stream_info_call
+from sluicegate.core.transitions.publish import Batch, Published
+from sluicegate.core.transitions.publish_to_stream import Upkeep, publish_to_stream_operation
+from sluicegate.core.transitions.trim import TrimReport, TrimRules, trim_operation
+from sluicegate.errors import ConfigurationError, PublishUnknownError
+from sluicegate.events import QueueEvent
+from sluicegate.gateway import Client, Gateway, RedisGateway
+from sluicegate.interrupts import BaseGracefulInterruptHandler
+from sluicegate.json_default import JsonDefault
+from sluicegate.publisher import Publisher
+from sluicegate.report import GroupInfo, PublishReport, StreamInfo
+from sluicegate.session import close_session, open_session, shut_down_session
+from sluicegate.signatures import explains_unknown_options
+from sluicegate.spec import SpecKind
+
+__all__ = ["RedisStreamQueue"]
+
+
+class RedisStreamQueue:
+    """A stream of messages on Redis: deduplicated publishes, a history, and any number of independent groups.
+
+    Every group gets every message. Constructing a stream does no I/O. Objects are safe to share between threads or
+    tasks. `with` closes it at the end.
+
+    Args:
+        name: of the stream; any text with a visible character in it.
+        client: a `redis.Redis` or `RedisCluster`; it stays the caller's to close.
+        url: instead of a client: `redis://`, `rediss://`, `unix://`, `redis+sentinel://`, `redis+cluster://` or
+            `embedded:///folder`; the password by reference as `?password_env=NAME`.
+        gateway: instead of both, a configured `RedisGateway` or another `Gateway`.
+        max_length: messages that stay for a replay. A publish beyond it removes the oldest that every group has
+            finished, in steps, so that the stream is at times longer by a hundred messages or one per cent.
+        max_age_seconds: age up to which messages stay for a replay.
+        trim_unfinished: remove messages beyond these limits even if a group has not finished them; each is counted in
+            the report, in an event and in `info()`.
+        get_deduplication_key: what makes two messages the same: a callable, a field name, a list of fields, or a
+            template such as `{tenant}:{order_id}`.
+        deduplication: redundant; deduplication is on when `get_deduplication_key` is set.
+        deduplication_policy: how long a key refuses further messages: for a time from the publish, or until every group
+            has ended its message.
+        deduplication_window_seconds: how long `window` refuses a key; for `until_acked` a safety bound of seven days at
+            least.
+        strict_payload_types: refuse payloads that JSON would change, such as tuples, and name the path.
+        max_payload_bytes: largest payload as stored; a larger one is a `PayloadTooLargeError`.
+        max_payload_depth: deepest nesting of dicts and lists; a deeper one is a `PayloadTooDeepError`.
+        sort_keys: store dicts in the order of their keys, so that equal payloads are the same bytes.
+        json_default: how to write values that JSON cannot carry: `"iso"`, or a function; `None` refuses them.
+        require_noeviction: publish only to a server that evicts no keys when it is full; `False`: the first publish of
+            the object warns.
+        retry_budget_seconds: how long a call is retried while Redis is away, attempts included; 0 makes one attempt.
+        retry_initial_delay_seconds: first pause between attempts; pauses double, with jitter.
+        retry_max_delay_seconds: longest pause between attempts.
+        interrupt: ends publishes once it is interrupted.
+        on_event: called with a `QueueEvent` after every transition; what it raises is logged and changes nothing.
+
+    Attributes:
+        name: the stream's name.
+        session: what the parts of the stream share. Internal: this distribution's adapters use it, and it may change.
+
+    Raises:
+        ConfigurationError: an option that cannot work as given.
+    """
+
+    kind: ClassVar[SpecKind] = "stream"
+
+    @explains_unknown_options(
+        {
+            **OPTIONS_ELSEWHERE,
+            "max_len": "its name is max_length",
+            "maxlen": "its name is max_length",
+            "max_age": "its name is max_age_seconds",
+            "visibility_timeout_seconds": "give it to stream.group(name, …): each group has its own",
+            "max_delivery_count": "give it to stream.group(name, …): each group has its own",
+            "max_pending_length": "a stream refuses nothing; max_length says how much of its history stays",
+        }
+    )
+    def __init__(
+        self,
+        name: str,
+        *,
+        client: Client | None = None,
+        url: str | None = None,
+        gateway: Gateway | None = None,
+        max_length: int | None = None,
+        max_age_seconds: float | None = None,
+        trim_unfinished: bool = False,
+        get_deduplication_key: KeySource | None = None,
+        deduplication: bool | None = None,
+        deduplication_policy: DeduplicationPolicy = "window",
+        deduplication_window_seconds: float = 3600,
+        strict_payload_types: bool = False,
+        max_payload_bytes: int | None = None,
+        max_payload_depth: int | None = None,
+        sort_keys: bool = False,
+        json_default: JsonDefault | None = None,
+        require_noeviction: bool = False,
+        retry_budget_seconds: float = 120,
+        retry_initial_delay_seconds: float = 0.01,
+        retry_max_delay_seconds: float = 5.0,
+        interrupt: BaseGracefulInterruptHandler | None = None,
+        on_event: Callable[[QueueEvent], Any] | None = None,
+    ) -> None:
+        self._rules = TrimRules(max_length, max_age_seconds, trim_unfinished)
+        config = QueueConfig(
+            get_deduplication_key=get_deduplication_key,
+            deduplication=deduplication,
+            deduplication_policy=deduplication_policy,
+            deduplication_window_seconds=deduplication_window_seconds,
+            strict_payload_types=strict_payload_types,
+            max_payload_bytes=max_payload_bytes,
+            max_payload_depth=max_payload_depth,
+            sort_keys=sort_keys,
+            json_default=json_default,
+            require_noeviction=require_noeviction,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+            interrupt=interrupt,
+            on_event=on_event,
+        )
+        if sum(place is not None for place in (client, url, gateway)) != 1:
+            raise ConfigurationError(f"stream {name!r} needs exactly one of client, url and gateway")
+        if gateway is not None:
+            refuse_unfit_gateway(gateway, ("execute", "send", "wait", "close"))
+        self._owns_gateway = gateway is None
+        gateway = gateway or RedisGateway(
+            redis_client=client,
+            url=url,
+            retry_budget_seconds=retry_budget_seconds,
+            retry_initial_delay_seconds=retry_initial_delay_seconds,
+            retry_max_delay_seconds=retry_max_delay_seconds,
+        )
+        self.name = name
+        self._keys = StreamKeys(name)
+        self.session = open_session(name, config, gateway, self._keys)
+        self._upkeep = Upkeep(self._keys, self._rules, elapsed_clock)
+        self._publisher = Publisher(self.session, self._publish_operation)
+
+    @property
+    def key(self) -> SimpleNamespace:
+        """Return the names of the stream's Redis keys, for use with `redis-cli` and clients of other languages."""
+        names = ("stream", "counters", "groups")
+        return SimpleNamespace(**{name: getattr(self._keys, name).decode() for name in names})
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    # ------------------------------------------------------------------ publish
+
+    def publish(
+        self,
+        payload: Payload | Absent = ABSENT,
+        *,
+        message: Payload | Absent = ABSENT,
+        headers: Mapping[str, str] | None = None,
+        durability: DurabilityOption = "memory",
+    ) -> bool:
+        """Publish one message to all groups.
+
+        Args:
+            payload: a dict or list (stored as JSON), a str, or bytes.
+            message: another name for `payload`, as for a queue.
+            headers: a few names and texts that accompany the message.
+            durability: what the publish waits for: `memory` (Redis has it), `fsync` (it is on disk; Redis 7.2), or
+                `replicated(n)`.
+
+        Returns:
+            True, or False when its deduplication key is held.
+
+        Raises:
+            TypeError, ValueError: the payload or key cannot be stored; the text names the path.
+            ConfigurationError: the deduplication key is missing, null or empty.
+            RedisMemoryError: Redis is full; nothing was stored.
+            EvictionPolicyError: `require_noeviction` is set, and the server may evict messages; nothing was stored.
+            NotDurableError: the message is stored, but not confirmed to be as durable as asked.
+            PublishUnknownError: Redis stayed away, and the outcome is unknown.
+        """
+        return self._publisher.publish(one_payload(payload, message), headers, 0, None, durability)
+
+    def publish_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        headers: Mapping[str, str] | None = None,
+        durability: DurabilityOption = "memory",
+    ) -> PublishReport:
+        """Publish messages in calls of at most 1,000 and 8 MB, as a queue does; the report has their stream ids.
+
+        Each call takes effect whole or not at all. When a call fails, those before it stay published, and a note on the
+        error counts them. Raises as `publish` does.
+
+        Args:
+            payloads: the messages; see `publish`.
+            headers: the same for all messages.
+            durability: what each call waits for.
+        """
+        return self._publisher.publish_many(payloads, headers, 0, None, durability, False)
+
+    def publish_chunks(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        batch_size: int = MAX_PER_CALL,
+        headers: Mapping[str, str] | None = None,
+        durability: DurabilityOption = "memory",
+        ahead: bool = False,
+    ) -> Iterator[PublishReport]:
+        """Publish as `publish_many` does, but yield a report per call and hold only one call's messages.
+
+        Args:
+            payloads: the messages; see `publish`.
+            batch_size: messages per call, from 1 to 1,000.
+            headers: the same for all messages.
+            durability: what each call waits for.
+            ahead: prepare the next call while Redis works on one, as `publish_many` does.
+        """
+        return self._publisher.publish_chunks(payloads, batch_size, headers, 0, None, durability, ahead)
+
+    def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
+        """Ask for the outcome of a publish that is unknown, and publish what was not published.
+
+        This is harmless while the batch is young enough; the error's text says how long. After that it raises again,
+        without `calls`.
+
+        Raises:
+            PublishUnknownError: it is too late, or Redis is still away.
+        """
+        return self._publisher.publish_again(unknown)
+
+    def _publish_operation(self, batch: Batch, born: float | None) -> Operation[Published]:
+        eviction = self.session.eviction
+        return publish_to_stream_operation(
+            self._keys,
+            batch,
+            self._upkeep,
+            clock=elapsed_clock,
+            emits_events=self.session.runner.emits_events,
+            born=born,
+            eviction=None if eviction.done else eviction,
+        )
+
+    # ------------------------------------------------------------------ groups
+
+    def groups(self) -> list[str]:
+        """List the names of the stream's groups, those of other programs included."""
+        return [group.name for group in self.info().groups]
+
+    def delete_group(self, name: str) -> bool:
+        """Delete a group with all that it holds: messages in flight, returned and delayed ones, dead letters, totals.
+
+        Its consumers lose their leases. The stream and its other groups stay.
+
+        Returns:
+            Whether there was such a group.
+        """
+        return self.session.runner.run(delete_group_operation(self._keys.of_group(name)))
+
+    # ------------------------------------------------------------------ look
+
+    def info(self) -> StreamInfo:
+        """Describe the stream and each of its groups."""
+        found = self.session.runner.run(alone(stream_info_call(self._keys)))
+        return StreamInfo(
+            name=self.name,
+            exists=found.exists,
+            length=found.length,
+            first_id=found.first_id,
+            last_id=found.last_id,
+            last_generated_id=found.last_generated_id,
+            entries_added=found.entries_added,
+            published=found.published,
+            duplicates=found.duplicates,
+            trimmed=found.trimmed,
+            trimmed_unfinished=found.trimmed_unfinished,
+            groups=[GroupInfo.of(group) for group in found.groups],
+        )
+
+    def depth(self) -> int:
+        """Return the number of messages in the stream, whoever has finished them; groups have depths of their own."""
+        return self.info().length
+
+    # ------------------------------------------------------------------ administer
+
+    def trim(self) -> TrimReport:
+        """Remove what lies beyond `max_length` and `max_age_seconds` now, to the very message, in bounded calls.
+
+        A message that a group has not been delivered yet, or that a consumer of another library holds, stays with
+        those behind it, unless `trim_unfinished=True`.
+
+        Raises:
+            ConfigurationError: the stream has neither limit.
+        """
+        if not self._rules:
+            raise ConfigurationError(f"stream {self.name!r} has neither max_length nor max_age_seconds to trim by")
+        return self.session.runner.run(trim_operation(self._keys, self._rules))
+
+    def cancel(self, ids: Iterable[str]) -> list[str]:
+        """Delete messages by id for all groups that have not been delivered them yet, and free their keys.
+
+        A group that has one in flight, returned, delayed or dead keeps its copy.
+
+        Returns:
+            The ids that were deleted.
+        """
+        wanted = ids_of(ids) or ()
+        return self.session.runner.run(
+            cancel_in_stream_operation(self._keys, new_id(), wanted, emits_events=self.session.runner.emits_events)
+        )
+
+    def forget(self, key: str) -> bool:
+        """Free a deduplication key, whichever message holds it; return whether one did."""
+        return self.session.runner.run(forget_operation(self._keys, key, emits_events=self.session.runner.emits_events))
+
+    # ------------------------------------------------------------------ spec and end
+
+    def spec(self) -> QueueSpec:
+        """This stream as executors and triggers get it: JSON, without its secret.
+
+        Raises:
+            ConfigurationError: the stream was made from a client, or its URL carries a password.
+        """
+        address = self.session.runner.gateway.address
+        if address is None:
+            raise ConfigurationError(
+                f"stream {self.name!r} was made from a client, which cannot be serialized; make it from a URL"
+            )
+        return QueueSpec(
+            self.name, address.portable_url(), self.session.config.portable() | self._rules.portable(), self.kind
+        )
+
+    @classmethod
+    def from_spec(cls, spec: QueueSpec) -> RedisStreamQueue:
+        """Make the stream that a spec describes. It connects at its first command.
+
+        Raises:
+            ConfigurationError: the spec is that of something else; `open_spec` makes any consumer.
+        """
+        if spec.kind != cls.kind:
+            raise ConfigurationError(f"the spec of {spec.name!r} is of kind {spec.kind!r}, not {cls.kind!r}")
+        options = dict(spec.options)
+        publishes = options.pop("publishes", True)
+        stream = cls(spec.name, url=spec.url, **options)
+        stream.session.publishes = publishes
+        return stream
+
+    def shutdown(self, timeout: float | None = 30.0) -> bool:
+        """Stop publishing with this object, after waiting for publishes under way; see `RedisMessageQueue.shutdown`."""
+        return shut_down_session(self.session, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop publishing, and close the connections made here, those of its groups included."""
+        close_session(self.session, owns_gateway=self._owns_gateway)
