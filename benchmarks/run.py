@@ -43,6 +43,7 @@ PARTS = {
     "asyncio": "benchmarks.flavours:steps",
     "limits": "benchmarks.limits:steps",
     "waiting": "benchmarks.waiting:steps",
+    "jobs": "benchmarks.jobs:steps",
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
     "dagster-latency": "benchmarks.dagster_latency:steps",

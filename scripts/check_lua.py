@@ -48,6 +48,13 @@ from sluicegate.core.transitions.groups import (
     stream_info_call,
 )
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
+from sluicegate.core.transitions.jobs import (
+    cancel_job_call,
+    keep_jobs_call,
+    list_jobs_call,
+    peek_jobs_call,
+    update_job_call,
+)
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.peek import peek_call
@@ -299,6 +306,13 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         keys={"lease": _leases(b"L", b"M")},
         args={"after": b"M", "name": [b"L", b"M"]},
     ),
+    "cancel_job": lambda: sample(cancel_job_call, b"J"),
+    "keep_jobs": lambda: sample(keep_jobs_call, ttl_seconds=2, max_ended=3),
+    "list_jobs": lambda: sample(list_jobs_call, "failed", count=2, offset=3, scanned=4),
+    "peek_jobs": lambda: sample(
+        peek_jobs_call, [b"J", b"K"], whole=True, max_bytes=2, args={"whole": 1, "ids": [b"J", b"K"]}
+    ),
+    "update_job": lambda: sample(update_job_call, b"L", b"T", 1, b"J", progress=b"0.5", note=b"n"),
     "manifest": lambda: sample(manifest_call, b"L", 2, 3, max_bytes=4),
     "remember_returned": lambda: sample(
         remember_returned_call, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2, keys={"run": KEYS.run("R")}

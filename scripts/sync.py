@@ -39,6 +39,7 @@ SOURCES = (
             *("operation_runner", "publisher", "queue", "session", "streams/__init__", "streams/stream"),
         )
     ),
+    *(f"{PACKAGE}/asyncio/jobs/{name}.py" for name in ("__init__", "handle", "lease", "queue")),
     f"{PACKAGE}/_redis/asyncio/connection_io.py",
 )
 NOTICE = "# Made from {source} by `make format`; edit there.\n"

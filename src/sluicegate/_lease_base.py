@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, get_args
 
@@ -13,6 +13,7 @@ from sluicegate import checks
 from sluicegate._session import QueueSession
 from sluicegate.clock import elapsed_clock
 from sluicegate.core import policies
+from sluicegate.core.call import Operation
 from sluicegate.core.entry import bound_markers
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import LeaseCounts, Ledger, Verb, VerdictGroup, merge_verdicts
@@ -52,6 +53,7 @@ class Verdict:
         delay_seconds: how long a nacked message stays unavailable.
         error: what went wrong; kept with a dead letter.
         reason: why the message is buried.
+        result: what an acked job is completed with, as JSON; None for no result.
     """
 
     verb: Verb
@@ -59,6 +61,7 @@ class Verdict:
     delay_seconds: float = 0
     error: BaseException | str | None = None
     reason: str = ""
+    result: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ class VerdictBook:
                 slots,
                 delay_seconds=verdict.delay_seconds,
                 named=verdict.messages is not None,
-                why=policies.why((verdict.reason or "buried") if verdict.verb == "bury" else "", verdict.error),
+                why=_why(verdict),
             )
         except AlreadySettledError as error:
             error.locate(message_id=self.only_id(slots))
@@ -215,6 +218,14 @@ class VerdictBook:
         if self._by_slot is None:  # a lease that was taken over after a part of it was settled
             self._by_slot = {mine.slot: mine for mine in self._messages}
         return self._by_slot.get(slot) is message
+
+
+def _why(verdict: Verdict) -> bytes:
+    """Return what is kept with the messages of a verdict: a result of an ack, or else reason and error."""
+    if verdict.verb == "ack" and verdict.result is not None:
+        return verdict.result
+    reason = {"bury": verdict.reason or "buried", "discard": verdict.reason}.get(verdict.verb, "")
+    return policies.why(reason, verdict.error)
 
 
 class ClaimedBatch:
@@ -245,6 +256,9 @@ class ClaimedBatch:
         is_recorded: whether the end of the lease leaves a record in Redis.
         is_acked_ahead: whether it was acked before its messages are handled: at most once.
         is_concluded: whether it was recorded how the handling of such messages ended.
+        acks_whole: whether one small call may ack all of it, because nothing is recorded of its messages.
+        at_exit: changes the verdicts for what has none when the lease's block ends; None leaves them.
+        after_extend: what an extension that succeeded asks of Redis as well; None for nothing.
     """
 
     __slots__ = (
@@ -252,6 +266,9 @@ class ClaimedBatch:
         "_max_lease_seconds",
         "_opened_at",
         "_renewed_at",
+        "acks_whole",
+        "after_extend",
+        "at_exit",
         "claim",
         "confirmed_at",
         "is_acked_ahead",
@@ -285,6 +302,9 @@ class ClaimedBatch:
         self.confirmed_at = self._renewed_at = self._opened_at = asked_at
         self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = self.is_detached = False
         self.yielded = -1
+        self.acks_whole = True
+        self.at_exit: Callable[[list[Verdict]], list[Verdict]] | None = None
+        self.after_extend: Callable[[], Operation[None]] | None = None
         self._max_lease_seconds = session.rules.max_lease_seconds
         self._ended: LeaseCounts | None = None
         match reply:
@@ -354,6 +374,11 @@ class ClaimedBatch:
         """Start the lease's life anew: Redis has extended it."""
         self.confirmed_at = self._renewed_at = asked_at
         self.lease_seconds = lease_seconds
+
+    def drop(self, messages: Iterable[Message]) -> None:
+        """Leave out messages that have their verdicts before their consumer has seen them."""
+        gone = {message.slot for message in messages}
+        self.messages[:] = [message for message in self.messages if message.slot not in gone]
 
     def give_up(self) -> None:
         """Become what a claim that found nothing answers, after the messages were released."""

@@ -61,7 +61,7 @@ def settle(
         batch.is_recorded,
         tuple(groups),
         batch.verdicts.bound_among(sent),
-        len(batch.messages),
+        len(batch.messages) if batch.acks_whole else 0,
     )
     rules = rules or session.rules
     try:
@@ -100,6 +100,8 @@ def extend(session: QueueSession[Any], batch: ClaimedBatch, lease_seconds: float
     )
     if extended is Extended.OK:
         batch.renew(asked_at, seconds)
+        if batch.after_extend is not None:
+            yield from batch.after_extend()
     elif extended is Extended.LOST and not batch.is_finished:
         batch.is_gone = True
     if session.runner.emits_events and not batch.is_finished:
@@ -227,7 +229,19 @@ def _keeps_history(session: QueueSession[Any]) -> bool:
 
 
 def exit_verdicts(config: QueueConfig, batch: ClaimedBatch, error: BaseException | None) -> list[Verdict]:
-    """Return the verdicts for the rest of a batch.
+    """Return the verdicts for the rest of a batch, as its `at_exit` changes them.
+
+    Args:
+        config: the queue's options, of which `on_error` and the backoff count.
+        batch: the lease's batch.
+        error: what the block raised, None when it ended normally.
+    """
+    verdicts = _exit_verdicts(config, batch, error)
+    return verdicts if batch.at_exit is None else batch.at_exit(verdicts)
+
+
+def _exit_verdicts(config: QueueConfig, batch: ClaimedBatch, error: BaseException | None) -> list[Verdict]:
+    """Return the verdicts for the rest of a batch by the queue's options.
 
     Args:
         config: the queue's options, of which `on_error` and the backoff count.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "callback",
     "cap",
     "count",
+    "finite",
     "flag",
     "is_async",
     "not_negative",
@@ -38,6 +40,12 @@ def not_negative(name: str, value: Any) -> None:
     """Require a number of seconds, 0 or more."""
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:
         raise unfit(f"{name} must be a number of 0 or more (at most 100 years), not {value!r}", _is_number(value))
+
+
+def finite(name: str, value: Any) -> None:
+    """Require a number that is neither NaN nor infinite."""
+    if not _is_number(value) or not math.isfinite(value):
+        raise unfit(f"{name} must be a finite number, not {value!r}", _is_number(value))
 
 
 def count(name: str, value: Any, most: int = _LARGEST, *, least: int = 1) -> None:

@@ -36,6 +36,9 @@ __all__ = [
     "EmbeddedServerNotFoundError",
     "EvictionPolicyError",
     "GatewayContractError",
+    "JobCancelledError",
+    "JobFailedError",
+    "JobNotFoundError",
     "LeaseEndedError",
     "LeaseLostError",
     "LuaScriptError",
@@ -290,6 +293,48 @@ class DrainFailedError(RedisMessageQueueError):
     def __init__(self, message: str, *, summary: object) -> None:
         super().__init__(message)
         self.summary = summary
+
+
+class JobNotFoundError(RedisMessageQueueError, LookupError):
+    """No job of this id is stored: it was never enqueued here, or its record was removed after it ended.
+
+    Attributes:
+        job_id: the id.
+    """
+
+    def __init__(self, message: str, *, job_id: str) -> None:
+        super().__init__(message, message_id=job_id)
+        self.job_id = job_id
+
+
+class JobFailedError(RedisMessageQueueError):
+    """A job failed for good, so it has no result.
+
+    Attributes:
+        job_id: the job's id.
+        attempts: the number of its attempts.
+        error_type: class name of its last error; "" without one.
+        error: text of its last error.
+    """
+
+    def __init__(self, message: str, *, job_id: str, attempts: int = 0, error_type: str = "", error: str = "") -> None:
+        super().__init__(message, message_id=job_id)
+        self.job_id = job_id
+        self.attempts = attempts
+        self.error_type = error_type
+        self.error = error
+
+
+class JobCancelledError(RedisMessageQueueError):
+    """A job was cancelled, so it has no result.
+
+    Attributes:
+        job_id: the job's id.
+    """
+
+    def __init__(self, message: str, *, job_id: str) -> None:
+        super().__init__(message, message_id=job_id)
+        self.job_id = job_id
 
 
 class EmbeddedServerError(RedisMessageQueueError):

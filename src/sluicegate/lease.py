@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from sluicegate import _lease_operations, checks
 from sluicegate._lease_base import ClaimedBatch, LeaseBase, Verdict
@@ -250,7 +250,7 @@ class Lease(LeaseBase[OperationRunner]):
         if self._heartbeat is not None:
             self._heartbeat.stop(wait=wait)
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> Self:
         if self._batch.claim.heartbeat:
             self.start_heartbeat()
         return self

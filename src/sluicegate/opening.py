@@ -7,6 +7,7 @@ from typing import Any
 
 from sluicegate.consumer import QueueConsumer
 from sluicegate.errors import ConfigurationError
+from sluicegate.jobs.queue import RedisJobQueue
 from sluicegate.place import Place
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spec import QueueSpec
@@ -26,6 +27,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     """
     if spec.kind == "queue":
         return RedisMessageQueue.from_spec(spec)
+    if spec.kind == "jobs":
+        return RedisJobQueue.from_spec(spec)
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
 
 

@@ -21,6 +21,7 @@ SpecKind: TypeAlias = Literal["queue", "stream", "group", "jobs"]
 
 _STREAM = {"max_length", "max_age_seconds", "trim_unfinished"}
 # `publishes` is False where the key function is a callable, which no spec can carry.
+_OF_JOBS = {"kinds", "default_kind", "result_ttl_seconds", "max_ended", "max_result_bytes"}
 _KNOWN = {"publishes", *_STREAM, *(name for name, option in OPTIONS.items() if option.in_spec != "no")}
 
 # The attribute that holds an argument, where their names differ; versions of tenacity differ in the first.
@@ -85,7 +86,7 @@ class QueueSpec:
             raise ConfigurationError(
                 f"a queue spec has {sorted(needed)}, and perhaps {sorted(optional)}, not {sorted(values)}"
             )
-        unknown = set(values["options"]) - _KNOWN
+        unknown = set(values["options"]) - _KNOWN - (_OF_JOBS if values.get("kind") == "jobs" else set())
         if unknown:
             raise ConfigurationError(f"a queue spec does not know the options {sorted(unknown)}")
         kind, group = values.get("kind", "queue"), values.get("group")

@@ -190,3 +190,23 @@ def test_two_worker_processes_drain_orders_into_files_and_bury_what_cannot_be(
     assert sorted(stored) == [n for n in range(50) if n != 7]
     assert queue.depth().dead == 1
     queue.close()
+
+
+def test_jobs_are_tried_again_fail_are_cancelled_and_have_results(start: Start) -> None:
+    program = start(EXAMPLES / "jobs.py")
+
+    assert program.end() == 0
+    assert program.lines == [
+        "result: {'sent_to': 'alice@example.com'}",
+        "attempts: 2 by worker-1 with smtp timeout",
+        "failed: card declined after 1",
+        "cancelled: True cancelled",
+        "waiting: 0 running: 0",
+    ]
+
+
+def test_jobs_of_asyncio_have_results_in_their_order(start: Start) -> None:
+    program = start(EXAMPLES / "asyncio" / "jobs.py")
+
+    assert program.end() == 0
+    assert program.lines == ["results: [320, 400, 512]"]

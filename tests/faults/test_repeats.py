@@ -23,7 +23,16 @@ from sluicegate.core.transitions.publish import Published
 from sluicegate.core.transitions.reap import Reaped
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
-from tests.faults import admin_cases, consumer_cases, ending_cases, run_cases, stream_cases, tracking_cases, write_cases
+from tests.faults import (
+    admin_cases,
+    consumer_cases,
+    ending_cases,
+    job_cases,
+    run_cases,
+    stream_cases,
+    tracking_cases,
+    write_cases,
+)
 from tests.support import state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import Core, verdict
@@ -280,6 +289,7 @@ CASES: list[Prepare] = [
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
     *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES, *stream_cases.CASES,
+    *job_cases.CASES,
 ]  # fmt: skip
 
 
@@ -470,8 +480,7 @@ def test_scripts_flushed_between_any_two_calls(
     monkeypatch.setattr(queue.session.runner.gateway, "execute", flushing)
     report = queue.publish_many({"id": number % 5} for number in range(7))
     assert (report.accepted, report.duplicates) == (5, 2)
-    lease = queue.claim(5)
-    a, b, c, d, e = lease.messages
+    a, b, c, d, e = (lease := queue.claim(5)).messages
     lease.extend()
     lease.ack(a)
     lease.nack(b)
@@ -499,7 +508,8 @@ def test_scripts_flushed_between_any_two_calls(
     opened = admin.do(commit_write_call(queue.session.keys, b"w", "open", {"s": "4 4"}, life_seconds=60))
     assert opened.left == {"s": "4 4"}
     assert admin.do(acquire_consumer_call(queue.session.keys, "c", b"n", 0)).acquired
-    assert admin.do(manifest_call(queue.session.keys, b"l")).state == "unknown"
+    about_jobs = [admin.do(call) is None for call in job_cases.of_unknown_jobs(queue.session.keys)]
+    assert (about_jobs, admin.do(manifest_call(queue.session.keys, b"l")).state) == ([False] * 5, "unknown")
     assert not admin.do(conclude_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
     assert admin.do(in_flight_call(queue.session.keys)).messages == []
     assert admin.do(batch_call(queue.session.keys, "status", b"G")).total == -1

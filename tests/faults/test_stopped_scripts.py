@@ -125,13 +125,18 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         stopped.add(prepare(Core(bare_client)).script.name)
     assert stopped == set(scripts.NAMES) - {
         "batch",
+        "cancel_job",
         "depth",
         "ended",
         "eviction",
         "in_flight",
+        "keep_jobs",
+        "list_jobs",
         "conclude",
         "manifest",
         "peek",
+        "peek_jobs",
+        "update_job",
         "extend",
         "acquire_consumer",
         "recount_in_flight",

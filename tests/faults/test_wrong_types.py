@@ -17,7 +17,7 @@ from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.peek import peek_call
 from sluicegate.errors import WrongKeyTypeError
-from tests.faults import admin_cases, consumer_cases, run_cases, stream_cases, tracking_cases, write_cases
+from tests.faults import admin_cases, consumer_cases, job_cases, run_cases, stream_cases, tracking_cases, write_cases
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 
@@ -151,6 +151,7 @@ CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in co
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in write_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in tracking_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in stream_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in job_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 import sluicegate.asyncio
 from sluicegate import Durability, Json, Payload, QueueEvent, RedisGateway, RedisMessageQueue, replicated
+from sluicegate.jobs import ClaimedJob, JobKind, RedisJobQueue
 from sluicegate.options import QueueOptions
 from sluicegate.spark import DrainSummary, PayloadError, drain, lease_batch
 
@@ -141,3 +142,25 @@ def misspelt() -> None:
     print(sluicegate.RedisMessageQueue, sluicegate.errors.RedisUnavailableError)
     print(sluicegate.RedisMesageQueue)  # error: attr-defined
     print(sluicegate.errors.RedisUnavailableEror)  # error: attr-defined
+
+
+def jobs(queue: RedisJobQueue, order: Order, job: ClaimedJob) -> None:
+    RedisJobQueue("work", url="redis://h", kinds={"email": JobKind(max_attempts=2)}, max_pending_length=5)
+    RedisJobQueue("work", url="redis://h", kinds={"email": 2})  # error: dict-item
+    RedisJobQueue("work", url="redis://h", max_pending_lenght=5)  # error: call-arg
+    made: str = queue.enqueue(order, kind="order")
+    queue.enqueue({"a": [1, None]}, delay_seconds=5)
+    queue.enqueue(42)  # error: arg-type
+    queue.enqueue({"a": 1}, knid="order")  # error: call-arg
+    ids: list[str] = queue.cancel([made, *queue.enqueue_many([order]).ids])
+    status: str = queue.get(ids[0]).status
+    queue.list("waiting")
+    queue.list("pending")  # error: arg-type
+    with queue.claim_jobs(10, wait_seconds=1) as lease:
+        lease.complete_many({each: {"done": True} for each in lease.jobs})
+        lease.complete_many({"id": 1})  # error: dict-item
+    job.update(0.5, "half")
+    job.update("half")  # error: arg-type
+    job.fail(OSError(status), retry=False)
+    waited: int | None = queue.stats().waiting
+    queue.wait(ids, timeout_seconds=waited)

@@ -18,6 +18,9 @@ from sluicegate.core.transitions.publish import Batch, publish_call
 EXTRA: dict[str, dict[str, Any]] = {
     "DrainFailedError": {"summary": "s"},
     "LeaseEndedError": {"lease_id": "l", "acked": 1, "returned": 0, "buried": 0},
+    "JobCancelledError": {"job_id": "j"},
+    "JobFailedError": {"job_id": "j", "attempts": 3, "error_type": "OSError", "error": "timeout"},
+    "JobNotFoundError": {"job_id": "j"},
     "LeaseLostError": {"lease_id": "l", "lost": [1], "settled": [2]},
     "NotDurableError": {"report": "r"},
     "DurabilityAccessError": {"report": "r"},

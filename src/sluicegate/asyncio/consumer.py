@@ -126,16 +126,16 @@ class QueueConsumer(QueueAdministration):
             )
         batch = ClaimedBatch(session, claim, reply, asked_at)
         if not batch.messages:
-            return Lease(session, batch)
+            return self._lease_of(batch)
         if session.activity.stopping():  # the queue stopped while claiming, so release the lease
             released = batch.verdicts.record((Verdict("release"),))
             await session.runner.run(settle(session, batch, released))
             batch.give_up()
-            return Lease(session, batch)
+            return self._lease_of(batch)
         if session.config.visibility_timeout_seconds is None:
             await session.runner.run(ack_ahead(session, batch))
-            return Lease(session, batch)
-        lease = Lease(session, batch)
+            return self._lease_of(batch)
+        lease = self._lease_of(batch)
         session.activity.hold(lease, batch, current_owner())
         return lease
 
@@ -175,7 +175,7 @@ class QueueConsumer(QueueAdministration):
             heartbeat=heartbeat,
         )
         batch = await session.runner.run(attach(session, handle, claim))
-        lease = Lease(session, batch)
+        lease = self._lease_of(batch)
         session.activity.hold(lease, batch, current_owner())
         if heartbeat:
             lease.start_heartbeat()
@@ -232,6 +232,10 @@ class QueueConsumer(QueueAdministration):
                 await lease.release()
             await ensure_result(result)
         return True
+
+    def _lease_of(self, batch: ClaimedBatch) -> Lease:
+        """Return a lease over what was claimed; what consumes more than messages has leases of its own."""
+        return Lease(self.session, batch)
 
     # ------------------------------------------------------------------ spec and end
 

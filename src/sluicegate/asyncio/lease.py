@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from sluicegate import _lease_operations, checks
 from sluicegate._lease_base import ClaimedBatch, LeaseBase, Verdict
@@ -249,7 +249,7 @@ class Lease(LeaseBase[OperationRunner]):
         if self._heartbeat is not None:
             await self._heartbeat.stop(wait=wait)
 
-    async def __aenter__(self) -> Lease:
+    async def __aenter__(self) -> Self:
         if self._batch.claim.heartbeat:
             self.start_heartbeat()
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sluicegate.asyncio.consumer import QueueConsumer
+from sluicegate.asyncio.jobs.queue import RedisJobQueue
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.asyncio.streams.stream import RedisStreamQueue
 from sluicegate.errors import ConfigurationError
@@ -25,6 +26,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     """
     if spec.kind == "queue":
         return RedisMessageQueue.from_spec(spec)
+    if spec.kind == "jobs":
+        return RedisJobQueue.from_spec(spec)
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
 
 

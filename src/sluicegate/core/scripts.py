@@ -26,10 +26,12 @@ NAMES = (
     "keep_group", "manifest", "pause", "peek", "promote", "publish", "publish_to_stream", "purge", "reap",
     "recount_in_flight", "redrive", "remember_returned", "repair", "repair_leases", "replay", "scan", "settle",
     "stage_rows", "stats", "stream_info", "trim", "wake_groups",
+    "cancel_job", "keep_jobs", "list_jobs", "peek_jobs", "update_job",
 )  # fmt: skip
 VERBS = {
     "ack_whole": "settle", "claim_known": "claim", "publish_to_stream": "publish",
     "cancel_in_stream": "cancel", "wake_groups": "publish", "recount_in_flight": "repair", "repair_leases": "repair",
+    "cancel_job": "cancel", "keep_jobs": "publish", "list_jobs": "peek", "peek_jobs": "peek", "update_job": "update",
 }  # fmt: skip
 """The operations that scripts of other names belong to."""
 _FOLDER = resources.files("sluicegate") / "lua"

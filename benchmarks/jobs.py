@@ -1,0 +1,126 @@
+"""Jobs per second beside the design of the Redis documentation, in interleaved rounds on one server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import redis
+
+from benchmarks.document_jobs import DocumentJobs
+from benchmarks.measure import median
+from benchmarks.messages import BATCH, QUEUE, Order, orders
+from benchmarks.part import Found, Settings, Step
+from benchmarks.report import Bar, Figures
+from sluicegate.jobs import RedisJobQueue
+from tests.support.servers import RedisServer, programs
+
+__all__ = ["bars", "run", "steps"]
+
+Rates = dict[str, float]
+_SINGLES = 10  # one in this many jobs goes alone
+_RESULT = {"sent_at": "2026-05-11T15:00:00Z"}
+_ALONE, _BATCHES, _DOCUMENT = "one at a time", f"in batches of {BATCH:,}", "the document's design"
+_TIMES = 2.0
+
+
+def steps(settings: Settings) -> Iterator[Step]:
+    def measure() -> Found:
+        figures = run(rounds=settings["rounds"], count=settings["count"])
+        return Found({"Jobs, one client": figures}, bars(figures, settings["rounds"]))
+
+    yield "jobs beside the document's design", measure
+
+
+def run(*, rounds: int, count: int) -> Figures:
+    """Medians over the rounds, after one to warm up."""
+    server = RedisServer(programs()[0]).start()
+    sides: dict[str, Callable[[str, list[Order]], Rates]] = {
+        _DOCUMENT: _document,
+        _ALONE: _alone,
+        _BATCHES: _batches,
+    }
+    found: dict[str, list[Rates]] = {name: [] for name in sides}
+    try:
+        with server.client() as client:
+            for number in range(rounds + 1):
+                for name in sorted(sides, reverse=number % 2 == 0):
+                    client.flushall()
+                    jobs = orders(count if name == _BATCHES else max(1, count // _SINGLES))
+                    rates = sides[name](server.url, jobs)
+                    if number > 0:
+                        found[name].append(rates)
+    finally:
+        server.remove()
+    return {
+        name: {column: median(rates[column] for rates in each) for column in each[0]} for name, each in found.items()
+    }
+
+
+def bars(figures: Figures, rounds: int) -> list[Bar]:
+    """Hold both ways against twice the rate of the document's design, from the enqueue to the stored result."""
+    document = figures[_DOCUMENT]["whole jobs/s"]
+    return [
+        Bar(
+            f"jobs {name} / {_DOCUMENT}",
+            "fast",
+            figures[name]["whole jobs/s"] / document,
+            _TIMES,
+            True,
+            "x",
+            f"median of {rounds} rounds, enqueue to stored result",
+        )
+        for name in (_ALONE, _BATCHES)
+    ]
+
+
+def _document(url: str, jobs: list[Order]) -> Rates:
+    with redis.Redis.from_url(url, decode_responses=True) as client:
+        queue = DocumentJobs(client, QUEUE)
+        times = [time.perf_counter()]
+        for job in jobs:
+            queue.enqueue(job)
+        times.append(time.perf_counter())
+        for _ in jobs:
+            claimed = queue.claim()
+            assert claimed is not None
+            assert queue.complete(claimed, _RESULT)
+        times.append(time.perf_counter())
+    return _rates(len(jobs), times)
+
+
+def _alone(url: str, jobs: list[Order]) -> Rates:
+    with redis.Redis.from_url(url) as client, RedisJobQueue(QUEUE, client=client) as queue:
+        times = [time.perf_counter()]
+        for job in jobs:
+            queue.enqueue(job, kind="order")
+        times.append(time.perf_counter())
+        for _ in jobs:
+            (claimed,) = queue.claim_jobs().jobs
+            assert claimed.payload
+            claimed.complete(_RESULT)
+        times.append(time.perf_counter())
+    return _rates(len(jobs), times)
+
+
+def _batches(url: str, jobs: list[Order]) -> Rates:
+    with redis.Redis.from_url(url) as client, RedisJobQueue(QUEUE, client=client) as queue:
+        times = [time.perf_counter()]
+        queue.enqueue_many(jobs, kind="order")
+        times.append(time.perf_counter())
+        done = 0
+        while done < len(jobs):
+            lease = queue.claim_jobs(BATCH)
+            lease.complete_many({job: _RESULT for job in lease.jobs if job.payload})
+            done += len(lease)
+        times.append(time.perf_counter())
+    return _rates(len(jobs), times)
+
+
+def _rates(count: int, times: list[float]) -> Rates:
+    begun, enqueued, completed = times
+    return {
+        "enqueued/s": count / (enqueued - begun),
+        "claimed and completed/s": count / (completed - enqueued),
+        "whole jobs/s": count / (completed - begun),
+    }

@@ -1,0 +1,112 @@
+"""Whoever waits for a job gets its result, its failure, or an end of the wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from sluicegate.errors import ConfigurationError, JobCancelledError, JobFailedError, JobNotFoundError
+from tests.support.jobs import MakeJobs
+from tests.support.waiting import wait_until
+
+
+def in_a_thread(act: Any) -> tuple[threading.Thread, list[Any]]:
+    """Start a call in a thread; returns the thread and the list that will hold its answer or its error."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(act())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, found
+
+
+def test_a_waiter_gets_the_result_as_soon_as_there_is_one(make_jobs: MakeJobs) -> None:
+    jobs, worker = make_jobs(), make_jobs()
+    handle = jobs.get(jobs.enqueue({"n": 1}))
+    thread, found = in_a_thread(lambda: handle.result(30))
+    (job,) = worker.claim_jobs(wait_seconds=10).jobs
+    job.update(0.5)
+    assert thread.is_alive()
+    begun = time.monotonic()
+    job.complete({"answer": 42})
+    thread.join(20)
+    assert found == [{"answer": 42}]
+    assert time.monotonic() - begun < 5, "it does not wait for the next look"
+    assert (handle.status, handle.attempts) == ("completed", 1), "the handle was read again"
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        (lambda jobs, job: job.fail(OSError("down"), retry=False), JobFailedError),
+        (lambda jobs, job: job.cancel(), JobCancelledError),
+    ],
+    ids=["failed", "cancelled"],
+)
+def test_a_waiter_learns_that_there_will_be_no_result(make_jobs: MakeJobs, end: Any, expected: type) -> None:
+    jobs, worker = make_jobs(), make_jobs()
+    made = jobs.enqueue({"n": 1})
+    thread, found = in_a_thread(lambda: jobs.get(made).result(30))
+    end(worker, worker.claim_jobs().jobs[0])
+    thread.join(20)
+    (error,) = found
+    assert type(error) is expected
+    assert (error.job_id, error.queue) == (made, "work")
+    if expected is JobFailedError:
+        assert (error.attempts, error.error_type, error.error) == (1, "OSError", "down")
+        assert "down" not in str(error), "errors may quote payloads, so the text of ours does not"
+
+
+def test_a_wait_ends_in_time(jobs: Any) -> None:
+    made = jobs.enqueue({"n": 1})
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError, match=made):
+        jobs.get(made).result(0)
+    with pytest.raises(TimeoutError, match="2 jobs"):
+        jobs.wait([made, jobs.enqueue({"n": 2})], 0.2)
+    assert time.monotonic() - begun < 5
+    assert jobs.get(made).status == "waiting"
+
+
+@pytest.mark.parametrize("timeout", [-1, "1", float("nan")])
+def test_a_timeout_is_a_number_of_seconds(jobs: Any, timeout: Any) -> None:
+    made = jobs.enqueue({"n": 1})
+    with pytest.raises(ConfigurationError, match="timeout_seconds"):
+        jobs.get(made).result(timeout)
+
+
+def test_several_jobs_are_waited_for_together(make_jobs: MakeJobs) -> None:
+    jobs, worker = make_jobs(), make_jobs()
+    ids = jobs.enqueue_many([{"n": number} for number in range(6)]).ids
+    thread, found = in_a_thread(lambda: jobs.wait(ids[::-1], 30))
+    for size in (1, 2, 3):
+        lease = worker.claim_jobs(size)
+        lease.complete_many({job: job.payload["n"] for job in lease.jobs})
+    thread.join(20)
+    assert list(found[0]) == ids[::-1]
+    assert [job.stored_result for job in found[0].values()] == [5, 4, 3, 2, 1, 0]
+    assert jobs.wait([]) == {}
+
+
+def test_an_unknown_job_is_not_waited_for(jobs: Any) -> None:
+    with pytest.raises(JobNotFoundError):
+        jobs.wait(["nobody-0"], 30)
+
+
+def test_a_wait_ends_when_the_queue_object_is_closed(make_jobs: MakeJobs) -> None:
+    jobs = make_jobs()
+    handle = jobs.get(jobs.enqueue({"n": 1}))
+    thread, found = in_a_thread(lambda: handle.result(60))
+    time.sleep(0)
+    jobs.shutdown(0)
+    wait_until(lambda: not thread.is_alive(), "the wait has ended", 20)
+    assert isinstance(found[0], TimeoutError)
+    assert "stopping" in str(found[0])
