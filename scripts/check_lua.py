@@ -31,8 +31,9 @@ from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.adopt import adopt_call
 from sluicegate.core.transitions.batches import batch_call, ended_call
-from sluicegate.core.transitions.cancel import cancel_call
+from sluicegate.core.transitions.cancel import cancel_call, cancel_operation
 from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
@@ -40,6 +41,7 @@ from sluicegate.core.transitions.depth import ExpiredPage, depth_call
 from sluicegate.core.transitions.eviction import eviction_call
 from sluicegate.core.transitions.extend import extend_call
 from sluicegate.core.transitions.forget import forget_call
+from sluicegate.core.transitions.group_pending import expire_leases_call, foreign_pending_call
 from sluicegate.core.transitions.groups import (
     OWN_KEYS,
     create_group_call,
@@ -62,6 +64,7 @@ from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, publish_call
 from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call, wake_groups_call
 from sluicegate.core.transitions.purge import purge_call
+from sluicegate.core.transitions.purge_unread import purge_unread_call
 from sluicegate.core.transitions.reap import reap_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
@@ -78,7 +81,13 @@ KEYS = QueueKeys("sample")
 STREAM = StreamKeys("sample")
 GROUP = STREAM.of_group("G")
 RULES = QueueRules(
-    max_delivery_count=9, max_lease_seconds=11, max_dead_length=12, completed_cap=13, failed_cap=None, strict=True
+    max_delivery_count=9,
+    max_lease_seconds=11,
+    max_dead_length=12,
+    completed_cap=13,
+    failed_cap=None,
+    strict=True,
+    stale_seconds=14,
 )
 MB = 1024 * 1024
 
@@ -281,6 +290,27 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         args={"max_leases": 7, "name": [b"L", b"M"]},
     ),
     "ended": lambda: sample(ended_call, [b"b:G", b"j:i0"]),
+    "adopt": lambda: sample(
+        adopt_call, RULES, consumer=b"", step=7, of=GROUP, keys={"stream": GROUP.stream}, args={"stale_ms": 14000}
+    ),
+    "find_unread": lambda: Sample(
+        next(cancel_operation(GROUP, b"N", ["1-1"])),  # type: ignore[arg-type]
+        {"stream": GROUP.stream},
+        {"group": b"G", "ids": [b"1-1"]},
+    ),
+    "purge_unread": lambda: sample(
+        purge_unread_call,
+        Step(b"N", 2),
+        b"1-9",
+        [(b"1-1", b"k")],
+        of=GROUP,
+        keys={"receipt": GROUP.published(b"N"), "markers": [GROUP.dedup(b"k")]},
+        args={"step": 2, "receipt_ms": 3_600_000, "max_values": 5000, "named": [b"1-1"]},
+    ),
+    "foreign_pending": lambda: sample(foreign_pending_call, after=b"1-2", count=3, consumer=b"C", of=GROUP),
+    "expire_leases": lambda: sample(
+        expire_leases_call, b"C", [b"L", b"M"], keys={"lease": _leases(b"L", b"M")}, args={"names": [b"L", b"M"]}
+    ),
     "eviction": lambda: sample(eviction_call),
     "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3),
     "acquire_consumer": lambda: sample(
@@ -304,7 +334,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         max_leases=4,
         max_bytes=5,
         keys={"lease": _leases(b"L", b"M")},
-        args={"after": b"M", "name": [b"L", b"M"]},
+        args={"after": b"M", "whole": 1, "name": [b"L", b"M"]},
     ),
     "cancel_job": lambda: sample(cancel_job_call, b"J"),
     "keep_jobs": lambda: sample(keep_jobs_call, ttl_seconds=2, max_ended=3),

@@ -36,7 +36,15 @@ SOURCES = (
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
             *("administration", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease", "opening"),
-            *("operation_runner", "publisher", "queue", "session", "streams/__init__", "streams/stream"),
+            *(
+                "operation_runner",
+                "publisher",
+                "queue",
+                "session",
+                "streams/__init__",
+                "streams/group",
+                "streams/stream",
+            ),
         )
     ),
     *(f"{PACKAGE}/asyncio/jobs/{name}.py" for name in ("__init__", "handle", "lease", "queue")),

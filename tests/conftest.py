@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from sluicegate import RedisMessageQueue
 from tests.support import axes, state
-from tests.support.flavours import Flavour, Loop, MakeQueue, Maker, MakeStream
+from tests.support.flavours import Flavour, Loop, MakeGroup, MakeQueue, Maker, MakeStream
 from tests.support.not_run import NotRun
 from tests.support.room_report import RoomReport
 from tests.support.servers import PROGRAMS, RedisServer, free_port
@@ -92,6 +92,14 @@ def make_stream(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[M
     """Yield a function that makes streams on the test's server."""
     make = Maker(flavour, client, loop)
     yield make.stream
+    make.close()
+
+
+@pytest.fixture
+def make_group(client: redis.Redis, flavour: Flavour, loop: Loop) -> Iterator[MakeGroup]:
+    """Yield a function that makes groups of streams on the test's server."""
+    make = Maker(flavour, client, loop)
+    yield make.group
     make.close()
 
 

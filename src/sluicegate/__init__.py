@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         EmbeddedServerNotFoundError,
         EvictionPolicyError,
         GatewayContractError,
+        GroupNotFoundError,
         JobCancelledError,
         JobFailedError,
         JobNotFoundError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
     from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, RepairReport
+    from sluicegate.streams.group import ConsumerGroup
     from sluicegate.streams.stream import RedisStreamQueue
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "CleanupFailedError",
     "CompletedMessage",
     "ConfigurationError",
+    "ConsumerGroup",
     "DeadMessage",
     "Depth",
     "DrainContext",
@@ -91,6 +94,7 @@ __all__ = [
     "FailedAttempt",
     "GatewayContractError",
     "GracefulInterruptHandler",
+    "GroupNotFoundError",
     "HandlerFailure",
     "InFlightMessage",
     "JobCancelledError",
@@ -148,6 +152,7 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "BaseGracefulInterruptHandler": "interrupts",
     "CompletedMessage": "message",
+    "ConsumerGroup": "streams.group",
     "DeadMessage": "message",
     "Depth": "report",
     "DrainContext": "draining.context",

@@ -68,8 +68,10 @@ def check_handle(session: QueueSession[Any], handle: LeaseHandle) -> None:
         raise ConfigurationError(
             f"attach takes a LeaseHandle, not a {type(handle).__name__}; read one with LeaseHandle.from_json()"
         )
-    if handle.queue != session.keys.name:
-        raise ConfigurationError(f"the handle is of queue {handle.queue!r}, and this is queue {session.keys.name!r}")
+    if handle.queue != session.keys.full_name:
+        raise ConfigurationError(
+            f"the handle is of queue {handle.queue!r}, and this is queue {session.keys.full_name!r}"
+        )
 
 
 def attach(session: QueueSession[Any], handle: LeaseHandle, claim: Claim) -> Operation[ClaimedBatch]:

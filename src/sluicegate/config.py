@@ -66,6 +66,7 @@ class QueueConfig(DeclaredOptions):
             completed_cap=(self.max_completed_length or 0) if self.enable_completed_queue else None,
             failed_cap=(self.max_failed_length or 0) if self.enable_failed_queue else None,
             strict=self.strict_envelope_decoding,
+            stale_seconds=self.visibility_timeout_seconds or 0,
         )
 
     @property

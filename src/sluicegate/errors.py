@@ -36,6 +36,7 @@ __all__ = [
     "EmbeddedServerNotFoundError",
     "EvictionPolicyError",
     "GatewayContractError",
+    "GroupNotFoundError",
     "JobCancelledError",
     "JobFailedError",
     "JobNotFoundError",
@@ -109,6 +110,10 @@ class RedisMessageQueueError(Exception):
 
 class ConfigurationError(RedisMessageQueueError, ValueError):
     """An option, a URL, a key function or a name is invalid; nothing was sent to Redis."""
+
+
+class GroupNotFoundError(RedisMessageQueueError, LookupError):
+    """The stream has no such group, and no start was given at which to create it."""
 
 
 class EvictionPolicyError(ConfigurationError):

@@ -219,7 +219,7 @@ class Lease(LeaseBase[OperationRunner]):
         self.extend(lease_seconds)
         self.stop_heartbeat()
         batch.is_detached = True  # last: after an interruption the lease is still this object's to release
-        return LeaseHandle(session.keys.name, self.id, text_of(batch.token), batch.lease_seconds)
+        return LeaseHandle(session.keys.full_name, self.id, text_of(batch.token), batch.lease_seconds)
 
     def start_heartbeat(self, interval_seconds: float | None = None) -> None:
         """Extend in the background until `stop_heartbeat`.

@@ -11,6 +11,7 @@ from sluicegate.jobs.queue import RedisJobQueue
 from sluicegate.place import Place
 from sluicegate.queue import RedisMessageQueue
 from sluicegate.spec import QueueSpec
+from sluicegate.streams.group import ConsumerGroup
 from sluicegate.streams.stream import RedisStreamQueue
 
 __all__ = ["open_place", "open_spec", "open_url"]
@@ -27,6 +28,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     """
     if spec.kind == "queue":
         return RedisMessageQueue.from_spec(spec)
+    if spec.kind == "group":
+        return ConsumerGroup.from_spec(spec)
     if spec.kind == "jobs":
         return RedisJobQueue.from_spec(spec)
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
@@ -46,7 +49,7 @@ def open_place(place: Place, **options: Any) -> Any:
         return RedisMessageQueue(place.name, **options)
     if place.group is None:
         return RedisStreamQueue(place.name, **options)
-    raise ConfigurationError(f"{place} cannot be made yet")
+    return ConsumerGroup(place.name, place.group, **options)
 
 
 def open_url(url: str, **options: Any) -> Any:

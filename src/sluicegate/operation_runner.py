@@ -120,7 +120,7 @@ class OperationRunner:
         if receive is not None:
             return receive()
         if isinstance(step, Call):
-            return self._execute(step, retry, begun)
+            return self.execute(step, retry, begun)
         if isinstance(step, Wait):
             # A consumer that took the wake-up must claim, even when stopping: the wake-up is lost to the others.
             return self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
@@ -128,7 +128,8 @@ class OperationRunner:
             return pause(step.seconds, self._stopping)
         return self.emit(step, begun)
 
-    def _execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+    def execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+        """Execute one call of an operation that began at `begun`, and learn of an outage from it."""
         outage = self.outage
         tries = retry
         if outage.since is not None and (left := outage.left_of(self.gateway.retry_budget_seconds)) is not None:

@@ -19,7 +19,7 @@ __all__ = ["QueueSpec", "SpecKind", "describe_backoff", "rebuild_backoff"]
 SpecKind: TypeAlias = Literal["queue", "stream", "group", "jobs"]
 """What a spec describes: a queue, a stream, a group of a stream, or a queue of jobs."""
 
-_STREAM = {"max_length", "max_age_seconds", "trim_unfinished"}
+_STREAM = {"max_length", "max_age_seconds", "start", "trim_unfinished"}
 # `publishes` is False where the key function is a callable, which no spec can carry.
 _OF_JOBS = {"kinds", "default_kind", "result_ttl_seconds", "max_ended", "max_result_bytes"}
 _KNOWN = {"publishes", *_STREAM, *(name for name, option in OPTIONS.items() if option.in_spec != "no")}

@@ -142,9 +142,9 @@ def test_messages_without_such_a_marker_cost_no_key(core: Core) -> None:
     found = bound_markers(core.keys, enumerate(reply.entries, 1))
     assert found == tuple((slot, core.keys.dedup(name.encode())) for slot, name in enumerate("abcd", 1))
     token = b"n:" + reply.opening
-    assert len(core.settle("l", token, verdict("ack", "5-6")).keys) == 15
-    assert len(core.settle("l", token, verdict("release", "1-6")).keys) == 15
-    assert core.settle("l", token, verdict("ack", "2-3")).keys[15:] == (core.keys.dedup(b"b"), core.keys.dedup(b"c"))
+    assert len(core.settle("l", token, verdict("ack", "5-6")).keys) == 16
+    assert len(core.settle("l", token, verdict("release", "1-6")).keys) == 16
+    assert core.settle("l", token, verdict("ack", "2-3")).keys[16:] == (core.keys.dedup(b"b"), core.keys.dedup(b"c"))
 
 
 def test_more_markers_than_one_command_frees(client: redis.Redis) -> None:

@@ -27,6 +27,7 @@ from tests.faults import (
     admin_cases,
     consumer_cases,
     ending_cases,
+    group_cases,
     job_cases,
     run_cases,
     stream_cases,
@@ -275,7 +276,7 @@ def peek(core: Core) -> Call[Any]:
 # What maintenance answers is what it did: nothing is left to do for its repeat.
 ANSWERS_WHAT_IT_DID = (
     reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE,
-    *tracking_cases.TOLD_ONCE, *stream_cases.TOLD_ONCE,
+    *tracking_cases.TOLD_ONCE, *stream_cases.TOLD_ONCE, *group_cases.TOLD_ONCE,
 )  # fmt: skip
 CASES: list[Prepare] = [
     publish_without_keys, publish_with_keys, publish_with_keys_and_receipt, publish_nothing_but_duplicates,
@@ -289,6 +290,7 @@ CASES: list[Prepare] = [
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
     *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
     *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES, *stream_cases.CASES,
+    *group_cases.CASES,
     *job_cases.CASES,
 ]  # fmt: skip
 
@@ -296,7 +298,9 @@ CASES: list[Prepare] = [
 def effect(core: Core) -> dict[bytes, Any]:
     """Return what is stored, without what may differ: deadlines, and the count of repeated duplicates."""
     stored: dict[bytes, Any] = dict(state.dumps(core.client))
-    stored[core.keys.leases] = [name for name, _ in stored.get(core.keys.leases, [])]
+    for leases in (core.keys.leases, group_cases.KEYS.leases):
+        stored[leases] = [name for name, _ in stored.get(leases, [])]
+    stored.get(group_cases.KEYS.counters, {}).pop(b"adopt_at", None)
     for counters in (core.keys.counters, stream_cases.STREAM.counters):
         stored.get(counters, {}).pop(b"duplicates", None)
     return stored
@@ -520,5 +524,6 @@ def test_scripts_flushed_between_any_two_calls(
     assert [message.id for message in heir.messages] == [message.id for message in first.messages]
     heir.ack()
     stream_cases.run_all(client, flushing)
+    group_cases.run_all(client, flushing)
     assert set(sent) == set(scripts.NAMES)
     assert client.info("commandstats")["cmdstat_eval"]["calls"] == len(sent)

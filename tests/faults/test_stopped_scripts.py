@@ -157,4 +157,5 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "stream_info",
         "trim",
         "wake_groups",
+        *("adopt", "expire_leases", "find_unread", "foreign_pending", "purge_unread"),
     }

@@ -17,7 +17,16 @@ from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.peek import peek_call
 from sluicegate.errors import WrongKeyTypeError
-from tests.faults import admin_cases, consumer_cases, job_cases, run_cases, stream_cases, tracking_cases, write_cases
+from tests.faults import (
+    admin_cases,
+    consumer_cases,
+    group_cases,
+    job_cases,
+    run_cases,
+    stream_cases,
+    tracking_cases,
+    write_cases,
+)
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 
@@ -151,6 +160,7 @@ CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in co
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in write_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in tracking_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in stream_cases.TYPES.items()}
+CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in group_cases.TYPES.items()}
 CASES |= {name: (without_token(prepare), roles) for name, (prepare, roles) in job_cases.TYPES.items()}
 EACH = [(name, role) for name, (_, roles) in CASES.items() for role in roles.split()]
 
@@ -190,6 +200,8 @@ def test_every_key_of_every_script_is_among_them() -> None:
         tried.setdefault(script, set()).update(roles.split())
     reading = {name: set(script.header.keys) for name, script in scripts.load_all().items() if name != "eviction"}
     reading["delete_group"] -= {"others"}  # which it deletes, whatever they are
+    for name in ("cancel", "purge", "reap", "settle"):
+        reading[name] -= {"pending"}  # of which they read the groups; a key of another type has none
     assert reading == tried
 
 

@@ -17,11 +17,12 @@ import redis
 import redis.asyncio
 
 from sluicegate import RedisMessageQueue
-from sluicegate.streams import RedisStreamQueue
+from sluicegate.streams import ConsumerGroup, RedisStreamQueue
 
 T = TypeVar("T")
 MakeQueue = Callable[..., RedisMessageQueue]
 MakeStream = Callable[..., RedisStreamQueue]
+MakeGroup = Callable[..., ConsumerGroup]
 _WAIT_SECONDS = 100.0
 
 
@@ -158,6 +159,18 @@ class Maker:
         from sluicegate.asyncio.streams import RedisStreamQueue as AsyncStream
 
         return self._make(RedisStreamQueue, AsyncStream, name, options)
+
+    def group(self, stream: str = "orders", group: str = "billing", **options: Any) -> Any:
+        """Make a group of a stream, which starts at the stream's beginning unless told otherwise."""
+        from sluicegate.asyncio.streams import ConsumerGroup as AsyncGroup
+
+        options.setdefault("start", "beginning")
+        return self._make(
+            lambda name, **more: ConsumerGroup(name, group, **more),
+            lambda name, **more: AsyncGroup(name, group, **more),
+            stream,
+            options,
+        )
 
     def _make(self, kind: Any, async_kind: Any, name: str, options: dict[str, Any]) -> Any:
         if "gateway" in options:

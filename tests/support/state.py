@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import redis
 
 from sluicegate.core.entry import is_entry, split_entry
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import GroupKeys, QueueKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
 WITHOUT_TTL = re.compile(
@@ -145,17 +145,17 @@ def _escaped(root: bytes) -> bytes:
     return re.sub(rb"([\[\]*?\\])", rb"\\\1", root)
 
 
-def expire(client: redis.Redis, queue: str, *names: str) -> None:
+def expire(client: redis.Redis, queue: str, *names: str, group: str = "") -> None:
     """Expire the leases of these ids, or all leases, as the passing of time would."""
-    keys = QueueKeys(queue)
+    keys = GroupKeys(queue, group) if group else QueueKeys(queue)
     members = [keys.lease_name(name) for name in names] or client.zrange(keys.leases, 0, -1)
     for member in members:
         assert client.zadd(keys.leases, {member: _now_ms(client) - 1}, xx=True, ch=True) == 1
 
 
-def fall_due(client: redis.Redis, queue: str) -> int:
+def fall_due(client: redis.Redis, queue: str, *, group: str = "") -> int:
     """Make all delayed messages due, in their order; return how many."""
-    key = QueueKeys(queue).delayed
+    key = (GroupKeys(queue, group) if group else QueueKeys(queue)).delayed
     members = client.zrange(key, 0, -1)
     now = _now_ms(client)
     if members:

@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 from sluicegate._redis.compat import first_line
 from sluicegate.core.call import Call
 from sluicegate.errors import (
+    GroupNotFoundError,
     LuaScriptError,
     RedisAccessError,
     RedisMemoryError,
@@ -300,6 +301,11 @@ def refusal(call: Call[object], error: BaseException) -> Exception | None:
         return RedisMemoryError(
             f"Redis is at maxmemory and refused to {call.script.verb}; nothing was stored. "
             "Drain the queue, raise maxmemory, or remove other data"
+        )
+    if isinstance(error, redis_errors.ResponseError) and "NOGROUP" in str(error):
+        return GroupNotFoundError(
+            "the stream has no such group; create it with group.create(start=...), or give start='beginning', 'end', "
+            "an id or a time to create it at its first use"
         )
     return None
 

@@ -11,6 +11,7 @@ from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
 from sluicegate.asyncio.opening import open_place, open_spec, open_url
 from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.asyncio.streams.group import ConsumerGroup
 from sluicegate.asyncio.streams.stream import RedisStreamQueue
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
@@ -27,6 +28,7 @@ from sluicegate.errors import (
     EmbeddedServerNotFoundError,
     EvictionPolicyError,
     GatewayContractError,
+    GroupNotFoundError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
@@ -67,6 +69,7 @@ __all__ = [
     "CleanupFailedError",
     "CompletedMessage",
     "ConfigurationError",
+    "ConsumerGroup",
     "DeadMessage",
     "Depth",
     "DrainFailedError",
@@ -81,6 +84,7 @@ __all__ = [
     "FailedAttempt",
     "GatewayContractError",
     "GracefulInterruptHandler",
+    "GroupNotFoundError",
     "InFlightMessage",
     "JobCancelledError",
     "JobFailedError",

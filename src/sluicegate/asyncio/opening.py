@@ -7,6 +7,7 @@ from typing import Any
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.jobs.queue import RedisJobQueue
 from sluicegate.asyncio.queue import RedisMessageQueue
+from sluicegate.asyncio.streams.group import ConsumerGroup
 from sluicegate.asyncio.streams.stream import RedisStreamQueue
 from sluicegate.errors import ConfigurationError
 from sluicegate.place import Place
@@ -26,6 +27,8 @@ def open_spec(spec: QueueSpec) -> QueueConsumer:
     """
     if spec.kind == "queue":
         return RedisMessageQueue.from_spec(spec)
+    if spec.kind == "group":
+        return ConsumerGroup.from_spec(spec)
     if spec.kind == "jobs":
         return RedisJobQueue.from_spec(spec)
     raise ConfigurationError(f"a {spec.kind} cannot be made from its spec yet")
@@ -45,7 +48,7 @@ def open_place(place: Place, **options: Any) -> Any:
         return RedisMessageQueue(place.name, **options)
     if place.group is None:
         return RedisStreamQueue(place.name, **options)
-    raise ConfigurationError(f"{place} cannot be made yet")
+    return ConsumerGroup(place.name, place.group, **options)
 
 
 def open_url(url: str, **options: Any) -> Any:

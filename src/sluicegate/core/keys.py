@@ -112,6 +112,11 @@ class QueueKeys:
 
     group: str = ""
 
+    @property
+    def full_name(self) -> str:
+        """Return the name of the queue, or the names of the stream and its group."""
+        return f"{self.name}/{self.group}" if self.group else self.name
+
     __slots__ = (
         "_dedup",
         "_lease",

@@ -18,6 +18,8 @@ class QueueRules:
         completed_cap: records of acked messages kept; None for no history, 0 for all.
         failed_cap: records of failed attempts kept; None for no history, 0 for all.
         strict: whether a foreign value stays where it is and is reported, instead of being buried.
+        stale_seconds: how long a consumer of another library may be silent about an entry of a group before the group
+            takes it over; 0 for ever.
     """
 
     max_delivery_count: int = 0
@@ -26,3 +28,4 @@ class QueueRules:
     completed_cap: int | None = None
     failed_cap: int | None = None
     strict: bool = False
+    stale_seconds: float = 0

@@ -8,7 +8,8 @@
 --   5 tracking             the records of batches and jobs
 --   6 tracking_ended       those that ended, by the time when they are removed
 --   7 tracking_news        the latest that ended
---   8... markers           of the named messages that have a deduplication key
+--   8 pending              the stream of a group, whose markers it shares; of a queue not used
+--   9... markers           of the named messages that have a deduplication key
 -- ARGV:
 --   1 kind                 "newest": a list; "zset", "delayed"
 --   2 step                 number of this step
@@ -16,7 +17,8 @@
 --   4 from                 place from the left of the first value of the page on which the messages were found
 --   5 to                   place of the last value of that page
 --   6 cancelled            the total of cancelled messages when they were found
---   7... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
+--   7 group                the name of the group of a stream, "" for a queue
+--   8... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
 -- Returns: {number of a deleted message among those named, ...}
 -- Repeat: answered from the receipt.
 
@@ -83,7 +85,8 @@ local members = {}
 for i = 1, #gone do
   local one = values[gone[i]]
   members[i] = one.name
-  free_marker(KEYS, markers_at, owners, one.marker, kind ~= 'newest' and id_of(one.name) or one.name)
+  local id = kind ~= 'newest' and id_of(one.name) or one.name
+  free_marker(KEYS, markers_at, owners, one.marker, id, pending, group)
 end
 if #gone > 0 then
   if kind == 'newest' then

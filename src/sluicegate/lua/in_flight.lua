@@ -10,7 +10,8 @@
 --   4 count                maximum messages
 --   5 offset               messages of the named leases to skip first
 --   6 max_bytes            stop reading once this much is read
---   7... name              the members in `leases` of those hashes
+--   7 whole                1: whole messages; 0: without headers and payload
+--   8... name              the members in `leases` of those hashes
 -- Returns: {now in ms, messages skipped, 1 when the named leases were read to their end, deadline of the last lease of
 --   the next page, {names on that page}, {name, deadline, opening or "", takeovers, opened or taken over at, last
 --   extended at, 1 when it is being reaped, consumer or "", slots, entries}...}
@@ -59,6 +60,9 @@ for i = name_at, #ARGV do
       end
       for at = 1, #entries do
         bytes_left = bytes_left - #entries[at]
+        if whole == '0' then
+          entries[at] = string.match(entries[at], '^[^\31]*\31[^\31]*\31') or ''
+        end
       end
       shown = shown + #slots
       ended = shown < limit and bytes_left > 0 and 1 or 0

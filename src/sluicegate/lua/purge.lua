@@ -9,12 +9,14 @@
 --   6 tracking             the records of batches and jobs
 --   7 tracking_ended       those that ended, by the time when they are removed
 --   8 tracking_news        the latest that ended
---   9... markers           of the named messages that have a deduplication key
+--   9 pending              the stream of a group, whose markers it shares; of a queue not used
+--  10... markers           of the named messages that have a deduplication key
 -- ARGV:
 --   1 kind                 "oldest": a list, from its right end; "zset" and "delayed"; "dead"; "history"
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
---   4... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
+--   4 group                the name of the group of a stream, "" for a queue
+--   5... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
 -- Returns: {messages deleted}
 -- Repeat: answered from the receipt.
 
@@ -84,7 +86,7 @@ for i = 1, #gone do
   local name = gone[i].name
   members[i] = name
   local is_whole = (kind == 'zset' or kind == 'delayed') and is_entry(name)
-  free_marker(KEYS, markers_at, owners, gone[i].marker, is_whole and id_of(name) or name)
+  free_marker(KEYS, markers_at, owners, gone[i].marker, is_whole and id_of(name) or name, pending, group)
 end
 if #gone > 0 then
   if kind == 'oldest' then

@@ -14,22 +14,24 @@
 --  10 tracking             the records of batches and jobs
 --  11 tracking_ended       those that ended, by the time when they are removed
 --  12 tracking_news        the latest that ended
---  13... marker            of a message that is to be buried and that frees it, once an answer asked for it
+--  13 pending              the stream of a group, whose markers it shares; of a queue not used
+--  14... marker            of a message that is to be buried and that frees it, once an answer asked for it
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 step                 maximum messages to move in this step
 --   3 max_delivery_count   0 for no maximum
 --   4 max_dead_length      dead messages kept, 0 for all
---   5... wanted            deduplication key of the marker, as it stands in the entry
+--   5 group                the name of the group of a stream, "" for a queue
+--   6... wanted            deduplication key of the marker, as it stands in the entry
 -- Returns: {1 when the lease is gone and 0 when some of it is left, messages requeued, messages and foreign values
 --   buried, dead messages dropped for the maximum, messages set aside, deduplication key whose marker the next call
 --   needs}
 -- Repeat: continues where the last step ended. A lease that was opened again, or is gone, is left alone. A lease that
 --   was damaged from outside belongs to no consumer, and is requeued at once whatever its fields say.
 
---- @include clock, count_up, dead, drop_slots, entry, entry_key, foreign_values, lease, lease_fields, lease_leftovers
---- @include new_closed_record, numbers, oom_guard, read_slots, recount, requeue_entry, requeue_expired, tracking
---- @include valid_ranges, wakeup
+--- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, lease, lease_fields
+--- @include lease_leftovers, new_closed_record, numbers, oom_guard, read_slots, recount, requeue_entry, requeue_expired
+--- @include tracking, valid_ranges, wakeup
 local MAX_BYTES = 524288 -- with 250 messages a step takes 1 to 3 ms
 local max_deliveries = tonumber(max_delivery_count)
 step = tonumber(step)
@@ -77,9 +79,7 @@ if first and is_entry(first) and is_bound(first) and key_of(first) ~= ARGV[wante
   end
 end
 local back, buried, foreign, aside = requeue_expired(to, ms, entries, held, max_deliveries, function(id)
-  if owner == id then
-    redis.call('DEL', KEYS[marker_at])
-  end
+  end_marker(KEYS[marker_at], owner, id, pending, group)
 end, tally)
 drop_slots(lease, slots)
 local dropped = trim_dead(dead, dead_records, counters, most_dead, buried + foreign, tally)

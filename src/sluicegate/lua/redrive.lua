@@ -27,8 +27,8 @@
 --   {-1} when it is too early
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, entry_counts, entry_key, entry_sequence, marker_owners, named_values, oom_guard
---- @include receipt, tracked, tracking, wakeup
+--- @include clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, marker_owners, named_values
+--- @include oom_guard, receipt, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
@@ -46,7 +46,7 @@ local waiting = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
 waiting = waiting + (group == '' and redis.call('LLEN', pending) or 0)
 local room = max_length > 0 and math.max(0, max_length - waiting) or math.huge
 local owners, values = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at)
-local reply, entries, ids, held = {0, 0}, {}, {}, {}
+local reply, entries, ids, held, held_at = {0, 0}, {}, {}, {}, {}
 
 local function marker_of(one)
   return KEYS[markers_at + one.marker - 1]
@@ -60,7 +60,7 @@ local function entry_to_redrive(one)
   if not entry or not is_entry(entry) or id_of(entry) ~= one.name then
     return nil
   end
-  local owner = one.marker > 0 and (held[marker_of(one)] or owners[one.marker])
+  local owner = group == '' and one.marker > 0 and (held[marker_of(one)] or owners[one.marker])
   if owner and owner ~= one.name then
     return nil
   end
@@ -81,6 +81,7 @@ for i = 1, #values do
       entries[#entries + 1], ids[#ids + 1] = entry, one.name
       if one.marker > 0 and is_bound(entry) then
         held[marker_of(one)] = one.name -- freed when it died, and its own again from now on
+        held_at[marker_of(one)] = owners[one.marker]
       end
     end
   end
@@ -101,7 +102,7 @@ if #entries > 0 then
     redis.call('ZADD', returned, sequence_of(entries[i]), entries[i])
   end
   for marker, id in pairs(held) do
-    redis.call('SET', marker, id, 'PX', math.max(tonumber(marker_ms), redis.call('PTTL', marker)))
+    hold_marker(marker, held_at[marker], id, tonumber(marker_ms), pending, group)
   end
   drop_dead(dead, dead_records, ids)
   count_up(counters, 'redriven', #entries)

@@ -17,7 +17,8 @@
 --  13 tracking             the records of batches and jobs
 --  14 tracking_ended       those that ended, by the time when they are removed
 --  15 tracking_news        the latest that ended
---  16... markers           deduplication markers that end with the messages in `bound`
+--  16 pending              the stream of a group, whose markers it shares; of a queue not used
+--  17... markers           deduplication markers that end with the messages in `bound`
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 token
@@ -30,7 +31,8 @@
 --   8 completed_cap         records kept in `completed`, 0 for all, -1 for no history
 --   9 failed_cap           likewise in `failed`
 --  10 bound                slots of the markers, as ranges
---  11... groups            five per verdict: verb; slots as ranges; how long a nack delays them in ms; 1 when the
+--  11 group                the name of the group of a stream, "" for a queue
+--  12... groups            five per verdict: verb; slots as ranges; how long a nack delays them in ms; 1 when the
 --                        verdict named its messages and 0 when it covers a batch; "reason US error type US error text",
 --                        or of an ack the result of a job
 -- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead messages
@@ -68,7 +70,7 @@ end
 local most_dead = tonumber(max_dead_length)
 local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
 local verdicts = verdicts_of(
-  lease, held, ms, markers_of(KEYS, bound, markers_at), held.tracked and tally,
+  lease, held, ms, markers_of(KEYS, bound, markers_at, pending, group), held.tracked and tally,
   history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
 )
 local back, lost = 0, {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import SimpleNamespace, TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from sluicegate._arguments import ABSENT, Absent, ids_of, one_payload, refuse_unfit_gateway
 from sluicegate._session import new_id
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
 from sluicegate.asyncio.publisher import Publisher
 from sluicegate.asyncio.session import close_session, open_session, shut_down_session
+from sluicegate.asyncio.streams.group import ConsumerGroup, GroupOptions
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
 from sluicegate.core.call import Operation, alone
@@ -18,6 +19,7 @@ from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.publishing import MAX_PER_CALL, Payload
+from sluicegate.core.stream_ids import StreamPlace
 from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_operation
 from sluicegate.core.transitions.forget import forget_operation
 from sluicegate.core.transitions.groups import delete_group_operation, stream_info_call
@@ -259,6 +261,29 @@ class RedisStreamQueue:
         )
 
     # ------------------------------------------------------------------ groups
+
+    def group(
+        self,
+        name: str,
+        *,
+        consumer: str | None = None,
+        start: StreamPlace | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> ConsumerGroup:
+        """Make a consumer of one of the stream's groups, over the stream's connections. It does no I/O.
+
+        Args:
+            name: of the group.
+            consumer: name of the consumer, which its leases show; by default the host's name and the process id.
+            start: where the group starts if it does not exist at its first use: `beginning`, `end`, the id of the first
+                message, or an aware datetime. Without it, a group that does not exist is an error.
+            options: of the consumer; see `ConsumerGroup`.
+
+        Raises:
+            ConfigurationError: an option that cannot work as given.
+        """
+        gateway = self.session.runner.gateway
+        return ConsumerGroup(self.name, name, gateway=gateway, consumer=consumer, start=start, **options)
 
     async def groups(self) -> list[str]:
         """List the names of the stream's groups, those of other programs included."""

@@ -9,6 +9,7 @@ from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import identify, marker_of
 from sluicegate.core.keys import QueueKeys, text_of
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
+from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
 __all__ = ["cancel_call", "cancel_operation"]
@@ -33,6 +34,7 @@ def cancel_call(
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
+            keys.pending,
             *markers,
         ),
         (
@@ -42,6 +44,7 @@ def cancel_call(
             place,
             place + page.read - 1,
             page.cancelled,
+            keys.group.encode(),
             *args,
         ),
         _decode,
@@ -68,6 +71,7 @@ def cancel_operation(
 
     Raises:
         TypeError: an id is not a str, or `ids` is one str.
+        ConfigurationError: the keys are those of a group, which has not read one of these messages yet.
     """
     if isinstance(ids, str):
         raise TypeError("ids must be several message ids, such as a list; put the one id into a list")
@@ -76,10 +80,13 @@ def cancel_operation(
         if not isinstance(one, str):
             raise TypeError(f"a message id must be a str, not {type(one).__name__}")
     steps, gone = Steps(nonce), set[bytes]()
+    if keys.group:
+        yield from _refuse_unread(keys, asked)
+    states = ("delayed", "returned") if keys.group else ("delayed", "pending", "returned")
     for first in range(0, len(asked), _MAX_IDS):
         wanted = {one.encode(errors="replace") for one in asked[first : first + _MAX_IDS]}
         # A message that is promoted meanwhile moves to a state that is read later.
-        for state in ("delayed", "pending", "returned"):
+        for state in states:
             if wanted:
                 found = yield from _cancel_in(keys, state, steps, wanted, emits_events)
                 wanted -= found
@@ -119,6 +126,19 @@ def _cancel_in(
         elif page.kept.member:
             cursor = page.kept
     return gone
+
+
+def _refuse_unread(keys: QueueKeys, ids: Sequence[str]) -> Operation[None]:
+    for first in range(0, len(ids), _MAX_IDS):
+        asked = [one.encode(errors="replace") for one in ids[first : first + _MAX_IDS]]
+        unread: list[bytes] = yield Call(
+            scripts.load("find_unread"), (keys.pending,), (keys.group.encode(), *asked), list[bytes]
+        )
+        if unread:
+            raise ConfigurationError(
+                f"group {keys.group!r} of stream {keys.name!r} has not read {len(unread)} of these messages, such as "
+                f"{text_of(unread[0])}; nothing was cancelled. Delete them for all groups with stream.cancel(ids)"
+            )
 
 
 def _decode(reply: list[int]) -> list[int]:

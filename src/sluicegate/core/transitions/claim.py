@@ -15,6 +15,7 @@ from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys, lease_id_of, text_of
 from sluicegate.core.ledger import VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.adopt import adopt_operation
 from sluicegate.core.transitions.promote import promote_operation
 from sluicegate.core.transitions.reap import reap_operation
 from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_call, split_settle
@@ -42,6 +43,7 @@ __all__ = [
 _MAX_BYTES = 32 * 1024 * 1024
 _MAX_EXCLUDE_SECONDS = 30.0  # other consumers wait that long, too, for what a run excludes
 _MAX_SLEEP_SECONDS = 10.0
+_MAX_GROUP_SLEEP_SECONDS = 1.0  # nothing wakes a group when another client appends to its stream
 _MIN_SLEEP_SECONDS = 0.01
 _MAX_MAINTENANCE_CALLS = 10
 _LATE_SECONDS = 600.0  # how late a claim may still arrive that its caller has given up
@@ -381,6 +383,9 @@ def _maintain(
     if needed.due and calls_left > 0:
         yield from promote_operation(keys, emits_events=emits_events)
         calls_left -= 1
+    if needed.adopt and calls_left > 0:
+        yield from adopt_operation(keys, rules, emits_events=emits_events)
+        calls_left -= 1
     for name in needed.expired:
         if calls_left <= 0:
             break
@@ -404,7 +409,8 @@ def _wait(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait
     The wait is never shorter than 10 ms, because an old server takes less than 1 ms for "forever".
     """
     soon = _MAX_SLEEP_SECONDS if next_seconds is None else next_seconds
-    return Wait(keys.wakeup, max(_MIN_SLEEP_SECONDS, min(_MAX_SLEEP_SECONDS, remaining, soon)))
+    longest = _MAX_GROUP_SLEEP_SECONDS if keys.group else _MAX_SLEEP_SECONDS
+    return Wait(keys.wakeup, max(_MIN_SLEEP_SECONDS, min(longest, remaining, soon)))
 
 
 def _release(

@@ -88,11 +88,15 @@ def in_flight_call(
     offset: int = 0,
     max_leases: int = _MAX_LEASES,
     max_bytes: int = _MAX_BYTES,
+    whole: bool = True,
 ) -> Call[HeldPage]:
-    """Prepare the call that reads messages of the leases on `page` and names the leases that follow."""
+    """Prepare the call that reads messages of the leases on `page` and names the leases that follow.
+
+    Without `whole`, it reads messages only as far as their deduplication keys.
+    """
     place: tuple[bytes | int, ...] = ()
     if page.names:
-        place = (page.score, page.names[-1], count, offset, max_bytes, *page.names)
+        place = (page.score, page.names[-1], count, offset, max_bytes, int(whole), *page.names)
     return Call(
         scripts.load("in_flight"),
         (keys.leases, *(keys.lease(name) for name in page.names)),
@@ -102,7 +106,13 @@ def in_flight_call(
 
 
 def in_flight_operation(
-    keys: QueueKeys, count: int, offset: int, *, max_leases: int = _MAX_LEASES, max_bytes: int = _MAX_BYTES
+    keys: QueueKeys,
+    count: int,
+    offset: int,
+    *,
+    max_leases: int = _MAX_LEASES,
+    max_bytes: int = _MAX_BYTES,
+    whole: bool = True,
 ) -> Operation[list[HeldMessage]]:
     """Show up to `count` messages in leases by deadline and slot, after skipping `offset` of them.
 
@@ -115,7 +125,7 @@ def in_flight_operation(
     page = held.page
     while page.names and len(found) < count:
         held = yield in_flight_call(
-            keys, page, count=count - len(found), offset=offset, max_leases=leases, max_bytes=max_bytes
+            keys, page, count=count - len(found), offset=offset, max_leases=leases, max_bytes=max_bytes, whole=whole
         )
         found += held.messages
         if held.ended or not held.messages:

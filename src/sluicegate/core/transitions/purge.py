@@ -10,6 +10,7 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import identify, is_entry, marker_of, read_prefix
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.transitions.purge_unread import purge_unread_operation
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -36,9 +37,10 @@ def purge_call(keys: QueueKeys, state: str, step: Step, targets: Sequence[Target
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
+            keys.pending,
             *markers,
         ),
-        (_KINDS.get(state, b"history"), step.number, RECEIPT_MS, *args),
+        (_KINDS.get(state, b"history"), step.number, RECEIPT_MS, keys.group.encode(), *args),
         _decode,
     )
 
@@ -64,6 +66,8 @@ def purge_operation(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: 
     if state not in PURGEABLE:
         raise ConfigurationError(f"state must be one of {', '.join(PURGEABLE)}, not {state!r}")
     steps = Steps(nonce)
+    if state == "pending" and keys.group:
+        return (yield from purge_unread_operation(keys, steps, emits_events=emits_events))
     if state in ("completed", "failed"):
         count: int = yield purge_call(keys, state, steps.next())
         if emits_events and count:

@@ -56,9 +56,10 @@ def reap_call(
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
+            keys.pending,
             *(keys.dedup(key) for key in wanted),
         ),
-        (name, step, rules.max_delivery_count, rules.max_dead_length, *wanted),
+        (name, step, rules.max_delivery_count, rules.max_dead_length, keys.group.encode(), *wanted),
         _decode,
     )
 

@@ -95,6 +95,7 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
         -1 if rules.completed_cap is None else rules.completed_cap,
         -1 if rules.failed_cap is None else rules.failed_cap,
         format_ranges(slot for slot, _ in bound).encode(),
+        keys.group.encode(),
     ]
     for group in request.groups:
         delay_ms = ceil(group.delay_seconds * 1000)
@@ -117,6 +118,7 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
+            keys.pending,
             *(marker for _, marker in bound),
         ),
         args,

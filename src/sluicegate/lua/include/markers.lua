@@ -1,9 +1,10 @@
---- @include entry, marker_owners, ranges
+--- @include end_marker, entry, marker_owners, ranges
 -- Deduplication markers that end with their message: those of the slots in `bound`, in the keys from `first` on. Only
 -- the message that owns a marker frees it or prolongs it, so a marker that another message took over is left alone.
+-- `stream` and `group` are those of a group, which shares its markers with the others of its stream; "" for a queue.
 local SAFETY_MS = 604800000 -- a marker that nothing frees expires after seven days
 
-local function markers_of(keys, bound, first)
+local function markers_of(keys, bound, first, stream, group)
   if bound == '' then
     return nil
   end
@@ -14,11 +15,19 @@ local function markers_of(keys, bound, first)
   end)
 
   local function owned(slot, entry)
-    return owners[slot] and owners[slot] == id_of(entry) and key_at[slot]
+    local owner = owners[slot]
+    if group ~= '' then
+      owner = owner and string.match(owner, '^[^\31]*')
+    end
+    return owner and owner == id_of(entry) and key_at[slot]
   end
 
   function self.free(slot, entry)
-    freed[#freed + 1] = owned(slot, entry) or nil
+    if group == '' then
+      freed[#freed + 1] = owned(slot, entry) or nil
+    elseif key_at[slot] then
+      end_marker(key_at[slot], owners[slot], id_of(entry), stream, group)
+    end
   end
 
   function self.prolong(slot, entry, delay)

@@ -1,4 +1,4 @@
---- @include entry
+--- @include end_marker, entry
 -- Stored values that a first call reported and a second call names, in pairs: the value's name, and the position of its
 -- deduplication marker among the call's markers, 0 for none.
 -- A foreign value has no id. Its name starts with a separator, which no id holds.
@@ -17,9 +17,9 @@ end
 -- Free a deduplication key that belongs to the message `id`, before that message is deleted. A script that is stopped
 -- in between leaves a message without its marker, which the next attempt deletes, and never a key that is held for a
 -- deleted message.
-local function free_marker(keys, start, owners, number, id)
-  if number > 0 and owners[number] == id then
-    redis.call('DEL', keys[start + number - 1])
+local function free_marker(keys, start, owners, number, id, stream, group)
+  if number > 0 then
+    end_marker(keys[start + number - 1], owners[number], id, stream, group)
   end
 end
 
