@@ -45,6 +45,7 @@ SOURCES = (
                 "streams/group",
                 "streams/stream",
             ),
+            *("worker/__init__", "worker/chain", "worker/slot_work", "worker/worker"),
         )
     ),
     *(f"{PACKAGE}/asyncio/jobs/{name}.py" for name in ("__init__", "handle", "lease", "queue")),

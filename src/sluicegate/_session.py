@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -42,17 +44,34 @@ class Activity:
         closed: whether the queue object was shut down: it publishes and claims no more.
     """
 
-    __slots__ = ("_interrupt", "_leases", "_publishes", "closed")
+    __slots__ = ("_interrupt", "_leases", "_publishes", "_stopping", "closed")
 
     def __init__(self, interrupt: BaseGracefulInterruptHandler | None = None) -> None:
         self.closed = False
         self._interrupt = interrupt
+        self._stopping: Callable[[], bool] | None = None
         self._publishes: dict[object, int] = {}
         self._leases: dict[int, tuple[weakref.ref[Any], Hold, int]] = {}
 
     def stopping(self) -> bool:
         """Return whether this object has stopped claiming: it was shut down or interrupted."""
+        if self._stopping is not None and self._stopping():
+            return True
         return self.closed or (self._interrupt is not None and self._interrupt.is_interrupted())
+
+    def branch(self, stopping: Callable[[], bool]) -> Activity:
+        """Return an activity that stops earlier, when `stopping` says so, and has its leases and publishes in common.
+
+        Args:
+            stopping: also says that this activity, from which it branches, is stopping.
+        """
+        branch = copy(self)
+        branch.follow(stopping)
+        return branch
+
+    def follow(self, stopping: Callable[[], bool]) -> None:
+        """Stop when `stopping` says so too."""
+        self._stopping = stopping
 
     @property
     def publishes(self) -> bool:

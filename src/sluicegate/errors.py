@@ -37,6 +37,8 @@ __all__ = [
     "EvictionPolicyError",
     "GatewayContractError",
     "GroupNotFoundError",
+    "HandlerFailedError",
+    "InvalidPayloadError",
     "JobCancelledError",
     "JobFailedError",
     "JobNotFoundError",
@@ -57,6 +59,7 @@ __all__ = [
     "RedisRefusedError",
     "RedisUnavailableError",
     "RetryBudgetExhaustedError",
+    "UnhandledTypeError",
     "UnsafeFolderError",
     "WrongKeyTypeError",
 ]
@@ -340,6 +343,34 @@ class JobCancelledError(RedisMessageQueueError):
     def __init__(self, message: str, *, job_id: str) -> None:
         super().__init__(message, message_id=job_id)
         self.job_id = job_id
+
+
+class HandlerFailedError(RedisMessageQueueError):
+    """A worker's handler failed without an exception: it returned False, or was cancelled."""
+
+
+class InvalidPayloadError(RedisMessageQueueError, ValueError):
+    """A payload does not fit what its handler takes; the worker buried the message.
+
+    Attributes:
+        paths: where it does not fit, such as `$.lines[2].price`.
+    """
+
+    def __init__(self, message: str, *, paths: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.paths = tuple(paths)
+
+
+class UnhandledTypeError(RedisMessageQueueError, LookupError):
+    """No handler of a worker takes a message of this type; `on_unhandled` says what became of it.
+
+    Attributes:
+        message_type: the type; None for a message without one.
+    """
+
+    def __init__(self, message: str, *, message_type: str | None = None) -> None:
+        super().__init__(message)
+        self.message_type = message_type
 
 
 class EmbeddedServerError(RedisMessageQueueError):

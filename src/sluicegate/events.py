@@ -17,6 +17,7 @@ class EventOperation(StrEnum):
     TAKE_OVER = "take_over"
     ATTACH = "attach"
     EXTEND = "extend"
+    HANDLE = "handle"
     SETTLE = "settle"
     ACK = "ack"
     NACK = "nack"
@@ -53,6 +54,7 @@ class EventOutcome(StrEnum):
     FAILURE = "failure"
     START = "start"
     SET_ASIDE = "set_aside"
+    UNHANDLED = "unhandled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ class QueueEvent:
         error: the exception. It may contain secrets and payloads, so it is not part of the repr; do not use it as a
             metric label.
         delivery_count: deliveries of the message, including the current one, if the event concerns a single known one.
-        duration_seconds: duration of the call, including waits and retries, by a monotonic clock.
+        duration_seconds: duration of the call, including waits and retries, by a monotonic clock. For `HANDLE`, that
+            of the handler with its middleware.
+        message_type: for `HANDLE`, the type by which the worker chose the handler. Types without a handler are whatever
+            a publisher writes, so they make poor metric labels.
     """
 
     operation: EventOperation
@@ -87,6 +92,7 @@ class QueueEvent:
     error: BaseException | None = field(default=None, repr=False, compare=False)
     delivery_count: int | None = None
     duration_seconds: float | None = field(default=None, compare=False)
+    message_type: str | None = None
 
     @property
     def exception_type(self) -> str | None:

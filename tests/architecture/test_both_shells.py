@@ -15,12 +15,13 @@ import pytest
 import sluicegate
 import sluicegate._redis.asyncio
 import sluicegate.asyncio
+import sluicegate.asyncio.worker
 from tests.support.project import ROOT, load_script
 
 sync: Any = load_script("sync")
 BY_HAND = sorted(
     name
-    for package in (sluicegate.asyncio, sluicegate._redis.asyncio)
+    for package in (sluicegate.asyncio, sluicegate.asyncio.worker, sluicegate._redis.asyncio)
     for _, name, _ in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
     if not {f"src/{name.replace('.', '/')}{end}" for end in (".py", "/__init__.py")} & set(sync.SOURCES)
 )
@@ -47,6 +48,7 @@ def test_few_modules_are_written_twice() -> None:
         "sluicegate._redis.asyncio.pools",
         "sluicegate.asyncio.heartbeat_workers",
         "sluicegate.asyncio.runtime",
+        "sluicegate.asyncio.worker.slots",
     ]
 
 

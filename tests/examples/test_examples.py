@@ -210,3 +210,36 @@ def test_jobs_of_asyncio_have_results_in_their_order(start: Start) -> None:
 
     assert program.end() == 0
     assert program.lines == ["results: [320, 400, 512]"]
+
+
+def test_a_worker_handles_events_by_type_and_retries_and_rejects(start: Start, client: redis.Redis) -> None:
+    worker = start(EXAMPLES / "worker.py", "20")
+    events = RedisMessageQueue("example-events", client=client)
+    worker.wait_for(lambda line: line == "waiting for events")
+    wait_until(lambda: events.stats().acked == 39 and events.depth().dead == 1, "all events are handled")
+    worker.signal(signal.SIGTERM)
+
+    assert worker.end() == 0
+    assert worker.lines[-1] == "stopped: 39 handled, 2 failed, 1 rejected"
+    assert sorted(line for line in worker.lines if line.startswith("not paid yet")) == [
+        "not paid yet: 13",
+        "not paid yet: 3",
+    ]
+    assert Counter(line for line in worker.lines if line.startswith("attempt")) == {
+        "attempt 1 of 3: HandlerFailedError": 2,
+        "attempt 1 of 3: Reject": 1,
+    }
+    assert len([line for line in worker.lines if line.startswith(("paid", "created"))]) == 39
+
+
+def test_an_asyncio_worker_runs_beside_the_program(start: Start) -> None:
+    program = start(EXAMPLES / "asyncio" / "worker.py")
+
+    assert program.end() == 0
+    assert sorted(line for line in program.lines if not line.startswith(("Received", "worker '"))) == [
+        "archived: 0",
+        "archived: 1",
+        "archived: 2",
+        "buried: the payload is no Order: $.order_id: int_parsing; $.cents: missing",
+        *(f"created: {number} for 19.99" for number in range(3)),
+    ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sluicegate import checks
@@ -22,7 +23,7 @@ from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 if TYPE_CHECKING:
     from sluicegate.asyncio.lease import Lease
 
-__all__ = ["Session", "close_session", "open_session", "shut_down_session"]
+__all__ = ["Session", "branch_session", "close_session", "open_session", "release_all", "shut_down_session"]
 
 _POLL_SECONDS = 0.01  # between looks at what others still hold
 _log = logging.getLogger("sluicegate")
@@ -56,6 +57,20 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway, keys: QueueKe
     )
 
 
+def branch_session(session: Session, stopping: Callable[[], bool], consumer: bytes) -> Session:
+    """Return the session of a part of a program that stops claiming on its own, with a consumer name of its own.
+
+    Leases that it claims are also those of the queue object, which waits for them when it is shut down.
+
+    Args:
+        session: of the queue object.
+        stopping: whether the part is stopping; also True when the queue object is.
+        consumer: the name that its leases show, as `consumer_name` encodes it.
+    """
+    runner = OperationRunner(session.runner.gateway, session.keys.name, session.config.on_event, stopping)
+    return replace(session, activity=session.activity.branch(stopping), runner=runner, consumer=consumer)
+
+
 async def shut_down_session(session: Session, timeout: float | None) -> bool:
     """Wait for other threads or tasks, then release what they still hold; see `RedisMessageQueue.shutdown`."""
     if timeout is not None:
@@ -68,7 +83,7 @@ async def shut_down_session(session: Session, timeout: float | None) -> bool:
     while elapsed_clock() < deadline and activity.others_at_work(me):
         await pause(_POLL_SECONDS, lambda: False)
     if timeout != 0:
-        await _release_all(session, [lease for lease, owner in activity.held() if owner != me])
+        await release_all(session, [lease for lease, owner in activity.held() if owner != me])
     left = sum(len(lease.unsettled) for lease, _ in activity.held())
     clean = left == 0 and not activity.publishes
     outcome = EventOutcome.SUCCESS if clean else EventOutcome.FAILURE
@@ -79,13 +94,13 @@ async def shut_down_session(session: Session, timeout: float | None) -> bool:
 async def close_session(session: Session, *, owns_gateway: bool) -> None:
     """Release every lease that the queue object holds, and close the connections that it made itself."""
     session.activity.closed = True
-    await _release_all(session, [lease for lease, _ in session.activity.held()])
+    await release_all(session, [lease for lease, _ in session.activity.held()])
     if owns_gateway:
         await session.runner.gateway.aclose()
     await give_way()
 
 
-async def _release_all(session: Session, leases: Sequence[Lease]) -> None:
+async def release_all(session: Session, leases: Sequence[Lease]) -> None:
     """Release leases; while Redis is away, all of them together wait no longer for it than one call does."""
     outage, name = session.runner.outage, session.keys.name
     with outage.shared():

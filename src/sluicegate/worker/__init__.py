@@ -1,0 +1,10 @@
+# Made from src/sluicegate/asyncio/worker/__init__.py by `make format`; edit there.
+"""A worker claims messages, calls the handler of each message's type, and settles the message by how that ended."""
+
+from sluicegate.handling.delivery import Delivery
+from sluicegate.handling.middleware import Middleware
+from sluicegate.handling.report import WorkerReport
+from sluicegate.handling.retry import Reject, Retry
+from sluicegate.worker.worker import Worker
+
+__all__ = ["Delivery", "Middleware", "Reject", "Retry", "Worker", "WorkerReport"]
