@@ -35,17 +35,10 @@ SOURCES = (
     *(
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
-            *("administration", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease", "opening"),
-            *(
-                "operation_runner",
-                "publisher",
-                "queue",
-                "session",
-                "streams/__init__",
-                "streams/group",
-                "streams/stream",
-            ),
-            *("worker/__init__", "worker/chain", "worker/slot_work", "worker/worker"),
+            *("administration", "batches", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease"),
+            *("opening", "operation_runner", "publisher", "queue", "session", "streams/__init__"),
+            *("streams/group", "streams/stream", "worker/__init__", "worker/chain", "worker/slot_work"),
+            *("worker/worker"),
         )
     ),
     *(f"{PACKAGE}/asyncio/jobs/{name}.py" for name in ("__init__", "handle", "lease", "queue")),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sluicegate._lease_base import LeaseState, Verdict
+    from sluicegate.batch_status import BatchStatus
+    from sluicegate.batches import Batch
     from sluicegate.config import QueueSpec
     from sluicegate.consumer import QueueConsumer
     from sluicegate.core.durability import Durability, replicated
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sluicegate.draining.summary import DrainSummary, HandlerFailure, PartitionSummary
     from sluicegate.errors import (
         AlreadySettledError,
+        BatchChangedError,
         CleanupFailedError,
         ConfigurationError,
         DrainFailedError,
@@ -76,6 +79,9 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadySettledError",
     "BaseGracefulInterruptHandler",
+    "Batch",
+    "BatchChangedError",
+    "BatchStatus",
     "CleanupFailedError",
     "CompletedMessage",
     "ConfigurationError",
@@ -157,6 +163,8 @@ __version__ = "0.1.0"
 # names a gate or an error does not load redis-py.
 _MODULE_OF = {
     "BaseGracefulInterruptHandler": "interrupts",
+    "Batch": "batches",
+    "BatchStatus": "batch_status",
     "CompletedMessage": "message",
     "ConsumerGroup": "streams.group",
     "DeadMessage": "message",

@@ -133,6 +133,7 @@ class QueueSession(Generic[R]):
         eviction: checks once per object whether the server may evict keys.
         activity: the publishes and leases that this object has under way.
         runner: runs operations; `runner.gateway` sends their calls.
+        notices: wakes those who wait for batches and jobs; a `Notices` of the same flavour.
         publishes: False for a queue made from a spec that lacks its key function: it only consumes.
         consumer: the name that its leases show as their consumer, as `consumer_name` encodes it; empty for none.
     """
@@ -146,6 +147,7 @@ class QueueSession(Generic[R]):
     runner: R
     publishes: bool = True
     consumer: bytes = b""
+    notices: Any = None
 
 
 def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *, awaits: bool) -> Publishing:

@@ -13,6 +13,7 @@ from sluicegate._handle_operations import attach, attached_claim, extend_detache
 from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate.administration import QueueAdministration
+from sluicegate.batches import Batch
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueSpec
 from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
@@ -233,6 +234,14 @@ class QueueConsumer(QueueAdministration):
                 lease.release()
             ensure_result(result)
         return True
+
+    def get_batch(self, batch_id: str) -> Batch:
+        """Return a batch by its id, to read its status or wait for it; no I/O.
+
+        Raises:
+            ConfigurationError: an id that no batch may have.
+        """
+        return Batch(self.session, batch_id)
 
     def _lease_of(self, batch: ClaimedBatch) -> Lease:
         """Return a lease over what was claimed; what consumes more than messages has leases of its own."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadySettledError",
+    "BatchChangedError",
     "CleanupFailedError",
     "ConfigurationError",
     "DrainFailedError",
@@ -242,6 +243,10 @@ class PublishUnknownError(RedisMessageQueueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, {**self.__dict__, "calls": (), "batch": None})
+
+
+class BatchChangedError(RedisMessageQueueError):
+    """A batch is published again under its id, but not with the same messages; publish under another `batch_id`."""
 
 
 class LeaseLostError(RedisMessageQueueError):

@@ -29,7 +29,7 @@ from sluicegate._redis.connection import Address
 from sluicegate._redis.connection_io import exchange, refuses_announced
 from sluicegate._redis.error_mapping import IO_ERRORS
 from sluicegate._redis.pools import Client, ClientPools, borrow, give_back, read, send
-from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Stage, WaitEnded, has_one_connection
+from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Command, Stage, WaitEnded, has_one_connection
 from sluicegate._redis.size_limits import (
     ASK_LIMITS,
     is_cut_off,
@@ -263,19 +263,48 @@ class RedisGateway(GatewayBase):
 
     def wait(self, wait: Wait, stopped: Callable[[], bool] | None = None) -> bool:
         """Sleep until a wake-up token arrives; see `Gateway.wait`."""
+        command = ("BLPOP", wait.wakeup, wait.seconds)
+        return self._listen(wait.wakeup, command, wait.seconds, stopped) is not None
+
+    def follow(
+        self, key: bytes, after: bytes, seconds: float, stopped: Callable[[], bool] | None = None
+    ) -> list[tuple[bytes, list[bytes]]]:
+        """Read what was added to a stream, or wait until something is.
+
+        It blocks on a connection that nothing else needs, as `wait` does. A lost connection ends it early.
+
+        Args:
+            key: the stream.
+            after: the id of the last entry that was read.
+            seconds: how long to wait.
+            stopped: ends the wait within 0.2 s once it is true.
+
+        Returns:
+            The entries, oldest first: the id of each, and its fields and values in turn; none when time was up.
+        """
+        command = ("XREAD", "BLOCK", max(1, int(seconds * 1000)), "STREAMS", key, after)
+        reply = self._listen(key, command, seconds, stopped)
+        if not reply:
+            return []
+        ((_, entries),) = reply.items() if isinstance(reply, dict) else reply
+        return [(entry_id, fields) for entry_id, fields in entries if fields]
+
+    def _listen(self, key: bytes, command: Command, seconds: float, stopped: Callable[[], bool] | None) -> Any | None:
+        """Return the reply to a command that blocks; None when time is up or the connection is lost."""
         try:
-            reply = self._routed(Stage.WAITING, wait.wakeup, partial(self._pools.listen, wait, stopped))[0]
+            work = partial(self._pools.listen, command, seconds, stopped)
+            reply = self._routed(Stage.WAITING, key, work)[0]
             if isinstance(reply, Exception):
                 raise reply
-            return reply is not None
+            return reply
         except WaitEnded:
-            return False
+            return None
         except Exception as error:  # noqa: BLE001  (all but transient ones are raised)
             if not error_mapping.is_transient(error):
                 raise error_mapping.access_refused(self.server, error) or error from None
             _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
-            sleep(min(2 * STOP_SLICE_SECONDS, wait.seconds))
-            return False
+            sleep(min(2 * STOP_SLICE_SECONDS, seconds))
+            return None
 
     def close(self) -> None:
         """Close the connections that this gateway made, of asyncio those of this event loop.

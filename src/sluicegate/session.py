@@ -18,6 +18,7 @@ from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.gateway import Gateway
+from sluicegate.notices import Notices
 from sluicegate.operation_runner import OperationRunner
 from sluicegate.runtime import AWAITS, current_owner, give_way, pause
 
@@ -55,6 +56,7 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway, keys: QueueKe
         eviction=EvictionCheck(keys, config.require_noeviction),
         activity=activity,
         runner=OperationRunner(gateway, name, config.on_event, activity.stopping),
+        notices=Notices(gateway, keys, activity.stopping),
     )
 
 

@@ -47,6 +47,7 @@ def test_few_modules_are_written_twice() -> None:
     assert BY_HAND == [
         "sluicegate._redis.asyncio.pools",
         "sluicegate.asyncio.heartbeat_workers",
+        "sluicegate.asyncio.notices",
         "sluicegate.asyncio.runtime",
         "sluicegate.asyncio.worker.slots",
     ]
@@ -67,7 +68,8 @@ def test_both_packages_export_the_same_names_and_the_same_values() -> None:
     assert there.__all__ == [name for name in here.__all__ if name not in of_drains]
     own = [name for name in there.__all__ if getattr(there, name) is not getattr(here, name)]
     assert sorted(own) == [
-        *("ConsumerGroup", "Lease", "QueueConsumer", "RedisGateway", "RedisMessageQueue", "RedisStreamQueue"),
+        *("Batch", "ConsumerGroup", "Lease", "QueueConsumer", "RedisGateway", "RedisMessageQueue"),
+        "RedisStreamQueue",
         *("open_place", "open_spec", "open_url"),
     ]
 

@@ -23,10 +23,12 @@ from hypothesis.stateful import (
 )
 from tenacity import wait_fixed
 
-from sluicegate import Lease, LeaseHandle, LeaseState, Verdict
+from sluicegate import BatchStatus, Lease, LeaseHandle, LeaseState, Verdict
 from sluicegate.core.call import Call
 from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.tracking import batch_fields, batch_member, batch_name
+from sluicegate.core.transitions.batches import BatchCounts
 from sluicegate.errors import AlreadySettledError, LeaseLostError, QueueBackpressureError
 from tests.conformance.model import Model, Opening, Rules
 from tests.support import state
@@ -92,6 +94,7 @@ class Machine(RuleBasedStateMachine):
         self.make = make
         self.leases: list[Lease] = []
         self.lost_replies = 0
+        self.batches: dict[str, tuple[list[dict[str, int]], int, Any]] = {}  # payloads, delay, report
 
     @initialize(rules=RULES)
     def begin(self, rules: Rules) -> None:
@@ -110,7 +113,20 @@ class Machine(RuleBasedStateMachine):
     def publish_otherwise(self, keys: list[int], delay: bool, partial: bool) -> None:
         self._publish(keys, delay=delay, partial=partial)
 
-    def _publish(self, keys: list[int], *, delay: bool, partial: bool) -> None:
+    @rule(keys=KEYS_OF_A_BATCH, delay=st.booleans())
+    def publish_as_a_unit(self, keys: list[int], delay: bool) -> None:
+        self._publish(keys, delay=delay, partial=False, batch_id=f"unit {len(self.batches)}")
+
+    @precondition(lambda self: self.batches)
+    @rule(data=st.data())
+    def a_batch_is_repeated(self, data: st.DataObject) -> None:
+        """It rejoins its batch: the outcomes are the same, and nothing is published again."""
+        batch_id = data.draw(st.sampled_from(list(self.batches)))
+        payloads, delay_seconds, report = self.batches[batch_id]
+        if report is not None:
+            assert self.queue.batch(payloads, batch_id=batch_id, delay_seconds=delay_seconds).report == report
+
+    def _publish(self, keys: list[int], *, delay: bool, partial: bool, batch_id: str | None = None) -> None:
         model, partial = self.model, partial and not self.model.rules.drops
         if model.rules.drops:
             keys = keys[: model.rules.max_pending_length]  # more are published in calls of so many
@@ -119,7 +135,12 @@ class Machine(RuleBasedStateMachine):
         before = sorted(self.client.hgetall(KEYS.counters).items())
         payloads, delay_seconds = [{"id": key} for key in keys], 1000 if delay else 0
         try:
-            report = self.queue.publish_many(payloads, delay_seconds=delay_seconds, partial=partial)
+            if batch_id is None:
+                report = self.queue.publish_many(payloads, delay_seconds=delay_seconds, partial=partial)
+            else:
+                self.batches[batch_id] = payloads, delay_seconds, None
+                report = self.queue.batch(payloads, batch_id=batch_id, delay_seconds=delay_seconds).report
+                self.batches[batch_id] = payloads, delay_seconds, report
         except QueueBackpressureError:
             assert (
                 model.publish([f"refused-{at}" for at in range(len(keys))], keys, delay=delay, partial=partial) is None
@@ -355,6 +376,7 @@ class Machine(RuleBasedStateMachine):
         self.keys_are_held_by_whom_the_model_says()
         self.history_is_kept_to_its_cap()
         self.depth_and_totals_count_the_same()
+        self.batches_count_their_messages()
 
     def every_message_is_where_the_model_says(self) -> None:
         Machine.steps += 1
@@ -422,6 +444,30 @@ class Machine(RuleBasedStateMachine):
         assert {name: int(totals.get(name, 0)) if name != "paused" else int(name in totals) for name in expected} == (
             expected
         )
+
+    def batches_count_their_messages(self) -> None:
+        """Compare the counts of each batch; a sealed one is complete once nothing waits, is delayed or in flight."""
+        model, complete = self.model, set()
+        places = {
+            "waiting": {*model.pending, *model.returned}, "delayed": {*model.delayed}, "in_flight": {*model.leased()},
+            "done": model.gone["acked"], "dead": {*model.dead},
+            "gone": set().union(*(names for why, names in model.gone.items() if why != "acked")),
+        }  # fmt: skip
+        for batch_id, (_, _, report) in self.batches.items():
+            name = batch_name(batch_id)
+            raw = self.client.hmget(KEYS.tracking, batch_fields(name))
+            status = BatchStatus.of(batch_id, BatchCounts(*(int(value or 0) for value in raw)))
+            names = report.ids if report is not None else []
+            accepted = {
+                name for name, owner in zip(names, report.duplicate_of if names else [], strict=True) if not owner
+            }
+            expected = {place: len(accepted & held) for place, held in places.items()}
+            assert {place: getattr(status, place) for place in places} == expected, batch_id
+            assert status.sealed is (report is not None)
+            open_ones = expected["waiting"] + expected["delayed"] + expected["in_flight"]
+            assert status.is_complete is (status.sealed and open_ones == 0)
+            complete |= {batch_member(name)} if status.is_complete else set()
+        assert set(self.client.zrange(KEYS.tracking_ended, 0, -1)) == complete
 
     def teardown(self) -> None:
         for queue in self.make._made:

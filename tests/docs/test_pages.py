@@ -70,6 +70,14 @@ def test_the_asyncio_example_buries_what_fails_and_redrives_it(tmp_path: Path) -
     ]
 
 
+def test_the_batch_example_waits_for_all_of_its_messages(tmp_path: Path) -> None:
+    assert run("examples/batch.py", tmp_path).splitlines() == [
+        "1499 of 1500 done, 1 dead, complete: True",
+        "complete after a redrive: False",
+        "1500 done, complete: True",
+    ]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):

@@ -14,7 +14,7 @@ IN_SCRIPTS = (
     *("zadd", "zcard", "zcount", "zrange", "zrangebyscore", "zrank", "zrem", "zremrangebyrank", "zscore"),
 )
 # The client sends these itself.
-SENT = ("evalsha", "eval", "blpop", "ping", "type")
+SENT = ("evalsha", "eval", "blpop", "xread", "ping", "type")
 RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_SCRIPTS)))
 
 FOR_EVICTION = ("+info",)  # asked for in a script, which accepts a refusal

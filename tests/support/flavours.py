@@ -106,7 +106,7 @@ class Blocking:
     def _wrap(self, value: Any) -> Any:
         if inspect.isasyncgen(value):
             return self._iterate(value)
-        if hasattr(value, "__aenter__"):
+        if hasattr(value, "__aenter__") or _is_batch(value):
             return Blocking(value, self._loop_of)
         return value
 
@@ -137,6 +137,13 @@ class Blocking:
 
     def __repr__(self) -> str:
         return f"Blocking({self._target!r})"
+
+
+def _is_batch(value: Any) -> bool:
+    """Return whether a value is an asyncio batch, whose methods are awaited."""
+    from sluicegate.asyncio import Batch
+
+    return isinstance(value, Batch)
 
 
 class Maker:

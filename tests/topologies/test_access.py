@@ -161,11 +161,13 @@ def _knows_waitaof(program: Path) -> bool:
 
 
 def _use(queue: RedisMessageQueue, admin: redis.Redis) -> None:
-    """Send every command: a publish, a wait, a key of a wrong type."""
+    """Send every command: a publish, a wait for messages and one for a batch, a key of a wrong type."""
     steps = (
         lambda: queue.publish("a"),
         lambda: queue.claim().ack(),
         lambda: queue.claim(wait_seconds=0.05),
+        lambda: queue.batch(["a"]).wait(0.3),
+        lambda: queue.claim().ack(),
         lambda: admin.hset("sluicegate:{orders}:pending", "a", "b"),
         lambda: queue.publish("a"),
     )

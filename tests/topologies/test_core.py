@@ -306,3 +306,21 @@ def test_close_releases_what_is_held(queue: Any, make: QueueMaker) -> None:
     queue.close()
     assert lease.lost is False
     assert texts(make().claim()) == ["a"]
+
+
+# ---------------------------------------------------------------------- batches
+
+
+def test_a_batch_is_waited_for_until_its_last_message_ends(queue: Any, inside: redis.Redis) -> None:
+    batch = queue.batch([str(number) for number in range(1200)], batch_id="load")
+    assert queue.batch([str(number) for number in range(1200)], batch_id="load").report == batch.report
+    ended: list[Any] = []
+    waiter = threading.Thread(target=lambda: ended.append(batch.wait(60)))
+    waiter.start()
+    wait_until(lambda: any(one["cmd"] == "xread" for one in inside.client_list()), "somebody waits")
+    begun = time.monotonic()
+    while lease := queue.claim(500):
+        lease.ack()
+    waiter.join(60)
+    assert time.monotonic() - begun < 8, "it was woken, and did not find out later"
+    assert (ended[0].total, ended[0].done, ended[0].is_complete) == (1200, 1200, True)

@@ -31,7 +31,6 @@ from sluicegate._redis.pools_base import (
     sentinels,
 )
 from sluicegate.clock import elapsed_clock
-from sluicegate.core.call import Wait
 
 __all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
 
@@ -89,11 +88,14 @@ class ClientPools(PoolsBase):
         pool = made.get((stage, node)) or made.setdefault((stage, node), self._node_pool(client, stage, node))
         return pool, node
 
-    def listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
-        """Return the reply to BLPOP on the wake-up list.
+    def listen(
+        self, command: Command, seconds: float, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool
+    ) -> list[Any]:
+        """Return the reply to a command that blocks, such as BLPOP on the wake-up list.
 
         Args:
-            wait: the list and the time.
+            command: what to send.
+            seconds: how long it blocks.
             stopped: asked every 0.1 s whether to end.
             pool: of connections.
             asking: whether ASKING has to come first.
@@ -102,11 +104,11 @@ class ClientPools(PoolsBase):
             WaitEnded: `stopped` said so, no reply came in time, or another thread closed the pools.
         """
         with borrowed(pool) as connection:
-            sent: list[Command] = [("BLPOP", wait.wakeup, wait.seconds)]
+            sent: list[Command] = [command]
             send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
                 read(connection)
-            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
+            end = elapsed_clock() + seconds + WAIT_MARGIN_SECONDS
             made = self._made
             while (left := end - elapsed_clock()) > 0 and self._made is made and not (stopped and stopped()):
                 try:
@@ -120,7 +122,7 @@ class ClientPools(PoolsBase):
     def close(self) -> None:
         """Close the pools and the client that were made here; the user's client stays open."""
         made, self._made = self._made, {}
-        for pool in made.values():
+        for pool in list(made.values()):  # a thread that waits may be adding one
             pool.disconnect()
         if self._address is not None:
             client, self._client = self._client, None

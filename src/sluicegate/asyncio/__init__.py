@@ -6,6 +6,7 @@ program needs only one of the two modules. Only `drain` and its types are missin
 """
 
 from sluicegate._lease_base import LeaseState, Verdict
+from sluicegate.asyncio.batches import Batch
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
@@ -13,6 +14,7 @@ from sluicegate.asyncio.opening import open_place, open_spec, open_url
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.asyncio.streams.group import ConsumerGroup
 from sluicegate.asyncio.streams.stream import RedisStreamQueue
+from sluicegate.batch_status import BatchStatus
 from sluicegate.config import QueueSpec
 from sluicegate.core.durability import Durability, replicated
 from sluicegate.core.json import Json
@@ -20,6 +22,7 @@ from sluicegate.core.ledger import LeaseCounts
 from sluicegate.core.publishing import Payload
 from sluicegate.errors import (
     AlreadySettledError,
+    BatchChangedError,
     CleanupFailedError,
     ConfigurationError,
     DrainFailedError,
@@ -69,6 +72,9 @@ from sluicegate.report import Depth, PublishReport, QueueStats, RedriveReport, R
 __all__ = [
     "AlreadySettledError",
     "BaseGracefulInterruptHandler",
+    "Batch",
+    "BatchChangedError",
+    "BatchStatus",
     "CleanupFailedError",
     "CompletedMessage",
     "ConfigurationError",

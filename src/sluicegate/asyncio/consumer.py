@@ -12,6 +12,7 @@ from sluicegate._handle_operations import attach, attached_claim, extend_detache
 from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate.asyncio.administration import QueueAdministration
+from sluicegate.asyncio.batches import Batch
 from sluicegate.asyncio.lease import Lease, one_message, shown
 from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited
 from sluicegate.asyncio.session import Session, close_session, shut_down_session
@@ -232,6 +233,14 @@ class QueueConsumer(QueueAdministration):
                 await lease.release()
             await ensure_result(result)
         return True
+
+    def get_batch(self, batch_id: str) -> Batch:
+        """Return a batch by its id, to read its status or wait for it; no I/O.
+
+        Raises:
+            ConfigurationError: an id that no batch may have.
+        """
+        return Batch(self.session, batch_id)
 
     def _lease_of(self, batch: ClaimedBatch) -> Lease:
         """Return a lease over what was claimed; what consumes more than messages has leases of its own."""

@@ -12,12 +12,15 @@ from sluicegate.asyncio.runtime import current_owner, give_way
 from sluicegate.asyncio.session import Session
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.clock import elapsed_clock
-from sluicegate.core.call import Operation
+from sluicegate.core.call import Operation, alone
 from sluicegate.core.deduplication import PendingKey
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
+from sluicegate.core.tracking import batch_call_ids, batch_name
+from sluicegate.core.transitions.batches import BatchCounts, batch_call
 from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from sluicegate.errors import (
+    BatchChangedError,
     ConfigurationError,
     NotDurableError,
     PublishUnknownError,
@@ -112,6 +115,52 @@ class Publisher:
         except Exception as error:
             error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
             raise
+        return report
+
+    async def publish_batch(
+        self,
+        batch_id: str,
+        payloads: Iterable[Payload],
+        headers: Mapping[str, str] | None,
+        delay_seconds: float,
+        due_at: datetime | None,
+        durability: DurabilityOption,
+        retention_seconds: float,
+    ) -> PublishReport:
+        """Publish messages as a batch, or what an earlier attempt did not publish of it, and seal it."""
+        name = batch_name(batch_id)
+        ahead = self._session.publishing.batches(
+            payloads,
+            headers,
+            new_id=batch_call_ids(name),
+            delay_seconds=delay_seconds,
+            due_at=due_at,
+            durability=durability,
+            tracked=name,
+        )
+        return await self.publish_tracked(batch_id, ahead, retention_seconds)
+
+    async def publish_tracked(self, batch_id: str, ahead: Batches, retention_seconds: float) -> PublishReport:
+        """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""
+        checks.positive("retention_seconds", retention_seconds)
+        session, name, report = self._session, batch_name(batch_id), PublishReport()
+        opening = batch_call(session.keys, "open", name, life_seconds=retention_seconds)
+        known: BatchCounts = await self._runner.run(alone(opening))
+        try:
+            async for done in self.publish_batches(ahead):
+                report.add(done)
+        except Exception as error:
+            error.add_note(
+                f"{len(report.ids)} messages before these were handled: {report}; a repeat under batch_id={batch_id!r} "
+                "publishes the rest"
+            )
+            raise
+        if known.sealed_ms and report.accepted != known.total:
+            raise BatchChangedError(
+                f"batch {batch_id!r} was published before with {known.total} messages, and now with {report.accepted}: "
+                "a repeat publishes the same messages in the same order. Publish others under another batch_id"
+            )
+        await self._runner.run(alone(batch_call(session.keys, "seal", name)))
         return report
 
     async def publish_chunks(

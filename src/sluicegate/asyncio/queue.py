@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, overload
 
 from sluicegate._arguments import ABSENT, Absent, one_payload, refuse_unfit_gateway
+from sluicegate._session import new_id
+from sluicegate.asyncio.batches import Batch
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
 from sluicegate.asyncio.publisher import Publisher
@@ -278,6 +280,42 @@ class RedisMessageQueue(QueueConsumer):
                 the others in `refused_positions`, instead of refusing the whole call.
         """
         return await self._publisher.publish_many(payloads, headers, delay_seconds, due_at, durability, partial)
+
+    async def batch(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        batch_id: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
+        retention_seconds: float = 7 * 86400,
+    ) -> Batch:
+        """Publish messages as a unit that is complete once all of them have ended, and return it.
+
+        A repeat under the same `batch_id` rejoins the batch: it publishes only what an earlier attempt did not, in
+        whichever process, and then seals the batch, so that it can complete. The messages and their order must be the
+        same. Messages whose deduplication key is held belong to the batch that published them. Raises as `publish_many`
+        does; what was published by then stays, and a repeat continues.
+
+        Args:
+            payloads: the messages; see `publish`.
+            batch_id: a name that a retry would use again, up to 1,000 characters; made by the library when left out.
+            headers: the same for all messages.
+            delay_seconds: the same for all messages.
+            due_at: the same for all messages.
+            durability: what each call waits for.
+            retention_seconds: how long the batch is known after it has completed. An open batch is known without limit.
+
+        Raises:
+            BatchChangedError: the batch was published before with other messages.
+        """
+        name = new_id().decode() if batch_id is None else batch_id
+        report = await self._publisher.publish_batch(
+            name, payloads, headers, delay_seconds, due_at, durability, retention_seconds
+        )
+        return Batch(self.session, name, report)
 
     def publish_chunks(
         self,

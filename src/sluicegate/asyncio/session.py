@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sluicegate import checks
 from sluicegate._session import Activity, QueueSession, publishing_for
 from sluicegate.asyncio.gateway import Gateway
+from sluicegate.asyncio.notices import Notices
 from sluicegate.asyncio.operation_runner import OperationRunner
 from sluicegate.asyncio.runtime import AWAITS, current_owner, give_way, pause
 from sluicegate.clock import elapsed_clock
@@ -54,6 +55,7 @@ def open_session(name: str, config: QueueConfig, gateway: Gateway, keys: QueueKe
         eviction=EvictionCheck(keys, config.require_noeviction),
         activity=activity,
         runner=OperationRunner(gateway, name, config.on_event, activity.stopping),
+        notices=Notices(gateway, keys, activity.stopping),
     )
 
 

@@ -179,6 +179,7 @@ class Publishing:
         due_at: datetime | None = None,
         durability: DurabilityOption = MEMORY,
         partial: bool = False,
+        tracked: bytes = b"",
     ) -> Batches:
         """Yield batches of at most `most` messages and `MAX_BYTES_PER_CALL`; a larger message is sent alone.
 
@@ -194,6 +195,8 @@ class Publishing:
             due_at: when they fall due, instead.
             durability: what the publish waits for.
             partial: when the cap leaves room for some only, take the first that fit instead of refusing all.
+            tracked: the batch as a unit that they belong to, as `batch_name` makes it; empty for none. `new_id` then
+                makes its name, a colon and the number of the call.
 
         Raises:
             TypeError, ValueError: a payload, key or header that cannot be stored. An error about one message, whoever
@@ -211,7 +214,14 @@ class Publishing:
 
         def batch() -> Batch:
             return self.batch_of_parts(
-                new_id(), parts, markers, schedule=schedule, durability=confirmed, partial=partial, first=first
+                new_id(),
+                parts,
+                markers,
+                schedule=schedule,
+                durability=confirmed,
+                partial=partial,
+                first=first,
+                tracked=tracked,
             )
 
         for payload in payloads:
@@ -253,6 +263,7 @@ class Publishing:
         partial: bool = False,
         receipt_seconds: float = 0,
         first: int = 0,
+        tracked: bytes = b"",
     ) -> Batch:
         """Make a batch of messages that are already encoded and have their markers.
 
@@ -265,6 +276,7 @@ class Publishing:
             partial: as in `batches`.
             receipt_seconds: keep the outcomes at least this long, for a repeat under the same `batch_id`.
             first: position of the first of them among all that the caller publishes.
+            tracked: as in `batches`.
         """
         overload: Overload = "raise"
         if self.max_pending_length:
@@ -275,19 +287,25 @@ class Publishing:
         outlived = bool(markers) and not freed and window >= 2 * self.retry_seconds
         recorded = receipt_seconds > 0 or not outlived or overload != "raise" or durability != MEMORY
         receipt = max(receipt_seconds, _MIN_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
+        if tracked:  # its record has the outcomes, and lives as long as the batch
+            receipt, oldest = 0.0, float(checks.MAX_SECONDS)
+        else:
+            oldest = (receipt or window) * _SAFE_SHARE
+        kinds = (b"5", b"6") if tracked else (b"1", b"2")
         return Batch(
             batch_id,
             parts,
             markers,
             window_seconds=window if markers else 0,
             receipt_seconds=receipt,
-            oldest_seconds=(receipt or window) * _SAFE_SHARE,
-            kind=b"2" if freed else b"1",
+            oldest_seconds=oldest,
+            kind=kinds[freed],
             delay_seconds=schedule.delay_seconds,
             due_ms=schedule.due_ms,
             max_pending_length=self.max_pending_length,
             overload=overload,
             durability=durability,
+            tracked=tracked,
             first=first,
             in_stream=isinstance(self.keys, StreamKeys),
         )

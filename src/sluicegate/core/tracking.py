@@ -12,7 +12,9 @@ What a script changes in them is in `tracking.lua`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, Literal, get_args
 
 from sluicegate.core.bounds import MAX_ID_LENGTH, SEPARATOR
@@ -27,7 +29,9 @@ __all__ = [
     "JobState",
     "JobStatus",
     "Progress",
+    "batch_call_ids",
     "batch_fields",
+    "batch_id_of",
     "batch_member",
     "batch_name",
     "batch_of",
@@ -67,6 +71,17 @@ def batch_of(message_id: bytes) -> bytes:
     """Return the name of the batch that a message or job belongs to; b"" for none."""
     name, found, _ = message_id.partition(b":")
     return name if found else b""
+
+
+def batch_id_of(name: bytes) -> str:
+    """Return the id of a batch, or a hash (`#...`) if it has more than 40 bytes as names contain it."""
+    return lease_id_of(name)
+
+
+def batch_call_ids(name: bytes) -> Callable[[], bytes]:
+    """Return a function that makes the ids of the calls that publish a batch, one after the other."""
+    numbers = count()
+    return lambda: b"%b:%d" % (name, next(numbers))
 
 
 def batch_fields(name: bytes) -> list[bytes]:

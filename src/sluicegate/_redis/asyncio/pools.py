@@ -35,7 +35,6 @@ from sluicegate._redis.pools_base import (
 )
 from sluicegate.cancellation import CancellationGuard
 from sluicegate.clock import elapsed_clock
-from sluicegate.core.call import Wait
 
 __all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
 
@@ -98,11 +97,14 @@ class ClientPools(PoolsBase):
             made[stage, node] = self._node_pool(client, stage, node)
         return made[stage, node], node
 
-    async def listen(self, wait: Wait, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool) -> list[Any]:
-        """Return the reply to BLPOP on the wake-up list.
+    async def listen(
+        self, command: Command, seconds: float, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool
+    ) -> list[Any]:
+        """Return the reply to a command that blocks, such as BLPOP on the wake-up list.
 
         Args:
-            wait: the list and the time.
+            command: what to send.
+            seconds: how long it blocks.
             stopped: asked every 0.1 s whether to end.
             pool: of connections.
             asking: whether ASKING has to come first.
@@ -111,12 +113,12 @@ class ClientPools(PoolsBase):
             WaitEnded: `stopped` said so, or no reply came in time.
         """
         async with borrowed(pool) as connection:
-            sent: list[Command] = [("BLPOP", wait.wakeup, wait.seconds)]
+            sent: list[Command] = [command]
             await send(connection, connection.pack_commands([*ASKING, *sent] if asking else sent))
             if asking:
                 await read(connection)
-            end = elapsed_clock() + wait.seconds + WAIT_MARGIN_SECONDS
-            reading = asyncio.ensure_future(read(connection, wait.seconds + WAIT_MARGIN_SECONDS))
+            end = elapsed_clock() + seconds + WAIT_MARGIN_SECONDS
+            reading = asyncio.ensure_future(read(connection, seconds + WAIT_MARGIN_SECONDS))
             try:
                 while not reading.done():
                     if elapsed_clock() > end or (stopped is not None and stopped()):

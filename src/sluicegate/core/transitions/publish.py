@@ -13,13 +13,20 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation, Pause
 from sluicegate.core.durability import MEMORY, Durability
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.tracking import batch_id_of
 from sluicegate.core.transitions.eviction import EvictionCheck
-from sluicegate.errors import NotDurableError, PayloadTooLargeError, PublishUnknownError, QueueBackpressureError
+from sluicegate.errors import (
+    BatchChangedError,
+    NotDurableError,
+    PayloadTooLargeError,
+    PublishUnknownError,
+    QueueBackpressureError,
+)
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
-__all__ = ["REFUSED", "TOO_OLD", "Batch", "Overload", "Published", "publish_call", "publish_operation"]
+__all__ = ["REFUSED", "SEALED", "TOO_OLD", "Batch", "Overload", "Published", "publish_call", "publish_operation"]
 
-TOO_OLD, REFUSED = -1, -2
+TOO_OLD, REFUSED, SEALED = -1, -2, -3
 _MIN_PAUSE_SECONDS = 0.01
 _MAX_PAUSE_SECONDS = 0.1
 
@@ -172,6 +179,7 @@ def publish_operation(
         EvictionPolicyError: the queue requires that nothing is evicted, and something may be; nothing was stored.
         QueueBackpressureError: there was no room, or the queue is stopping and does not wait; nothing was stored.
         NotDurableError: the messages were published, but their durability was not confirmed.
+        BatchChangedError: the batch as a unit was published before with other messages, or its record is gone.
         PublishUnknownError: Redis could not be asked for so long that a repeat would no longer be safe.
     """
     operation = _publish(keys, batch, call or publish_call(keys, batch, age_seconds=0), clock, block_seconds, born)
@@ -238,6 +246,8 @@ def _attempt(
     except PayloadTooLargeError as error:
         raise _located(batch, error) from error
     published, confirmation = reply if call.then else (reply, None)
+    if batch.tracked:
+        _refuse_other_batch(batch, published)
     if published.accepted == TOO_OLD:
         raise PublishUnknownError(
             f"a publish of {len(batch.parts)} messages was retried for longer than {batch.oldest_seconds:.0f} s, after "
@@ -254,6 +264,22 @@ def _attempt(
             published=published,
         )
     return published  # type: ignore[no-any-return]
+
+
+def _refuse_other_batch(batch: Batch, published: Published) -> None:
+    """Raise when an earlier attempt to publish the batch did not have these messages in this call."""
+    name, call = batch_id_of(batch.tracked), batch.id.rpartition(b":")[2].decode()
+    if published.accepted == TOO_OLD:
+        raise BatchChangedError(
+            f"the record of batch {name!r} is gone: it was removed after its retention, or by another program. What it "
+            "published before is unknown; publish under another batch_id"
+        )
+    known = published.accepted + len(published.duplicates) + len(published.refused)
+    if published.accepted == SEALED or (published.accepted != REFUSED and known != len(batch.parts)):
+        raise BatchChangedError(
+            f"batch {name!r} was published before with other messages than those of call {call}: a repeat publishes "
+            "the same messages in the same order. Publish others under another batch_id"
+        )
 
 
 def _decode(reply: list[Any]) -> Published:
