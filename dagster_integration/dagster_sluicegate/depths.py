@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from dagster_sluicegate.places import label_of
@@ -16,6 +17,7 @@ from dagster_sluicegate.urls import impatient_url
 from sluicegate import Depth, RedisGateway
 from sluicegate._redis.connection import Address
 from sluicegate.depths import read_depths
+from sluicegate.errors import GroupNotFoundError, RedisMessageQueueError
 from sluicegate.opening import open_place
 from sluicegate.place import Place
 
@@ -31,10 +33,17 @@ class Located:
     Attributes:
         url: of its server.
         place: its name there.
+        start: where a group that does not exist yet begins; None: it is an error.
     """
 
     url: str
     place: Place
+    start: str | None = None
+
+    def open(self) -> Any:
+        """Open it for a look: with short timeouts, and without retries."""
+        begins = {} if self.start is None or self.place.group is None else {"start": self.start}
+        return open_place(self.place, url=impatient_url(self.url), retry_budget_seconds=0, **begins)
 
     @property
     def queue_id(self) -> str:
@@ -76,8 +85,7 @@ def read_places(
     pool = ThreadPoolExecutor(min(_SERVERS_AT_A_TIME, len(order)) or 1, thread_name_prefix="sluicegate-depths")
     try:
         readings = {
-            pool.submit(_read_server, url, [places[queue_id].place for queue_id in by_url[url]]): by_url[url]
-            for url in order
+            pool.submit(_read_server, url, [places[queue_id] for queue_id in by_url[url]]): by_url[url] for url in order
         }
         found: dict[str, Depth | Exception] = {}
         with suppress(TimeoutError):
@@ -95,18 +103,35 @@ def read_dead(where: Located) -> tuple[int, Depth]:
     Raises:
         RedisUnavailableError: Redis cannot be reached; names host and port.
     """
-    with open_place(where.place, url=impatient_url(where.url), retry_budget_seconds=0) as queue:
+    with where.open() as queue:
         stats = queue.stats()  # before the depth: a message that dies between the two is one that has died since
         return stats.buried + stats.foreign, queue.depth()
 
 
-def _read_server(url: str, places: Sequence[Place]) -> Mapping[Place, Depth | Exception]:
-    """Read the depths of the queues of one server, or return the error that concerns them all."""
+def _read_server(url: str, located: Sequence[Located]) -> Mapping[Place, Depth | Exception]:
+    """Read the depths of the queues and groups of one server, or return the error that concerns them all.
+
+    A group that is missing is created where it is to begin.
+    """
+    places = [where.place for where in located]
     try:
         gateway = RedisGateway(url=impatient_url(url), retry_budget_seconds=0)
         try:
-            return read_depths(gateway, places, retry=False)
+            found: dict[Place, Depth | Exception] = {**read_depths(gateway, places, retry=False)}
         finally:
             gateway.close()
+        for where in located:
+            if isinstance(found[where.place], GroupNotFoundError):
+                found[where.place] = _read_missing(where)
+        return found
     except Exception as error:  # noqa: BLE001  (the sensor logs it; the other servers must not suffer)
         return dict.fromkeys(places, error)
+
+
+def _read_missing(where: Located) -> Depth | Exception:
+    try:
+        with where.open() as group:
+            depth: Depth = group.depth()
+            return depth
+    except RedisMessageQueueError as error:
+        return error

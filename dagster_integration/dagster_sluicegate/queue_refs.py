@@ -95,7 +95,7 @@ class QueueRef:
         Raises:
             ConfigurationError: neither the definition nor the resource names one to consume from.
         """
-        return Located(resource.server_url, resource.resolve_consumed(self.names))
+        return Located(resource.server_url, resource.resolve_consumed(self.names), resource.start)
 
     def identify(self, resource: RedisQueueResource) -> str:
         """Return its name with a mark of its server."""

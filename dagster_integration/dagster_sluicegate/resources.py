@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.names import NO_NAMES, Names
+from dagster_sluicegate.place_options import STREAM_FIELDS, check_stream_fields, options_of, unfit_fields
 from dagster_sluicegate.places import consumed
 from dagster_sluicegate.urls import (
     has_password,
@@ -30,6 +31,7 @@ from sluicegate.opening import open_place
 from sluicegate.options import OPTIONS, OnError, OverloadPolicy, QueueOptions
 from sluicegate.place import Place
 from sluicegate.signatures import refuse_unknown_options
+from sluicegate.streams import ConsumerGroup, RedisStreamQueue
 
 __all__ = ["RedisQueueResource"]
 
@@ -120,6 +122,27 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             "none."
         ),
     )
+    start: str | None = Field(
+        default=None,
+        description=(
+            "Where a group that does not exist yet begins, which its first use creates: beginning, end, or the id of a "
+            "message. None: a group that does not exist is an error."
+        ),
+    )
+    max_length: int | None = Field(
+        default=None,
+        description=(
+            "Of a stream: messages that stay for a replay. A publish removes older ones that every group has finished. "
+            "None: no limit."
+        ),
+    )
+    max_age_seconds: float | None = Field(
+        default=None, description="Of a stream: age up to which messages stay for a replay, in seconds. None: no limit."
+    )
+    trim_unfinished: bool = Field(
+        default=False,
+        description="Of a stream: remove messages beyond these limits even if a group has not finished them.",
+    )
     deduplication_key: str | None = Field(
         default=None,
         description=(
@@ -188,7 +211,8 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
         place = self._queue_place(name)
-        with RedisMessageQueue(place.name, url=self.server_url, **self._options(options)) as queue:
+        given = self._options(place, options, "get_queue")
+        with RedisMessageQueue(place.name, url=self.server_url, **given) as queue:
             yield queue
 
     @asynccontextmanager
@@ -197,7 +221,8 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     ) -> AsyncIterator[queues.RedisMessageQueue]:
         """Yield a `sluicegate.asyncio.RedisMessageQueue`, for `async def` assets and ops; see `get_queue`."""
         place = self._queue_place(name)
-        async with queues.RedisMessageQueue(place.name, url=self.server_url, **self._options(options)) as queue:
+        given = self._options(place, options, "get_queue")
+        async with queues.RedisMessageQueue(place.name, url=self.server_url, **given) as queue:
             yield queue
 
     @contextmanager
@@ -217,8 +242,45 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             RedisUnavailableError: Redis cannot be reached; names host and port.
         """
         place = self.resolve_consumed(Names(queue_name, stream_name, group))
-        with open_place(place, url=self.server_url, **self._options(options)) as consumer:
+        given = self._options(place, options, "get_consumer")
+        with open_place(place, url=self.server_url, **given) as consumer:
             yield consumer
+
+    @contextmanager
+    def get_stream(self, name: str | None = None, **options: Any) -> Iterator[RedisStreamQueue]:
+        """Yield the stream, to publish to it, to look at its groups or to replay; see `get_queue`.
+
+        Args:
+            name: of another stream on the same server; default: `stream_name`.
+            options: of `sluicegate.streams.RedisStreamQueue`; they override those of the resource.
+
+        Raises:
+            ConfigurationError: as `get_queue` does.
+            RedisUnavailableError: Redis cannot be reached; names host and port.
+        """
+        place = self._stream_place(name)
+        with RedisStreamQueue(place.name, url=self.server_url, **self._options(place, options, "get_stream")) as stream:
+            yield stream
+
+    @contextmanager
+    def get_group(
+        self, name: str | None = None, *, stream_name: str | None = None, **options: Any
+    ) -> Iterator[ConsumerGroup]:
+        """Yield the group of the stream, to claim from it; see `get_queue`.
+
+        Args:
+            name: of another group; default: `group`.
+            stream_name: of another stream on the same server; default: the resource's.
+            options: of `sluicegate.streams.ConsumerGroup`; they override those of the resource.
+
+        Raises:
+            ConfigurationError: as `get_queue` does.
+            RedisUnavailableError: Redis cannot be reached; names host and port.
+        """
+        place = self.resolve_consumed(Names(stream_name=self._stream_place(stream_name).name, group=name))
+        given = self._options(place, options, "get_group")
+        with ConsumerGroup(place.name, str(place.group), url=self.server_url, **given) as group:
+            yield group
 
     @contextmanager
     def get_publisher(
@@ -239,7 +301,8 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """
         place = self.resolve_place(Names(queue_name, stream_name))
         place = Place(place.name, stream=place.stream)
-        with open_place(place, url=self.server_url, **self._options(options)) as publisher:
+        given = self._options(place, options, "get_publisher")
+        with open_place(place, url=self.server_url, **given) as publisher:
             yield publisher
 
     def get_depth(self, name: str | None = None, *, stream_name: str | None = None, group: str | None = None) -> Depth:
@@ -261,7 +324,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def read_depth(self, place: Place) -> Depth:
         """Count the messages of a place on the resource's server; see `get_depth`."""
-        options = self._options({"retry_budget_seconds": 0})
+        options = self._options(place, {"retry_budget_seconds": 0}, "get_depth")
         with open_place(place, url=impatient_url(self.server_url), **options) as consumer:
             depth: Depth = consumer.depth()
             return depth
@@ -285,7 +348,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         Raises:
             ConfigurationError: neither names one, or the resource's names contradict each other.
         """
-        return names.over(self._names).place()
+        return names.over(self.names).place()
 
     def resolve_consumed(self, names: Names = NO_NAMES) -> Place:
         """Return the queue or the group from which a use consumes; see `resolve_place`.
@@ -306,7 +369,6 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """
         if not self._is_resolved:  # a resource that is nested in another one comes by here again in a run
             refuse_plain_password(self.url, self._described)
-            _ = self._names
             self._check_options()
         show_markdown(self)
         return super().get_resource_definition()
@@ -329,7 +391,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
 
     @property
-    def _names(self) -> Names:
+    def names(self) -> Names:
         """Return the names that the fields or the URL give.
 
         Raises:
@@ -345,7 +407,16 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @property
     def _described(self) -> str:
-        return self._names.in_words.removeprefix("the ") or "a queue resource"
+        return self.names.in_words.removeprefix("the ") or "a queue resource"
+
+    def _stream_place(self, name: str | None) -> Place:
+        place = self.resolve_place(Names(stream_name=name))
+        if not place.stream:
+            raise ConfigurationError(
+                f"the resource names {place}, which is no stream; set its stream_name, or name a stream where it is "
+                'used, as get_stream("orders") does'
+            )
+        return Place(place.name, stream=True)
 
     def _queue_place(self, name: str | None) -> Place:
         place = self.resolve_place(Names(name))
@@ -356,25 +427,37 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             )
         return place
 
-    def _configured(self) -> dict[str, Any]:
-        """Return the options that the fields hold, by their names in the core."""
-        held = {name: getattr(self, name) for name in OPTIONS if name in RedisQueueResource.model_fields}
-        return {"get_deduplication_key": self.deduplication_key, **held}
+    def _configured(self, known: Collection[str] = OPTIONS.keys()) -> dict[str, Any]:
+        """Return the options that the fields hold, by their names in the core.
 
-    def _options(self, overriding: Mapping[str, Any]) -> dict[str, Any]:
-        places = sorted(set(_PLACES) & set(overriding))
-        if places:
+        Args:
+            known: names of the options that there are.
+        """
+        fields = (*OPTIONS, *STREAM_FIELDS)
+        held = {name: getattr(self, name) for name in fields if name in RedisQueueResource.model_fields}
+        held["get_deduplication_key"] = self.deduplication_key
+        return {name: value for name, value in held.items() if name in known}
+
+    def _options(self, place: Place, overriding: Mapping[str, Any], method: str) -> dict[str, Any]:
+        """Return the options of a place: those of the resource that it has, and those of a use."""
+        if given := sorted(set(_PLACES) & set(overriding)):
             raise ConfigurationError(
-                f"{places[0]} is no option of a queue here: the resource says where Redis is; make another resource"
+                f"{given[0]} is no option of a queue here: the resource says where Redis is; make another resource"
             )
-        refuse_unknown_options("get_queue", overriding, OPTIONS, OPTIONS_ELSEWHERE)
-        return {**self._configured(), **overriding}
+        known = options_of(place)
+        refuse_unknown_options(method, overriding, known, OPTIONS_ELSEWHERE)
+        return {**self._configured(known), **overriding}
 
     def _check_options(self) -> None:
         """Check what is known before a run: each value that no variable holds, and all together if none does."""
+        fields = RedisQueueResource.model_fields
+        for name, hint in unfit_fields(self.names).items():
+            if name in fields and getattr(self, name) != fields[name].default:
+                raise ConfigurationError(f"{self._described}: {name} {hint}")
         options = self._configured()
         known = {name: value for name, value in options.items() if not is_variable(value)}
         if len(known) == len(options):
             QueueConfig(**options)
         for name, value in known.items():
             OPTIONS[name].check(name, value)
+        check_stream_fields({name: getattr(self, name) for name in STREAM_FIELDS})

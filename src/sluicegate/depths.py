@@ -33,7 +33,8 @@ def read_depths(
         retry: False: one attempt of a few seconds at most.
 
     Returns:
-        Per place its depth, or the error that concerns it alone: `WrongKeyTypeError` or `RedisAccessError`.
+        Per place its depth, or the error that concerns it alone: `WrongKeyTypeError`, `RedisAccessError` or
+            `GroupNotFoundError`.
 
     Raises:
         ConfigurationError: a name that no queue may have, or a stream without a group.

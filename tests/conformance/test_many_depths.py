@@ -14,8 +14,9 @@ import sluicegate.asyncio
 from sluicegate import Depth, RedisGateway, RedisMessageQueue
 from sluicegate.asyncio.depths import read_depths as read_depths_async
 from sluicegate.depths import read_depths
-from sluicegate.errors import ConfigurationError, RedisUnavailableError, WrongKeyTypeError
+from sluicegate.errors import ConfigurationError, GroupNotFoundError, RedisUnavailableError, WrongKeyTypeError
 from sluicegate.place import Place
+from sluicegate.streams import ConsumerGroup, RedisStreamQueue
 from tests.support import state
 from tests.support.flavours import Loop
 from tests.support.servers import RedisServer, programs
@@ -122,6 +123,24 @@ def test_a_queue_may_be_given_as_a_place(read: Read, client: redis.Redis) -> Non
     place = Place("orders")
 
     assert read([place])[place].ready == 3
+
+
+def test_groups_are_read_beside_queues_and_one_that_is_missing_hides_no_other(read: Read, client: redis.Redis) -> None:
+    with RedisStreamQueue("orders", client=client) as stream:
+        stream.publish_many("abc")
+    ConsumerGroup("orders", "billing", client=client, start="beginning").claim(2)
+    RedisMessageQueue("orders", client=client).publish("a")
+    queue, billing, missing = (
+        Place("orders"),
+        Place("orders", stream=True, group="billing"),
+        Place("orders", stream=True, group="missing"),
+    )
+
+    found = read([missing, queue, billing])
+
+    assert isinstance(found[missing], GroupNotFoundError)
+    assert (found[queue].ready, found[queue].claimed_total) == (1, 0)
+    assert (found[billing].ready, found[billing].in_flight, found[billing].claimed_total) == (1, 2, 2)
 
 
 def test_a_stream_without_a_group_is_refused(read: Read) -> None:

@@ -220,6 +220,29 @@ def test_a_run_of_a_partition_drains_the_queue_of_that_partition(
     assert resource.get_depth("orders:eu").ready == 1
 
 
+def test_executors_drain_a_group_of_a_stream(
+    spark: SparkSession, server: RedisServer, output: Output, instance: dg.DagsterInstance
+) -> None:
+    resource = RedisQueueResource(url=server.url, stream_name="orders", group="billing", start="beginning")
+    with resource.get_stream() as stream:
+        stream.publish_many({"n": number} for number in range(5))
+
+    result = run(drain_asset(output.writer(), batch_size=2), resource, spark, instance)
+
+    (materialization,) = result.asset_materializations_for_node("stored")
+    found = values_of(materialization.metadata)
+    assert found["sluicegate/queue"] == "stream:orders:billing"
+    assert (found["sluicegate/stream"], found["sluicegate/group"], found["dagster/row_count"]) == (
+        "orders",
+        "billing",
+        5,
+    )
+    assert output.numbers() == [0, 1, 2, 3, 4]
+    with resource.get_group() as group:
+        assert (group.depth().ready, group.depth().in_flight, group.stats().acked) == (0, 0, 5)
+    assert "Group 'billing' of stream 'orders': 5 messages acked" in texts_of(instance, result.run_id)
+
+
 def test_messages_that_fail_fail_the_step_and_a_re_execution_works_on_them_only(
     spark: SparkSession,
     queue: RedisMessageQueue,

@@ -62,8 +62,8 @@ def build_queue_publish_asset(
 
     The materialization carries `dagster/row_count` (messages that this run published, in all its tries),
     `sluicegate/accepted` (by this try), `/accepted_before` (by earlier tries), `/duplicates` (refused by a key of their
-    own), `/batches`, `/bytes` (sent), `/first_message_id`, `/last_message_id`, `/ready` (in the queue afterwards) and
-    `/queue`.
+    own), `/batches`, `/bytes` (sent), `/first_message_id`, `/last_message_id`, `/ready` (in the queue afterwards; of a
+    stream `/length`) and `/queue`.
 
     Args:
         spec: the asset: a full `AssetSpec`, or just its key.
@@ -135,6 +135,8 @@ def build_queue_publish_asset(
             durability=durability,
         )
         names = Names(queue_name, stream_name)
+        if stream_name is not None and (delay_seconds or due_at):
+            raise ConfigurationError("a stream delivers at once; leave delay_seconds and due_at out")
     except (ConfigurationError, TypeError, ValueError) as error:
         raise ConfigurationError(f"publish asset {name!r}: {error}") from None
     if asset.description is None:

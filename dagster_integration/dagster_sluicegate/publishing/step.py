@@ -20,6 +20,7 @@ from sluicegate.core.deduplication import KeySource, compile_key_function
 from sluicegate.core.durability import DurabilityOption, parse_durability
 from sluicegate.core.entry import encode_headers
 from sluicegate.core.publishing import MAX_PER_CALL, parse_schedule
+from sluicegate.errors import ConfigurationError
 from sluicegate.options import QueueOptions
 from sluicegate.place import Place
 
@@ -83,13 +84,15 @@ def publish(
         dagster.Failure: it stopped midway; says where and why, and forbids a retry that would stop there again.
         ConfigurationError: an option or the resource cannot work.
     """
+    if names.over(resource.names).stream_name is not None and (options.delay_seconds or options.due_at):
+        raise ConfigurationError("a stream delivers at once; leave delay_seconds and due_at out, or publish to a queue")
     source = enumerate(messages_of(made, what, results), start=1)
     reader = Reader(source, _describe, None, options.batch_size, is_at_hand(made))
     by_position = options.deduplication_key is None and resource.deduplication_key is None
     given = _by_position(resource, reader, work, options) if by_position else _by_key(reader, options)
     with resource.get_publisher(names.queue_name, stream_name=names.stream_name, **given) as queue:
         place = place_of(queue)
-        publisher = Publisher(queue, reader, log, _PROGRESS_SECONDS)
+        publisher = Publisher(queue, reader, log, _PROGRESS_SECONDS, place=place)
         try:
             report = publisher.run(
                 batch_size=options.batch_size,
@@ -100,9 +103,7 @@ def publish(
             )
         except PublishStoppedError as stopped:
             raise _failure(stopped, place, what) from stopped
-        depth = queue.depth()
-    if depth.paused:
-        log.warning(f"{in_title(place)} is paused, so its messages wait until somebody resumes it.")
+        left = _what_is_left(queue, place, log)
     before = report["duplicates"] if by_position else 0
     metadata = {
         "dagster/row_count": report["published"] + before,
@@ -112,10 +113,20 @@ def publish(
         "sluicegate/duplicates": report["duplicates"] - before,
         "sluicegate/batches": report["batches"],
         "sluicegate/bytes": publisher.size_bytes,
-        "sluicegate/ready": depth.ready,
+        **left,
     }
     ids = {f"sluicegate/{name}": report[name] for name in ("first_message_id", "last_message_id")}
     return {**metadata, **{name: value for name, value in ids.items() if value is not None}}
+
+
+def _what_is_left(queue: Any, place: Place, log: Any) -> dict[str, int]:
+    """Return how many messages are ready in the queue, or kept by the stream."""
+    if place.stream:
+        return {"sluicegate/length": queue.info().length}
+    depth = queue.depth()
+    if depth.paused:
+        log.warning(f"{in_title(place)} is paused, so its messages wait until somebody resumes it.")
+    return {"sluicegate/ready": depth.ready}
 
 
 def _by_position(resource: RedisQueueResource, reader: Reader, work: str, options: PublishOptions) -> QueueOptions:

@@ -46,6 +46,12 @@ class RunTemplate:
         if ours:
             raise ConfigurationError(f"the run tags {ours} are the sensor's own; use other names")
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """Return the tags of every run: its limit, and those of the user."""
+        limit = {} if self.max_runtime_seconds is None else {_MAX_RUNTIME_TAG: str(self.max_runtime_seconds)}
+        return {**limit, **self.run_tags}
+
     def requests(
         self, decision: Decision, *, tags: Mapping[str, str] = MappingProxyType({}), **options: Any
     ) -> list[dg.RunRequest]:
@@ -57,16 +63,14 @@ class RunTemplate:
             options: Dagster's own.
         """
         queue = decision.queue
-        limit = {} if self.max_runtime_seconds is None else {_MAX_RUNTIME_TAG: str(self.max_runtime_seconds)}
         return [
             dg.RunRequest(
                 run_key=f"{queue.label}:{decision.generation}:{attempt}",
                 tags={
                     **tags_of_run(queue.place, queue.queue_id, decision.generation, attempt, decision.depth),
                     SENSOR_TAG: self.sensor,
-                    **limit,
                     **tags,
-                    **self.run_tags,
+                    **self.tags,
                 },
                 **options,
             )

@@ -41,7 +41,7 @@ from sluicegate._redis.size_limits import (
 from sluicegate.asyncio.runtime import apart, await_answer, sleep
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Call, Wait
-from sluicegate.errors import RedisAccessError, WrongKeyTypeError
+from sluicegate.errors import GroupNotFoundError, RedisAccessError, WrongKeyTypeError
 from sluicegate.signatures import explains_unknown_options
 
 __all__ = ["Client", "Gateway", "RedisGateway"]
@@ -254,7 +254,7 @@ class RedisGateway(GatewayBase):
 
         Returns:
             Per call its result, or the error by which Redis refused this call: of another type than its keys' values,
-            or beyond the user's rights.
+            beyond the user's rights, or about a group that does not exist.
 
         Raises:
             RedisUnavailableError, RedisRefusedError, RetryBudgetExhaustedError, RedisMemoryError: as `execute` does.
@@ -325,7 +325,7 @@ class RedisGateway(GatewayBase):
     async def _execute_or_error(self, call: Call[T], *, retry: bool) -> T | Exception:
         try:
             return await self.execute(call, retry=retry)
-        except (WrongKeyTypeError, RedisAccessError) as error:
+        except (WrongKeyTypeError, RedisAccessError, GroupNotFoundError) as error:
             return error
 
     async def _send_together(self, calls: Sequence[Call[Any]], stage: str) -> list[Any]:

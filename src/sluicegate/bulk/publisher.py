@@ -88,15 +88,16 @@ class Publisher:
             BaseException: what else stopped it, such as a timeout of the task, after the counts were logged.
         """
         logged = self._started
+        # A stream has no parameters for a later delivery.
+        later: dict[str, Any] = {"delay_seconds": delay_seconds, "due_at": due_at} if delay_seconds or due_at else {}
         try:
             for batch in self.queue.publish_chunks(
                 self.reader,
                 batch_size=batch_size,
                 headers=headers,
-                delay_seconds=delay_seconds,
-                due_at=due_at,
                 durability=durability,
                 ahead=self.reader.is_at_hand,
+                **later,
             ):
                 self._count(batch)
                 if time.monotonic() - logged >= self.progress_interval_seconds:
