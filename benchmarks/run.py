@@ -44,6 +44,7 @@ PARTS = {
     "limits": "benchmarks.limits:steps",
     "waiting": "benchmarks.waiting:steps",
     "jobs": "benchmarks.jobs:steps",
+    "streams": "benchmarks.streams:steps",
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
     "dagster-latency": "benchmarks.dagster_latency:steps",

@@ -60,6 +60,7 @@ from sluicegate.core.transitions.jobs import (
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.peek_in_stream import peek_in_stream_call
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, publish_call
 from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call, wake_groups_call
@@ -349,6 +350,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "pause": lambda: sample(pause_call, True, 3, args={"wanted": 1}),
     "peek": lambda: sample(peek_call, "returned", 7, offset=3, keys={"source": KEYS.returned}, args={"kind": b"zset"}),
+    "peek_in_stream": lambda: sample(peek_in_stream_call, "5-5", 7, of=STREAM),
     "promote": lambda: sample(promote_call, step=7),
     "publish": _publish,
     "publish_to_stream": _publish_to_stream,

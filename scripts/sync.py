@@ -37,8 +37,8 @@ SOURCES = (
         for name in (
             *("administration", "batches", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease"),
             *("opening", "operation_runner", "publisher", "queue", "session", "streams/__init__"),
-            *("streams/group", "streams/stream", "worker/__init__", "worker/chain", "worker/slot_work"),
-            "worker/worker",
+            *("streams/group", "streams/replay", "streams/stream"),
+            *("worker/__init__", "worker/chain", "worker/slot_work", "worker/worker"),
         )
     ),
     *(f"{PACKAGE}/asyncio/jobs/{name}.py" for name in ("__init__", "handle", "lease", "queue")),

@@ -169,17 +169,24 @@ class QueueAdministration:
             )
         )
 
-    def purge(self, state: str) -> int:
+    def purge(self, state: str, *, older_than_seconds: float | None = None) -> int:
         """Delete everything that is in a state now, in bounded steps, and free the deduplication keys it holds.
 
         Args:
             state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+            older_than_seconds: of dead letters, only those buried at least this long ago, by the server's clock.
 
         Returns:
             The number of deleted messages or records. Messages that arrive meanwhile stay.
         """
         return self.session.runner.run(
-            purge_operation(self.session.keys, new_id(), state, emits_events=self.session.runner.emits_events)
+            purge_operation(
+                self.session.keys,
+                new_id(),
+                state,
+                older_than_seconds=older_than_seconds,
+                emits_events=self.session.runner.emits_events,
+            )
         )
 
     def cancel(self, ids: Iterable[str]) -> list[str]:

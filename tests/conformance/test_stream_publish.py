@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -154,6 +155,20 @@ def test_cancelled_messages_leave_the_stream_and_free_their_keys(make_stream: Ma
         stream.cancel(["nonsense"])
     with pytest.raises(TypeError, match="several message ids"):
         stream.cancel(report.ids[2])
+
+
+def test_a_peek_shows_the_history_from_any_place_on(make_stream: MakeStream, client: redis.Redis) -> None:
+    stream = make_stream(get_deduplication_key="id")
+    ids = stream.publish_many(rows(1, 2, 3), headers={"trace": "t"}).ids
+    client.xadd(KEYS.stream, {"event": "x"}, id="9999999999999-0")
+    (first, second) = stream.peek(2)
+    assert [first.id, second.id] == ids[:2]
+    assert (first.json(), first.headers, first.deduplication_key) == ({"id": 1}, {"trace": "t"}, "1")
+    assert [message.json() for message in stream.peek(from_id=ids[1])] == [{"id": 2}, {"id": 3}, {"event": "x"}]
+    assert [message.id for message in stream.peek(from_time=datetime(2286, 1, 1, tzinfo=UTC))] == ["9999999999999-0"]
+    assert make_stream("other").peek() == []
+    with pytest.raises(ConfigurationError, match="from_id must be an id"):
+        stream.peek(from_id="x")
 
 
 def test_a_key_of_another_type_is_refused_and_stays(make_stream: MakeStream, bare_client: redis.Redis) -> None:

@@ -12,6 +12,7 @@ from sluicegate.core.entry import client_part
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_call
 from sluicegate.core.transitions.groups import create_group_call, delete_group_call, keep_group_call, stream_info_call
+from sluicegate.core.transitions.peek_in_stream import peek_in_stream_call
 from sluicegate.core.transitions.publish import Batch, Published
 from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call, wake_groups_call
 from sluicegate.core.transitions.replay import replay_call
@@ -143,6 +144,11 @@ def cancel(core: Core) -> Call[Any]:
     return cancel_in_stream_call(STREAM, Step(b"n", 1), named(core))
 
 
+def peek(core: Core) -> Call[Any]:
+    core.do(publish("earlier", *"abc"))
+    return peek_in_stream_call(STREAM, "0-0", 2)
+
+
 def wake(core: Core) -> Call[Any]:
     return wake_groups_call((GROUP.wakeup, STREAM.of_group("h").wakeup))
 
@@ -159,7 +165,7 @@ def run_all(client: redis.Redis, do: Callable[[Call[Any]], Any]) -> None:
 CASES = [
     publish_to_stream, publish_to_stream_with_a_receipt, publish_to_stream_without_keys, publish_to_stream_too_late,
     create, create_at_the_end, create_what_exists, keep, mark_for_deletion, delete, look_at_a_stream, trim,
-    trim_unfinished, replay, replay_forward, replay_nothing, ask_for_keys, cancel, wake,
+    trim_unfinished, peek, replay, replay_forward, replay_nothing, ask_for_keys, cancel, wake,
 ]  # fmt: skip
 TOLD_ONCE = (
     publish_to_stream,
@@ -177,6 +183,7 @@ TYPES = {
     "delete_group": (delete, "stream groups leases counters"),
     "stream_info": (look_at_a_stream, "stream counters groups"),
     "trim": (trim, "stream counters groups"),
+    "peek_in_stream": (peek, "stream"),
     "replay": (replay, "stream receipt wakeup"),
     "cancel_in_stream": (cancel, "stream counters receipt markers"),
     "wake_groups": (wake, "wakeups"),

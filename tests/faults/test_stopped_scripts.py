@@ -149,6 +149,7 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "pause",
         "forget",
         "cancel_in_stream",
+        "peek_in_stream",
         "create_group",
         "delete_group",
         "keep_group",

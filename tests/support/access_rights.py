@@ -19,7 +19,7 @@ RULE = ("resetchannels", "~sluicegate:*", *(f"+{name}" for name in (*SENT, *IN_S
 
 FOR_EVICTION = ("+info",)  # asked for in a script, which accepts a refusal
 FOR_REPAIR = ("+hscan", "+scan")
-FOR_STREAMS = ("+xdel", "+xgroup", "+xinfo", "+xpending", "+xrange", "+xtrim")
+FOR_STREAMS = ("+xack", "+xdel", "+xgroup", "+xinfo", "+xpending", "+xrange", "+xtrim")
 FOR_REPLICAS = ("+wait",)
 FOR_FSYNC = ("+waitaof", "+command|info")
 FOR_CLUSTER = ("+cluster|slots", "+command", "+asking", *(("+info",) if redis.__version__.startswith("5.") else ()))

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, RedisStreamQueue
 from tests.support.flavours import FLAVOURS, Blocking, Flavour, Loop
 from tests.support.servers import programs
 from tests.support.settings import PRODUCT, UNIX_SPEAKS_RESP3
@@ -60,15 +60,25 @@ class QueueMaker:
         self._closers: list[Callable[[], Any]] = []
 
     def __call__(self, name: str = "orders", **options: Any) -> Any:
-        queue = self._make(name, options)
-        self._closers.append(queue.close)
-        return queue
+        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
+
+        return self._keep(self._make(RedisMessageQueue, AsyncQueue, name, options))
+
+    def stream(self, name: str = "orders", **options: Any) -> Any:
+        """Make a stream instead of a queue."""
+        from sluicegate.asyncio import RedisStreamQueue as AsyncStream
+
+        return self._keep(self._make(RedisStreamQueue, AsyncStream, name, options))
 
     def close(self) -> None:
         for close in reversed(self._closers):
             close()
 
-    def _make(self, name: str, options: dict[str, Any]) -> Any:
+    def _keep(self, made: Any) -> Any:
+        self._closers.append(made.close)
+        return made
+
+    def _make(self, kind: Any, async_kind: Any, name: str, options: dict[str, Any]) -> Any:
         flavour, given = (
             self._way.flavour,
             {"decode_responses": self._way.flavour.decodes, "protocol": self._way.protocol},
@@ -83,10 +93,8 @@ class QueueMaker:
             where = {"client": self._topology.client(**given)}
             self._closers.append(where["client"].close)
         if not flavour.asyncio:
-            return RedisMessageQueue(name, **where, **options)
-        from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
-
-        return Blocking(AsyncQueue(name, **where, **options), self._loop)
+            return kind(name, **where, **options)
+        return Blocking(async_kind(name, **where, **options), self._loop)
 
 
 def with_options(url: str, options: dict[str, Any]) -> str:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from types import SimpleNamespace, TracebackType
 from typing import Any, ClassVar, Self, Unpack
 
+from sluicegate import checks
 from sluicegate._arguments import ABSENT, Absent, ids_of, one_payload, refuse_unfit_gateway
 from sluicegate._session import new_id
 from sluicegate.clock import elapsed_clock
@@ -16,24 +18,33 @@ from sluicegate.core.deduplication import DeduplicationPolicy, KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.publishing import MAX_PER_CALL, Payload
-from sluicegate.core.stream_ids import StreamPlace
+from sluicegate.core.stream_ids import Start, StreamId, StreamPlace, parse_from
 from sluicegate.core.transitions.cancel_in_stream import cancel_in_stream_operation
 from sluicegate.core.transitions.forget import forget_operation
-from sluicegate.core.transitions.groups import delete_group_operation, stream_info_call
+from sluicegate.core.transitions.groups import (
+    TEMPORARY_PREFIX,
+    create_group_operation,
+    delete_group_operation,
+    stream_info_call,
+)
+from sluicegate.core.transitions.peek_in_stream import peek_in_stream_call
 from sluicegate.core.transitions.publish import Batch, Published
 from sluicegate.core.transitions.publish_to_stream import Upkeep, publish_to_stream_operation
+from sluicegate.core.transitions.replay import replay_operation
 from sluicegate.core.transitions.trim import TrimReport, TrimRules, trim_operation
 from sluicegate.errors import ConfigurationError, PublishUnknownError
 from sluicegate.events import QueueEvent
 from sluicegate.gateway import Client, Gateway, RedisGateway
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.json_default import JsonDefault
+from sluicegate.message import Message
 from sluicegate.publisher import Publisher
 from sluicegate.report import GroupInfo, PublishReport, StreamInfo
 from sluicegate.session import close_session, open_session, shut_down_session
 from sluicegate.signatures import explains_unknown_options
 from sluicegate.spec import SpecKind
 from sluicegate.streams.group import ConsumerGroup, GroupOptions
+from sluicegate.streams.replay import ReplayGroup
 
 __all__ = ["RedisStreamQueue"]
 
@@ -278,17 +289,70 @@ class RedisStreamQueue:
             consumer: name of the consumer, which its leases show; by default the host's name and the process id.
             start: where the group starts if it does not exist at its first use: `beginning`, `end`, the id of the first
                 message, or an aware datetime. Without it, a group that does not exist is an error.
-            options: of the consumer; see `ConsumerGroup`.
+            options: of the consumer, see `ConsumerGroup`; `interrupt` and `on_event` are the stream's unless given.
 
         Raises:
             ConfigurationError: an option that cannot work as given.
         """
-        gateway = self.session.runner.gateway
-        return ConsumerGroup(self.name, name, gateway=gateway, consumer=consumer, start=start, **options)
+        gateway, given = self.session.runner.gateway, self._for_groups(options)
+        return ConsumerGroup(self.name, name, gateway=gateway, consumer=consumer, start=start, **given)
 
     def groups(self) -> list[str]:
         """List the names of the stream's groups, those of other programs included."""
         return [group.name for group in self.info().groups]
+
+    def replay(
+        self,
+        *,
+        from_id: str | None = None,
+        from_time: datetime | None = None,
+        to: str | None = None,
+        expires_seconds: float = 3600,
+        consumer: str | None = None,
+        **options: Unpack[GroupOptions],
+    ) -> ConsumerGroup:
+        """Deliver a part of the history again: to a temporary group, or to an existing one.
+
+        A temporary group deletes itself at the end of its `with` block, keeps no message from being trimmed, and
+        expires when its process died. An existing group is moved back; what it holds may be delivered twice.
+
+        Args:
+            from_id: the first message, which need not exist any more.
+            from_time: instead, the time of the first message: an aware datetime.
+            to: name of an existing group; None for a temporary one.
+            expires_seconds: how long a temporary group lives without a claim.
+            consumer: name of this consumer.
+            options: of the group's consumers.
+
+        Raises:
+            ConfigurationError: not exactly one of `from_id` and `from_time`, or an existing group has not read so far.
+        """
+        checks.positive("expires_seconds", expires_seconds)
+        first = parse_from(from_id, from_time)
+        runner, given = self.session.runner, self._for_groups(options)
+        if to is not None:
+            group = self.group(to, consumer=consumer, **options)
+            keys = self._keys.of_group(to)
+            runner.run(replay_operation(keys, new_id(), first, emits_events=runner.emits_events))
+            return group
+        self._delete_expired()
+        keys = self._keys.of_group(TEMPORARY_PREFIX + new_id().decode())
+        made = ReplayGroup(keys, runner.gateway, expires_seconds=expires_seconds, consumer=consumer, **given)
+        start = Start(str(first), str(first.before))
+        runner.run(create_group_operation(keys, new_id(), start, life_seconds=expires_seconds))
+        return made
+
+    def _for_groups(self, options: GroupOptions) -> GroupOptions:
+        """Add what a group shares with its stream unless it is given."""
+        config = self.session.config
+        return {"interrupt": config.interrupt, "on_event": config.on_event, **options}
+
+    def _delete_expired(self) -> None:
+        """Delete the temporary groups of processes that have died."""
+        for group in self.info().groups:
+            if group.expires_in_seconds == 0:
+                keys = self._keys.of_group(group.name)
+                self.session.runner.run(delete_group_operation(keys, expired=True))
 
     def delete_group(self, name: str) -> bool:
         """Delete a group with all that it holds: messages in flight, returned and delayed ones, dead letters, totals.
@@ -319,6 +383,20 @@ class RedisStreamQueue:
             trimmed_unfinished=found.trimmed_unfinished,
             groups=[GroupInfo.of(group) for group in found.groups],
         )
+
+    def peek(self, count: int = 10, *, from_id: str | None = None, from_time: datetime | None = None) -> list[Message]:
+        """Show messages of the history, the oldest first, whoever has finished them; at most 32 MB of them.
+
+        Args:
+            count: maximum number of messages.
+            from_id: where to begin; the first message by default. To continue, give the last id with its number
+                increased by 1.
+            from_time: instead, the time of the first message: an aware datetime.
+        """
+        checks.count("count", count)
+        first = StreamId(0, 0) if from_id is None and from_time is None else parse_from(from_id, from_time)
+        found = self.session.runner.run(alone(peek_in_stream_call(self._keys, str(first.before), count)))
+        return [Message(value) for value in found]
 
     def depth(self) -> int:
         """Return the number of messages in the stream, whoever has finished them; groups have depths of their own."""

@@ -15,6 +15,7 @@ from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 
 __all__ = [
     "OWN_KEYS",
+    "TEMPORARY_PREFIX",
     "CreatedGroup",
     "Deletion",
     "GroupFound",
@@ -27,6 +28,8 @@ __all__ = [
     "stream_info_call",
 ]
 
+TEMPORARY_PREFIX = "~replay-"
+"""Names of temporary groups begin with it, so that scripts know them from their names."""
 _RECEIPT_MS = 3_600_000
 _MAX_STEPS = 10_000  # of 500 leases each
 _SHARED = {"pending", "leases", "counters"}

@@ -12,6 +12,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.transitions.eviction import EvictionCheck
+from sluicegate.core.transitions.groups import TEMPORARY_PREFIX
 from sluicegate.core.transitions.publish import TOO_OLD, Batch, Published, publish_operation
 from sluicegate.core.transitions.trim import Trimmed, TrimRules, trim_step
 
@@ -20,6 +21,7 @@ __all__ = ["Upkeep", "publish_to_stream_call", "publish_to_stream_operation", "w
 _WAKEUPS_PER_CALL = 500
 _IDLE_TRIM_SECONDS = 0.1  # until the next trim after one that could remove nothing
 _MAX_AGE_CHECK_SECONDS = 60.0
+_EXPIRY_CHECK_SECONDS = 60.0  # of temporary groups, which trims delete
 _log = logging.getLogger("sluicegate")
 
 
@@ -101,7 +103,8 @@ class Upkeep:
 
     def _must_trim(self, length: int) -> bool:
         rules, now = self.rules, self.clock()
-        if rules.max_age_seconds is not None and now >= self._next_by_age:
+        checks_age = rules.max_age_seconds is not None or self._knows_temporary_groups
+        if checks_age and now >= self._next_by_age:
             return True
         if rules.max_length is None:
             return False
@@ -109,9 +112,16 @@ class Upkeep:
         slack = min(max(100, rules.max_length // 100), 10_000)
         return length >= rules.max_length + slack and now >= self._next_by_length
 
+    @property
+    def _knows_temporary_groups(self) -> bool:
+        prefix = TEMPORARY_PREFIX.encode()
+        return any(name.startswith(prefix) for name in self.wakeups)
+
     def _trim(self) -> Operation[int]:
-        if self.rules.max_age_seconds is not None:
-            self._next_by_age = self.clock() + min(max(1.0, self.rules.max_age_seconds / 20), _MAX_AGE_CHECK_SECONDS)
+        age = self.rules.max_age_seconds
+        self._next_by_age = self.clock() + (
+            _EXPIRY_CHECK_SECONDS if age is None else min(max(1.0, age / 20), _MAX_AGE_CHECK_SECONDS)
+        )
         done: Trimmed = yield from trim_step(self.keys, self.rules, patience_seconds=0)
         if not done.trimmed:
             self._next_by_length = self.clock() + _IDLE_TRIM_SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from sluicegate import checks
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation
@@ -45,7 +46,9 @@ def purge_call(keys: QueueKeys, state: str, step: Step, targets: Sequence[Target
     )
 
 
-def purge_operation(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: bool = False) -> Operation[int]:
+def purge_operation(
+    keys: QueueKeys, nonce: bytes, state: str, *, older_than_seconds: float | None = None, emits_events: bool = False
+) -> Operation[int]:
     """Delete what is in a state when the operation begins, and free the deduplication keys of these messages.
 
     Each step names the messages of a page first and deletes those that are still there, so that it can be repeated.
@@ -55,16 +58,21 @@ def purge_operation(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: 
         keys: the keys of the queue.
         nonce: identifies this operation.
         state: `pending`, `returned`, `delayed`, `dead`, `completed` or `failed`.
+        older_than_seconds: of dead letters, only those buried at least this long ago; None for all.
         emits_events: whether to emit an event per step that deleted something.
 
     Returns:
         How many messages, dead letters or records were deleted.
 
     Raises:
-        ConfigurationError: there is no such state.
+        ConfigurationError: there is no such state, or an age is given for another state than `dead`.
     """
     if state not in PURGEABLE:
         raise ConfigurationError(f"state must be one of {', '.join(PURGEABLE)}, not {state!r}")
+    if older_than_seconds is not None:
+        checks.not_negative("older_than_seconds", older_than_seconds)
+        if state != "dead":
+            raise ConfigurationError(f"older_than_seconds applies to dead letters; leave it out for {state!r}")
     steps = Steps(nonce)
     if state == "pending" and keys.group:
         return (yield from purge_unread_operation(keys, steps, emits_events=emits_events))
@@ -83,6 +91,7 @@ def purge_operation(keys: QueueKeys, nonce: bytes, state: str, *, emits_events: 
             cursor=cursor,
             from_oldest=True,
             mark=mark,
+            older_seconds=older_than_seconds or 0,
             whole=state in ("returned", "delayed"),
         )
         if published is None:

@@ -5,13 +5,15 @@ local function group_note(name)
   return '\31g:' .. (string.gsub(name, '\31', '%%1F'))
 end
 
--- The names of a stream's groups.
+-- The names of a stream's groups, without those of replays, for which no key is held.
 local function groups_of(stream)
-  local found = redis.pcall('XINFO', 'GROUPS', stream)
+  local found, names = redis.pcall('XINFO', 'GROUPS', stream), {}
   for i = 1, #found do
-    found[i] = found[i][2]
+    if string.sub(found[i][2], 1, 8) ~= '~replay-' then
+      names[#names + 1] = found[i][2]
+    end
   end
-  return found
+  return names
 end
 
 -- End a marker for the message `id`, if it is its own by the marker's value `owner`. `stream` and `group` are those of
