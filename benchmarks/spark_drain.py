@@ -12,15 +12,16 @@ from benchmarks.measure import median
 from benchmarks.messages import BATCH
 from benchmarks.report import Bar, Figures
 from benchmarks.spark_session import TASKS, Bench
-from sluicegate import Message, RedisMessageQueue
+from sluicegate import Message, QueueConsumer, RedisStreamQueue
 from sluicegate.spark import drain
 
 __all__ = ["bars", "run"]
 
 TITLE = "Draining the flights"
-_NOTHING, _DECODED, _TABLE, _TYPED, _PROCESSES, _CLIENT = (
+_NOTHING, _DECODED, _GROUP, _TABLE, _TYPED, _PROCESSES, _CLIENT = (
     "Spark, no-op handler",
     "Spark, every payload decoded",
+    "Spark, a group of a stream, every payload decoded",
     "Spark, Arrow table of messages",
     "Spark, typed Arrow columns",
     "sluicegate.drain, two processes, every payload decoded",
@@ -37,16 +38,20 @@ def run(bench: Bench, *, rounds: int, limit: int | None) -> dict[str, Figures]:
     """Drain in every way in turn, `rounds` times after a first one, which starts Spark's Python workers."""
     payloads = flights(limit)
     seconds: dict[str, list[float]] = {name: [] for name in _WAYS}
-    queue = bench.queue("flights")
+    queue, stream = bench.queue("flights"), RedisStreamQueue("flights", url=bench.server.url)
+    group = stream.group("drained")
+    group.create("beginning")
     for number in range(rounds + 1):
         ways = list(_WAYS.items())
         for name, way in ways if number % 2 else ways[::-1]:
-            queue.publish_many(payloads)
+            (stream if name == _GROUP else queue).publish_many(payloads)
             start = time.monotonic()
-            drained = way(bench, queue)
+            drained = way(bench, group if name == _GROUP else queue)
             seconds[name].append(time.monotonic() - start)
             assert drained == len(payloads), f"{name} drained {drained} of {len(payloads)}"
+        bench.client.xtrim("sluicegate:{flights}:stream", maxlen=0)  # what is drained stays in a stream
     queue.close()
+    stream.close()
     client, spark = seconds[_CLIENT][1:], seconds[_DECODED][1:]
     return {
         TITLE: {
@@ -72,15 +77,16 @@ def bars(figures: dict[str, Figures]) -> list[Bar]:
     return [
         Bar("Spark drain, no-op / single client", "fast", rows[_NOTHING]["x single client"], 1.2, True, "x", how),
         Bar("Spark drain / single client", "fast", rows[_DECODED]["x single client"], 1, True, "x", how),
+        Bar("Spark drain of a group / of a queue", "fast", rows[_GROUP]["x Spark"], 0.6, True, "x", how),
         Bar("drain in two processes / Spark drain", "fast", rows[_PROCESSES]["x Spark"], 0.8, True, "x", how),
     ]
 
 
-def _nothing(bench: Bench, queue: RedisMessageQueue) -> int:
+def _nothing(bench: Bench, queue: QueueConsumer) -> int:
     return _drain(bench, queue, lambda batch: None)
 
 
-def _decode(bench: Bench, queue: RedisMessageQueue) -> int:
+def _decode(bench: Bench, queue: QueueConsumer) -> int:
     def decode(batch: list[Message]) -> None:
         for message in batch:
             message.json()
@@ -94,23 +100,23 @@ def decode(batch: list[Message]) -> None:
         message.json()
 
 
-def _processes(bench: Bench, queue: RedisMessageQueue) -> int:
+def _processes(bench: Bench, queue: QueueConsumer) -> int:
     return sluicegate.drain(queue, decode, workers=TASKS, batch_size=BATCH, progress=False).acked
 
 
-def _table(bench: Bench, queue: RedisMessageQueue) -> int:
+def _table(bench: Bench, queue: QueueConsumer) -> int:
     return _drain(bench, queue, lambda batch: None, batch_format="arrow")
 
 
-def _typed(bench: Bench, queue: RedisMessageQueue) -> int:
+def _typed(bench: Bench, queue: QueueConsumer) -> int:
     return _drain(bench, queue, lambda batch: None, batch_format="arrow", schema=_SCHEMA)
 
 
-def _drain(bench: Bench, queue: RedisMessageQueue, process: Callable[..., None], **options: Any) -> int:
+def _drain(bench: Bench, queue: QueueConsumer, process: Callable[..., None], **options: Any) -> int:
     return drain(bench.spark, queue, process, partitions=TASKS, batch_size=BATCH, progress=False, **options).acked
 
 
-def _one_client(bench: Bench, queue: RedisMessageQueue) -> int:
+def _one_client(bench: Bench, queue: QueueConsumer) -> int:
     drained = 0
     while True:
         with queue.claim(BATCH) as lease:
@@ -121,9 +127,10 @@ def _one_client(bench: Bench, queue: RedisMessageQueue) -> int:
             drained += len(lease)
 
 
-_WAYS: dict[str, Callable[[Bench, RedisMessageQueue], int]] = {
+_WAYS: dict[str, Callable[[Bench, QueueConsumer], int]] = {
     _NOTHING: _nothing,
     _DECODED: _decode,
+    _GROUP: _decode,
     _TABLE: _table,
     _TYPED: _typed,
     _PROCESSES: _processes,

@@ -76,7 +76,12 @@ from sluicegate.core.transitions.settle import SettleRequest, ack_whole_call, se
 from sluicegate.core.transitions.stats import stats_call
 from sluicegate.core.transitions.trim import TrimRules, trim_call
 from sluicegate.embedded import find_server
-from sluicegate.spark.transitions import acquire_consumer_call, commit_write_call, stage_rows_call
+from sluicegate.spark.transitions import (
+    acquire_consumer_call,
+    browse_group_call,
+    commit_write_call,
+    stage_rows_call,
+)
 
 KEYS = QueueKeys("sample")
 STREAM = StreamKeys("sample")
@@ -317,6 +322,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "acquire_consumer": lambda: sample(
         acquire_consumer_call, "C", b"N", 1, floor=2, top=3, life_seconds=4, keys={"consumer": KEYS.consumer("C")}
     ),
+    "browse_group": lambda: sample(browse_group_call, "1-2", 3, "4-5", max_values=6, max_bytes=7, whole=True, of=GROUP),
     "forget": lambda: sample(forget_call, b"k", b"O", keys={"marker": KEYS.dedup(b"k")}),
     "commit_write": lambda: sample(
         commit_write_call,

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, RedisStreamQueue
 from sluicegate.errors import DrainFailedError
 from sluicegate.spark import SluicegateDataSource, dead_letters, drain, lease_batch, options, redrive_selected
 
@@ -85,6 +85,16 @@ def streamed(spark):
     texts = [row.text for row in spark.read.parquet(folder + "/rows").collect()]
     return {"numbers": sorted(json.loads(text)["n"] for text in texts), "left": left(queue)}
 
+def grouped(spark):
+    stream = RedisStreamQueue("connect-events", url=url)
+    billing, audit = stream.group("billing"), stream.group("audit")
+    billing.create("beginning")
+    audit.create("beginning")
+    rows = spark.range(0, 40, 1, 2).withColumnRenamed("id", "n")
+    rows.write.format("sluicegate").mode("append").options(**options(stream)).save()
+    unread = spark.read.format("sluicegate").options(url=url, stream="connect-events", group="audit").load()
+    return {"acked": drain(spark, billing, lambda batch: None).acked, "unread": unread.count(), "left": left(billing)}
+
 def leased(spark):
     queue = filled("connect-lease", 20)
     with lease_batch(spark, queue, 15, run_id="connect", schema="n int") as batch:
@@ -108,7 +118,7 @@ try:
     told["session"] = type(spark).__module__
     spark.addArtifacts(package, pyfile=True)
     spark.dataSource.register(SluicegateDataSource)
-    for check in (drained, drained_into_columns, browsed, written, streamed, leased, redriven):
+    for check in (drained, drained_into_columns, browsed, written, streamed, grouped, leased, redriven):
         try:
             told[check.__name__] = check(spark)
         except Exception as error:
@@ -164,6 +174,10 @@ def test_a_write_publishes(reported: dict[str, Any]) -> None:
 
 def test_a_stream_hands_over_everything_and_acks_it(reported: dict[str, Any]) -> None:
     assert reported["streamed"] == {"numbers": list(range(40)), "left": NOTHING}
+
+
+def test_a_stream_is_written_and_one_group_of_it_drained_while_the_other_reads(reported: dict[str, Any]) -> None:
+    assert reported["grouped"] == {"acked": 40, "unread": 40, "left": NOTHING}
 
 
 def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(reported: dict[str, Any]) -> None:

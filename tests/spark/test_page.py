@@ -10,11 +10,14 @@ import pytest
 import redis
 
 from sluicegate import RedisMessageQueue
+from sluicegate.spark import SluicegateDataSource
 from tests.support import state
 from tests.support.snippets import snippet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -57,3 +60,14 @@ def test_what_the_page_shows_runs_and_does_what_it_says(
     depth = queue.depth()
     assert (depth.ready, depth.in_flight, depth.dead) == (0, 0, 0)
     assert state.counters(client, queue.name)["acked"] == 1002
+
+
+def test_what_the_page_shows_of_streams(
+    spark: SparkSession, server: RedisServer, client: redis.Redis, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = {"spark": spark, "url": server.url, "__name__": "page"}
+    spark.dataSource.register(SluicegateDataSource)
+
+    exec(compile(snippet("spark-streams"), "spark-streams", "exec"), names)  # noqa: S102  (it is ours)
+
+    assert capfd.readouterr().out.splitlines()[-1] == "100 billed, 100 to be audited"

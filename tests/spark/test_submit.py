@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from sluicegate import RedisMessageQueue
+from sluicegate import QueueSpec, RedisMessageQueue, RedisStreamQueue
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.spark import DrainSummary, HandlerFailure, PartitionSummary, submit
 
 URL = "redis://localhost:6379/0?password_env=QUEUE_PASSWORD"
+PLACE_URL = "redis+sluicegate://localhost:6379/0?password_env=QUEUE_PASSWORD&stream=events&group=billing"
 HANDLER = "json:loads"
 
 
@@ -89,14 +90,37 @@ def test_a_url_and_a_name_do_as_well_and_what_is_not_given_keeps_its_default(dra
 
 
 @pytest.mark.parametrize(
+    "place", [["--url", PLACE_URL], ["--url", URL, "--stream", "events", "--group", "billing"], "group"]
+)
+def test_a_group_of_a_stream_is_named_by_its_url_its_names_or_its_spec(
+    place: list[str] | str, drained: list[Any]
+) -> None:
+    if isinstance(place, str):
+        place = submit.arguments(RedisStreamQueue("events", url=URL).group("billing"), HANDLER)[:2]
+
+    assert submit.main([*place, "--process", HANDLER]) == 0
+
+    [(group, _, _)] = drained
+    assert group.spec() == QueueSpec("events", URL, {}, "group", "billing")
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--url", "redis://:hunter2@localhost", "--queue", "q", "--process", HANDLER], "password"),
         (["--url", URL, "--process", HANDLER], "--queue"),
+        (["--url", URL, "--queue", "q", "--stream", "s", "--process", HANDLER], "exactly one of queue and stream"),
+        (["--url", URL, "--stream", "s", "--process", HANDLER], "give --group"),
+        (["--url", URL, "--queue", "q", "--group", "g", "--process", HANDLER], "'q' is a queue; give stream='q'"),
+        (
+            ["--url", PLACE_URL, "--group", "h", "--process", HANDLER],
+            "--url names what to drain already",
+        ),
+        (["--spec", "{}", "--queue", "q", "--process", HANDLER], "--spec names what to drain already; leave --queue"),
         (["--url", URL, "--queue", "q", "--process", "json"], "'module:function'"),
         (["--url", URL, "--queue", "q", "--process", "json:nothing"], "nothing"),
         (["--url", URL, "--queue", "q", "--process", "no_such_module:f"], "no_such_module"),
-        (["--spec", "{}", "--process", HANDLER], "a queue spec has exactly"),
+        (["--spec", "{}", "--process", HANDLER], "a queue spec has ["),
         (["--spec", "orders", "--process", HANDLER], "a queue spec is JSON"),
         (["--spec", "[]", "--process", HANDLER], "a queue spec is a JSON object"),
     ],

@@ -18,7 +18,7 @@ WITHOUT_TTL = re.compile(
 )
 WITH_TTL = re.compile(
     rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+|"
-    rb"stream:dedup:.*|stream:published:.+)"
+    rb"stream:(dedup|published|stage|write|written):.*)"
 )
 
 

@@ -16,6 +16,7 @@ from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.opening import open_spec
 from sluicegate.report import Depth
+from sluicegate.spark._place import PublishTarget
 
 __all__ = [
     "LeaseView",
@@ -30,13 +31,15 @@ __all__ = [
 T = TypeVar("T")
 
 
-def run_call(queue: QueueConsumer, call: Call[T]) -> T:
+def run_call(queue: QueueConsumer | PublishTarget, call: Call[T]) -> T:
     """Execute a prepared call with the queue's own retries."""
     return queue.session.runner.run(alone(call))
 
 
 def read_depth(spec: QueueSpec) -> Depth:
-    """Read the depth of a queue over a new connection, as every task opens one: if that fails, so would every task.
+    """Read the depth of a queue or group over a new connection, as every task opens one.
+
+    If that fails, so would every task.
 
     Raises:
         RedisUnavailableError: Redis cannot be reached.

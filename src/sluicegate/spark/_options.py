@@ -10,8 +10,6 @@ from typing import Any, Literal, get_args
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import ConfigurationError
-from sluicegate.opening import open_spec
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.spark import _workers
 from sluicegate.spark._option_rules import (
     GivenOptions,
@@ -23,7 +21,9 @@ from sluicegate.spark._option_rules import (
     seconds,
     text,
 )
+from sluicegate.spark._place import QUEUE_OPTIONS, Role, check_named_place, queue_of, spec_of
 from sluicegate.spec import QueueSpec
+from sluicegate.streams import RedisStreamQueue
 
 __all__ = [
     "QUEUE_OPTIONS",
@@ -40,28 +40,27 @@ BrowseState = Literal["pending", "returned", "delayed", "dead", "completed", "fa
 WriteMode = Literal["direct", "staged"]
 WriteOverload = Literal["raise", "block"]
 
-QUEUE_OPTIONS = ("spec", "url", "queue", "maxDeliveryCount")
-"""The options that name a queue; every use has them."""
-
 _MAX_BATCH_SIZE = 1000  # messages that one publish call takes
-_MAX_DELIVERY_COUNT = 4000
 _MAX_CONSUMER_BYTES = 200  # the name is part of lease ids, keys and every offset
 _MAX_SIZE = 2**53
 
 
-def options(queue: QueueConsumer) -> dict[str, str]:
-    """Return the options that name a queue to `format("sluicegate")`.
+def options(queue: QueueConsumer | RedisStreamQueue) -> dict[str, str]:
+    """Return the options that name a queue, a stream or a group of a stream to `format("sluicegate")`.
 
     ::
 
         spark.read.format("sluicegate").options(**options(queue)).load()
 
+    Args:
+        queue: a queue or a group of a stream, for reads; a queue or a stream, for writes.
+
     Raises:
         ConfigurationError: the queue was made from a client, or its URL carries a password, so that it cannot be
             serialized for executors.
     """
-    if not isinstance(queue, QueueConsumer):
-        raise TypeError(f"queue must be a RedisMessageQueue, not a {type(queue).__name__}")
+    if not isinstance(queue, (QueueConsumer, RedisStreamQueue)):
+        raise TypeError(f"queue must be a queue, a stream or a group of a stream, not a {type(queue).__name__}")
     given = {"spec": queue.spec().to_json()}
     with suppress(Exception):  # the first chance to prepare the workers that will read this; a session is not needed
         from pyspark.sql import SparkSession
@@ -80,8 +79,7 @@ def check_early(raw: Mapping[str, str]) -> None:
         ConfigurationError: a queue that cannot be serialized, or an unknown state.
     """
     given = GivenOptions(raw, "spark.read")
-    if given.text("spec") is not None or None not in (given.text("url"), given.text("queue")):
-        _spec_of(given)
+    check_named_place(given)
     given.read({"state": declared_options(BrowseOptions)["state"]})
 
 
@@ -96,11 +94,6 @@ def refuse_path(raw: Mapping[str, str]) -> None:
             "a queue has no path: publish with .mode('append').options(...).save(), or INSERT INTO a TEMPORARY VIEW; "
             "nothing was published"
         )
-
-
-def queue_of(spec: str) -> QueueConsumer:
-    """Return the queue that a spec describes; it connects at its first command."""
-    return open_spec(QueueSpec.from_json(spec))
 
 
 def _consumer(name: str, given: str) -> str:
@@ -139,7 +132,7 @@ class BrowseOptions:
         Raises:
             ConfigurationError: an option is unknown, missing or out of range.
         """
-        return cls(**_values(cls, raw, "spark.read"))
+        return cls(**_values(cls, raw, "spark.read", "consumer"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +169,7 @@ class StreamOptions:
         Raises:
             ConfigurationError: an option is unknown, missing or out of range, or the queue delivers at most once.
         """
-        values = _values(cls, raw, "spark.readStream")
+        values = _values(cls, raw, "spark.readStream", "consumer")
         if QueueSpec.from_json(values["spec"]).options.get("visibility_timeout_seconds", 1) is None:
             raise ConfigurationError(
                 "a queue with visibility_timeout_seconds=None delivers at most once, and a streaming query must be "
@@ -225,49 +218,16 @@ class WriteOptions:
         Raises:
             ConfigurationError: an option is unknown, missing or out of range, or two exclude each other.
         """
-        found = cls(**_values(cls, raw, "a write"))
+        found = cls(**_values(cls, raw, "a write", "publisher"))
         if found.deduplication_key is not None and found.deduplication_key_column is not None:
             raise ConfigurationError("give deduplicationKey (a template) or deduplicationKeyColumn, not both")
         return found
 
 
-def _values(kind: type, raw: Mapping[str, str], use: str) -> dict[str, Any]:
-    """Return the fields of one kind of options: the queue's spec, and the declared options that are given."""
+def _values(kind: type, raw: Mapping[str, str], use: str, role: Role) -> dict[str, Any]:
+    """Return the fields of one kind of options: the spec of the place, and the declared options that are given."""
     declared, given = declared_options(kind), GivenOptions(raw, use)
     shown = [one.name for one in declared.values() if not one.internal]
     hidden = [one.name for one in declared.values() if one.internal]
     given.refuse_unknown((*QUEUE_OPTIONS, *shown), hidden)
-    return {"spec": _spec_of(given), **given.read(declared)}
-
-
-def _spec_of(given: GivenOptions) -> str:
-    """Return the spec of the named queue, as JSON without a secret."""
-    spec, url, name, max_delivery_count = map(given.text, QUEUE_OPTIONS)
-    if spec is not None:
-        if url is not None or name is not None or max_delivery_count is not None:
-            raise ConfigurationError("option spec names the queue whole; leave url, queue and maxDeliveryCount out")
-        return _checked_spec(spec)
-    if url is None or name is None:
-        missing = " and ".join(option for option, value in (("url", url), ("queue", name)) if value is None)
-        raise ConfigurationError(
-            f"{given.use} from or to a queue needs the option {missing}: .option('url', 'redis://host:6379/0') "
-            "and .option('queue', 'name'), or .options(**sluicegate.spark.options(queue)). Those of a table "
-            "(CREATE TABLE, saveAsTable) Spark hands to no data source in Python: use CREATE TEMPORARY VIEW"
-        )
-    if max_delivery_count is None:
-        return RedisMessageQueue(name, url=url).spec().to_json()
-    unlimited = max_delivery_count.lower() == "none"
-    most = None if unlimited else count(_MAX_DELIVERY_COUNT)("maxDeliveryCount", max_delivery_count)
-    return RedisMessageQueue(name, url=url, max_delivery_count=most).spec().to_json()
-
-
-def _checked_spec(given: str) -> str:
-    try:
-        queue_of(given).spec()
-        return given
-    except ConfigurationError:
-        raise
-    except (ValueError, TypeError, AttributeError):  # its text may quote a secret
-        raise ConfigurationError(
-            "option spec is no queue spec; write .options(**sluicegate.spark.options(queue))"
-        ) from None
+    return {"spec": spec_of(given, role), **given.read(declared)}

@@ -50,7 +50,7 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
     """Return the arguments for `application()`.
 
     Args:
-        queue: a serializable `RedisMessageQueue`, made from a `url` without a literal password.
+        queue: a serializable queue or group of a stream, made from a `url` without a literal password.
         process: the handler as `"module:function"`; it is not imported here.
         **options: options of `drain` under the same names, except `progress`, and `summary_file`; None is left out.
 
@@ -155,8 +155,14 @@ def _parser(made_of: type[argparse.ArgumentParser] = argparse.ArgumentParser) ->
     parser = made_of(prog="sluicegate-submit", description="Drain a queue with Spark.")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--spec", help="the queue as JSON, from queue.spec().to_json()")
-    place.add_argument("--url", help="where Redis is; a password as ?password_env=NAME, never in the URL itself")
+    place.add_argument(
+        "--url",
+        help="where Redis is, or redis+sluicegate://host?stream=orders&group=billing for a place on it; a password as "
+        "?password_env=NAME, never in the URL itself",
+    )
     parser.add_argument("--queue", help="the queue's name, with --url")
+    parser.add_argument("--stream", help="instead, the stream's name, with --url and --group")
+    parser.add_argument("--group", help="the name of the group of the stream")
     parser.add_argument("--process", required=True, metavar="MODULE:FUNCTION", help="the handler")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind)
@@ -185,16 +191,30 @@ def _until(text: str) -> str | int:
 
 
 def _queue(given: dict[str, Any]) -> Any:
-    from sluicegate import QueueSpec, RedisMessageQueue
     from sluicegate.errors import ConfigurationError
+    from sluicegate.opening import open_place, open_spec
+    from sluicegate.place import Place, is_place_url
+    from sluicegate.spec import QueueSpec
 
-    if given["spec"] is not None:
-        return RedisMessageQueue.from_spec(QueueSpec.from_json(given["spec"]))
-    if given["queue"] is None:
-        raise ConfigurationError("--url needs --queue, the name of the queue")
-    queue = RedisMessageQueue(given["queue"], url=given["url"])
-    queue.spec()  # refuses a queue that cannot be serialized, before a session starts
-    return queue
+    url, queue, stream, group = (given[name] for name in ("url", "queue", "stream", "group"))
+    named = [f"--{name}" for name in ("queue", "stream", "group") if given[name] is not None]
+    if named and (url is None or is_place_url(url)):
+        raise ConfigurationError(
+            f"{'--spec' if url is None else '--url'} names what to drain already; leave {' and '.join(named)} out"
+        )
+    if url is None:
+        return open_spec(QueueSpec.from_json(given["spec"]))
+    if is_place_url(url):
+        url, place = Place.parse_url(url)
+    elif queue is None and stream is None:
+        raise ConfigurationError("--url needs --queue, the name of the queue, or --stream and --group")
+    else:
+        place = Place.named(queue, stream=stream, group=group)
+    if place.stream and place.group is None:
+        raise ConfigurationError(f"a drain consumes from a group, and {place} may have several; give --group")
+    opened = open_place(place, url=url)
+    opened.spec()  # refuses a queue that cannot be serialized, before a session starts
+    return opened
 
 
 def _drain(queue: Any, process: Callable[..., object], options: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Prepare the calls that only Spark uses: consumers of a stream, and staged writes.
+"""Prepare the calls that only Spark uses: streaming queries, staged writes, and reads of a group in parts.
 
 Each function prepares one call; see `sluicegate.core.transitions` for those of the queue itself.
 """
@@ -13,14 +13,16 @@ from typing import Any, Literal
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import GroupKeys, QueueKeys
 
 __all__ = [
     "ConsumerLease",
+    "GroupPage",
     "Span",
     "WriteRecord",
     "WriteVerb",
     "acquire_consumer_call",
+    "browse_group_call",
     "commit_write_call",
     "stage_rows_call",
     "staged_rows_call",
@@ -80,6 +82,25 @@ class WriteRecord:
     gone: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """Holds a page of what a group has not read.
+
+    Attributes:
+        sequence: the sequence number of the last message on it, or of the one before an empty page.
+        last_id: its id.
+        ended: whether no message follows.
+        count: the number of messages on it.
+        messages: the messages as they would be stored, if they were asked for.
+    """
+
+    sequence: int
+    last_id: str
+    ended: bool = False
+    count: int = 0
+    messages: tuple[bytes, ...] = ()
+
+
 def acquire_consumer_call(
     keys: QueueKeys,
     consumer: str,
@@ -109,6 +130,28 @@ def acquire_consumer_call(
     )
 
 
+def browse_group_call(
+    keys: GroupKeys, after: str, sequence: int, last: str, *, max_values: int, max_bytes: int, whole: bool
+) -> Call[GroupPage]:
+    """Prepare the call that reads a page of what a group has not read, or finds where the page ends.
+
+    Args:
+        keys: the keys of the group.
+        after: the id before the page, "" for the id that the group read last; the page begins no earlier.
+        sequence: the sequence number of the message with that id.
+        last: the greatest id that may be on the page, "" for any.
+        max_values: the largest number of messages.
+        max_bytes: stop reading once this much is read.
+        whole: whether to return the messages.
+    """
+    return Call(
+        scripts.load("browse_group"),
+        (keys.stream, keys.counters),
+        (keys.group.encode(), after.encode(), sequence, last.encode(), max_values, max_bytes, int(whole)),
+        _group_page,
+    )
+
+
 def stage_rows_call(
     keys: QueueKeys, name: bytes, expected: int, parts: Sequence[bytes], *, life_seconds: float
 ) -> Call[int]:
@@ -118,7 +161,9 @@ def stage_rows_call(
 
 def staged_rows_call(keys: QueueKeys, name: bytes, first: int, count: int) -> Call[list[bytes]]:
     """Prepare the call that reads `count` parts of a stage from the position `first` on."""
-    return Call(scripts.load("peek"), (keys.stage(name), keys.dead_records), (b"list", count, first), list)
+    return Call(
+        scripts.load("peek"), (keys.stage(name), keys.dead_records, keys.counters), (b"list", count, first, b""), list
+    )
 
 
 def commit_write_call(
@@ -148,6 +193,11 @@ def _consumer_lease(reply: list[Any]) -> ConsumerLease:
     spans = re.findall(r"(?<!\S)(\d+):(\d+)-(\d+)(?!\S)", reply[4].decode(errors="replace"), re.ASCII)
     left = tuple(Span(int(epoch), int(floor), int(top)) for epoch, floor, top in spans)
     return ConsumerLease(True, reply[1], reply[2], reply[3], left)
+
+
+def _group_page(reply: list[Any]) -> GroupPage:
+    sequence, last_id, ended, count, *messages = reply
+    return GroupPage(sequence, last_id.decode(), bool(ended), count, tuple(messages))
 
 
 def _write_record(reply: list[Any]) -> WriteRecord:

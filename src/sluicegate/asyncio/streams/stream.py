@@ -174,6 +174,11 @@ class RedisStreamQueue:
         names = ("stream", "counters", "groups")
         return SimpleNamespace(**{name: getattr(self._keys, name).decode() for name in names})
 
+    @property
+    def publisher(self) -> Publisher:
+        """Return what publishes to this stream; adapters give it messages that they have encoded themselves."""
+        return self._publisher
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 

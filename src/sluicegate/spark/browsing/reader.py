@@ -15,7 +15,9 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import is_entry
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.spark._access import short_traceback
-from sluicegate.spark._options import BrowseOptions, queue_of
+from sluicegate.spark._options import BrowseOptions
+from sluicegate.spark._place import queue_of
+from sluicegate.spark.browsing.unread import Stretch, pages, plan_stretches
 from sluicegate.spark.schemas import struct_of
 from sluicegate.tables.columns import MESSAGE_FIELDS, PREFIX, Columns
 
@@ -72,7 +74,8 @@ class BrowseReader(DataSourceReader):
     """Reads messages by their position; Spark pickles it with every task.
 
     A message that moves between two pages shifts the others: while consumers claim, a read may miss a message or show
-    one twice. A second action reads again.
+    one twice. A second action reads again. What a group of a stream has not been delivered is read by ids instead,
+    which nothing shifts.
     """
 
     def __init__(self, options: BrowseOptions, schema: StructType) -> None:
@@ -89,25 +92,30 @@ class BrowseReader(DataSourceReader):
         self._kinds = {prefix + name: kind for name, kind in own.items()}
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan windows over the current messages, up to the limit; the last window also shows later messages."""
+        """Plan parts of the current messages, up to the limit; the last part also shows later messages."""
         queue = queue_of(self._options.spec)
         try:
             with short_traceback():
-                count = min(_size(queue, self._options.state), self._options.limit)
+                return self._plan(queue)
         finally:
             queue.close()
+
+    def _plan(self, queue: QueueConsumer) -> Sequence[InputPartition]:
+        state, limit = self._options.state, self._options.limit
+        count = min(_size(queue, state), limit)
         tasks = self._options.num_partitions or min(_MAX_TASKS, math.ceil(count / _ROWS_PER_TASK))
         size = max(1, math.ceil(count / max(1, tasks)))
         starts = range(0, max(1, count), size)
-        ends = [*starts[1:], self._options.limit]
+        if state == "pending" and queue.group_name is not None:
+            return plan_stretches(queue, size, len(starts), limit)
+        ends = [*starts[1:], limit]
         return [Window(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one window."""
-        assert isinstance(partition, Window)
         queue = queue_of(self._options.spec)
         try:
-            for rows in _pages(queue, self._options.state, partition):
+            for rows in _rows(queue, self._options.state, partition):
                 yield from self._table(rows).to_batches()
         finally:
             queue.close()
@@ -142,6 +150,13 @@ def _size(queue: QueueConsumer, state: str) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if _peek(queue, state, 1, middle - 1) else (low, middle)
     return low
+
+
+def _rows(queue: QueueConsumer, state: str, partition: InputPartition) -> Iterator[list[_Row]]:
+    if isinstance(partition, Stretch):
+        return ([_Row(message) for message in page] for page in pages(queue, partition))
+    assert isinstance(partition, Window)
+    return _pages(queue, state, partition)
 
 
 def _pages(queue: QueueConsumer, state: str, window: Window) -> Iterator[list[_Row]]:

@@ -16,6 +16,7 @@ from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import AlreadySettledError, ConfigurationError, RedisMessageQueueError
 from sluicegate.log_lines import log_line
 from sluicegate.spark import _workers
+from sluicegate.spark._place import place_of
 from sluicegate.spark.browsing.frames import collect_ids, reader
 from sluicegate.spark.leasing.manifest import Part, dump
 from sluicegate.spark.leasing.run_leases import RunLeases, claim_run
@@ -76,7 +77,8 @@ def lease_batch(
     Args:
         spark: a session, classic or Connect. Executors need this package, `pyarrow` and access to Redis; so does the
             driver, with Connect the client.
-        queue: the queue to lease from; it is sent to executors, so make it from a `url` without a literal password.
+        queue: the queue or group of a stream to lease from; it is sent to executors, so make it from a `url` without a
+            literal password.
         limit: the largest number of messages. Messages that failed before come in small leases, and a batch has at most
             1,000 leases.
         run_id: names the work; default a new id. An orchestrator passes the same id for every try, and one driver uses
@@ -109,7 +111,7 @@ def lease_batch(
         raise ConfigurationError(f"run_id must be a str with a visible character, not {run_id!r}")
     if spec.options.get("visibility_timeout_seconds", 1) is None:
         raise ConfigurationError(
-            f"queue {queue.name!r} is at-most-once (visibility_timeout_seconds=None): its messages are acked as they "
+            f"{place_of(queue)} is at-most-once (visibility_timeout_seconds=None): its messages are acked as they "
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
     _workers.prepare(spark)
@@ -169,7 +171,7 @@ def _log_ready_messages(queue: QueueConsumer, run_id: str) -> None:
         if ready:
             log_line(
                 logging.INFO,
-                f"batch {run_id!r} of queue {queue.name!r} leases nothing: an earlier call with this run_id has acked "
+                f"batch {run_id!r} of {place_of(queue)} leases nothing: an earlier call with this run_id has acked "
                 f"its messages. {ready} others are ready, for a batch with another run_id",
             )
 

@@ -21,7 +21,8 @@ from sluicegate.core.ledger import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
 from sluicegate.message import Message
 from sluicegate.spark._access import LeaseView, messages_in, read_lease
-from sluicegate.spark._options import BrowseOptions, queue_of
+from sluicegate.spark._options import BrowseOptions
+from sluicegate.spark._place import place_of, queue_of
 from sluicegate.tables.columns import Columns
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _end_of(part: Part, seen: LeaseView) -> LeaseEnd:
 
 
 def _lost(queue: QueueConsumer, part: Part, slots: Sequence[int], end: LeaseEnd, advise: Advise) -> LeaseLostError:
-    what = f"lease {part.lease_id!r} of queue {queue.name!r}"
+    what = f"lease {part.lease_id!r} of {place_of(queue)}"
     if end == "settled":
         what = f"{len(slots)} messages of {what}"
     return LeaseLostError(f"{what} {_ENDS[end]}; {advise(end)}", lease_id=part.lease_id, lost=slots)

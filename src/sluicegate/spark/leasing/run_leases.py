@@ -19,6 +19,7 @@ from sluicegate.errors import AlreadySettledError, LeaseLostError, RedisMessageQ
 from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.spark import _access
+from sluicegate.spark._place import place_of
 
 __all__ = ["OpenSlots", "RunLeases", "claim_run"]
 
@@ -137,7 +138,7 @@ class RunLeases:
         )
         if lease.state is LeaseState.HELD:
             raise RedisMessageQueueError(
-                f"lease {lease.id!r} of queue {self.queue.name!r} could not be taken over; does another driver use the "
+                f"lease {lease.id!r} of {place_of(self.queue)} could not be taken over; does another driver use the "
                 f"run id {self.run_id!r} at the same time?"
             )
         if lease:
@@ -167,7 +168,9 @@ class RunLeases:
     def digest(self) -> str:
         """Return a name of exactly these rows: 32 hex digits of the run and every opening and slot."""
         if not self._digest:
-            digest = hashlib.sha256(f"{self.queue.name}\0{self.run_id}".encode())
+            queue = self.queue
+            where = queue.name if queue.group_name is None else str(place_of(queue))
+            digest = hashlib.sha256(f"{where}\0{self.run_id}".encode())
             for row in self.rows:
                 digest.update(f"\0{row.lease_id}\0{row.opening}\0{format_ranges(row.slots)}".encode())
             self._digest = digest.hexdigest()[:32]

@@ -16,7 +16,8 @@ from sluicegate._lease_base import LeaseState
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
 from sluicegate.spark._access import drop_payloads
-from sluicegate.spark._options import StreamOptions, queue_of
+from sluicegate.spark._options import StreamOptions
+from sluicegate.spark._place import place_of, queue_of
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
 from sluicegate.spark.streaming.epoch import NEW, ConsumerReader, adopt, lease_id, release_older
 from sluicegate.spark.streaming.microbatch import Capacity, Offset
@@ -310,7 +311,7 @@ class Consumer:
 
     def _lost(self, what: str) -> None:
         text = (
-            f"consumer {self._options.consumer!r} of queue {self._queue.name!r}: {what}. Its messages were acked, or "
+            f"consumer {self._options.consumer!r} of {place_of(self._queue)}: {what}. Its messages were acked, or "
             f"expired after leaseSeconds={self._options.lease_seconds:g} without this query and are delivered again"
         )
         if self._options.fail_on_data_loss:

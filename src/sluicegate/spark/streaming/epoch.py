@@ -6,10 +6,10 @@ import logging
 
 from sluicegate._session import new_id
 from sluicegate.consumer import QueueConsumer
-from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 from sluicegate.spark import _access
+from sluicegate.spark._place import place_of
 from sluicegate.spark.transitions import ConsumerLease, Span, acquire_consumer_call
 
 __all__ = ["NEW", "ConsumerReader", "adopt", "lease_id", "release_older"]
@@ -24,7 +24,6 @@ class ConsumerReader:
     def __init__(self, queue: QueueConsumer, consumer: str) -> None:
         self._queue = queue
         self._consumer = consumer
-        self._keys = QueueKeys(queue.name)
         self._nonce = new_id()
 
     def acquire(self, epoch: int) -> ConsumerLease:
@@ -44,11 +43,11 @@ class ConsumerReader:
         self._call(epoch, floor, top)
 
     def _call(self, epoch: int, floor: int, top: int) -> ConsumerLease:
-        call = acquire_consumer_call(self._keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
+        call = acquire_consumer_call(self._queue.session.keys, self._consumer, self._nonce, epoch, floor=floor, top=top)
         consumer_lease = _access.run_call(self._queue, call)
         if not consumer_lease.acquired:
             raise ConfigurationError(
-                f"another streaming query was started with consumer {self._consumer!r} of queue {self._queue.name!r}, "
+                f"another streaming query was started with consumer {self._consumer!r} of {place_of(self._queue)}, "
                 f"and this one must stop (its epoch is {epoch}, the other's {consumer_lease.epoch}): give every query "
                 "a consumer of its own, and start a query with a new checkpoint only if the query with the old one is "
                 "stopped for good"
@@ -85,9 +84,9 @@ def release_older(queue: QueueConsumer, consumer: str, spans: tuple[Span, ...]) 
                 lease.release()
     if released:
         _log.warning(
-            "consumer %r of queue %r: %d messages that an earlier query had claimed are delivered again",
+            "consumer %r of %s: %d messages that an earlier query had claimed are delivered again",
             consumer,
-            queue.name,
+            place_of(queue),
             released,
         )
     return released

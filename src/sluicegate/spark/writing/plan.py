@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sluicegate.config import QueueSpec
 from sluicegate.core.publishing import call_ranges
 from sluicegate.errors import ConfigurationError
-from sluicegate.queue import RedisMessageQueue
+from sluicegate.place import Place
 from sluicegate.spark._options import WriteOptions
+from sluicegate.spark._place import place_of, publisher_of
 from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.naming import RowNames
 from sluicegate.spark.writing.rows import RowPlan, plan_rows
@@ -65,9 +66,9 @@ class WritePlan:
     rows: RowPlan
 
     @property
-    def queue(self) -> str:
-        """Return the name of the queue."""
-        return QueueSpec.from_json(self.spec).name
+    def place(self) -> Place:
+        """Return what the write publishes to; as text it is what a log line says."""
+        return place_of(QueueSpec.from_json(self.spec))
 
     @property
     def staged(self) -> bool:
@@ -76,7 +77,19 @@ class WritePlan:
 
     def sender(self) -> Sender:
         """Open a new connection in this process."""
-        return Sender(RedisMessageQueue.from_spec(QueueSpec.from_json(self.spec)), bound=self.rows.keyed)
+        return Sender(publisher_of(QueueSpec.from_json(self.spec)), bound=self.rows.keyed)
+
+    def check_reachable(self) -> None:
+        """Read a depth over a new connection, as every task opens one: if that fails, so would every task.
+
+        Raises:
+            RedisUnavailableError: Redis cannot be reached.
+        """
+        target = publisher_of(QueueSpec.from_json(self.spec))
+        try:
+            target.depth()
+        finally:
+            target.close()
 
     def write(self, batches: Iterable[pa.RecordBatch], partition: int, write_id: str) -> Written:
         """Run one attempt of one task.
@@ -158,16 +171,19 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
     chosen = options.deduplication_key is not None or options.deduplication_key_column is not None
     if not changed.pop("publishes", True) and not chosen:
         raise ConfigurationError(
-            f"the deduplication key of queue {spec.name!r} is a function, which cannot be serialized; give the "
+            f"the deduplication key of {place_of(spec)} is a function, which cannot be serialized; give the "
             "option deduplicationKey (a template over the row) or deduplicationKeyColumn"
         )
-    changed |= _overload(options, changed)
+    if spec.kind == "stream":
+        _refuse_overload(options, spec)
+    else:
+        changed |= _overload(options, changed)
     if options.deduplication_window_seconds is not None:
         changed["deduplication_window_seconds"] = options.deduplication_window_seconds
     keyed = chosen or source is not None
     if keyed and changed.get("deduplication_policy") == "until_acked" and options.write_mode == "direct":
         raise ConfigurationError(
-            f"queue {spec.name!r} frees deduplication keys on ack, so that a retried task would publish again what was "
+            f"{place_of(spec)} frees deduplication keys on ack, so that a retried task would publish again what was "
             "acked meanwhile; write with writeMode=staged"
         )
     if keyed and changed.get("pending_overload_policy") == "drop_oldest":
@@ -184,8 +200,30 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
         sort_keys=changed.get("sort_keys", False),
     )
     adapted = replace(spec, options=changed)
-    RedisMessageQueue.from_spec(adapted)  # refuses options that cannot work together
+    publisher_of(adapted)  # refuses options that cannot work together
     return WritePlan(options, adapted.to_json(), rows)
+
+
+def _refuse_overload(options: WriteOptions, spec: QueueSpec) -> None:
+    """Refuse options for a full queue, because a stream is never full.
+
+    Raises:
+        ConfigurationError: names the options.
+    """
+    given = [
+        name
+        for name, value in (
+            ("maxPendingLength", options.max_pending_length),
+            ("overload", options.overload),
+            ("blockTimeoutSeconds", options.block_timeout_seconds),
+        )
+        if value is not None
+    ]
+    if given:
+        raise ConfigurationError(
+            f"{place_of(spec)} is never full, so it has no {' and '.join(given)}; leave that out, and bound the stream "
+            "by its max_length or max_age_seconds, which options(stream) brings along"
+        )
 
 
 def _overload(options: WriteOptions, queue: Mapping[str, Any]) -> dict[str, Any]:

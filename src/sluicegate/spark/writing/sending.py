@@ -12,9 +12,10 @@ from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.publish import Batch
 from sluicegate.errors import RedisMessageQueueError
 from sluicegate.publisher import Publisher
-from sluicegate.queue import RedisMessageQueue
 from sluicegate.report import PublishReport
 from sluicegate.spark import _access
+from sluicegate.spark._place import PublishTarget
+from sluicegate.streams import RedisStreamQueue
 
 __all__ = ["Sender"]
 
@@ -25,11 +26,11 @@ class Sender:
     """Publishes prepared batches for one task or one commit, through the session of the queue.
 
     Args:
-        queue: the queue to publish to; `close` closes it.
+        queue: the queue or stream to publish to; `close` closes it.
         bound: whether markers live as the queue's deduplication policy says; False: always for the window.
     """
 
-    def __init__(self, queue: RedisMessageQueue, *, bound: bool) -> None:
+    def __init__(self, queue: PublishTarget, *, bound: bool) -> None:
         self._queue = queue
         publishing = queue.session.publishing
         self._publishing = publishing if bound else replace(publishing, policy="window")
@@ -75,7 +76,9 @@ class Sender:
 
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
         """Publish one batch after the other and prepare the next meanwhile; raise as `publish_many`."""
-        return Publisher(self._queue.session).publish_batches(batch for batch in batches)
+        queue = self._queue
+        publisher = queue.publisher if isinstance(queue, RedisStreamQueue) else Publisher(queue.session)
+        return publisher.publish_batches(batch for batch in batches)
 
     def run(self, call: Call[T]) -> T:
         """Execute a prepared call."""

@@ -17,10 +17,9 @@ from pyspark.sql import datasource as _datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from sluicegate.config import QueueSpec
 from sluicegate.errors import ConfigurationError
 from sluicegate.log_lines import log_line
-from sluicegate.spark._access import read_depth, short_traceback
+from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.plan import WritePlan, Written, plan_write
@@ -59,7 +58,7 @@ def make_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> B
     """
     plan = plan_write(options, schema, overwrite)
     with short_traceback():
-        read_depth(QueueSpec.from_json(plan.spec))
+        plan.check_reachable()
     return BatchWriter(plan, options.write_id or uuid.uuid4().hex)
 
 
@@ -202,14 +201,14 @@ def _commit(plan: WritePlan, write_id: str, messages: Messages) -> None:
     again = "; it was done before, and nothing was published again" if total.repeated else ""
     log_line(
         logging.INFO,
-        f"write {write_id!r} to queue {plan.queue!r}: {total.rows} rows of {total.tasks} tasks, "
+        f"write {write_id!r} to {plan.place}: {total.rows} rows of {total.tasks} tasks, "
         f"{total.published} published, {total.duplicates} duplicates{again}",
     )
 
 
 def _abort(plan: WritePlan, write_id: str, messages: Messages, *, again: bool = True) -> None:
     total = _Total.of(messages)
-    where = f"write {write_id!r} to queue {plan.queue!r} failed"
+    where = f"write {write_id!r} to {plan.place} failed"
     if not plan.staged:
         log_line(
             logging.WARNING,
