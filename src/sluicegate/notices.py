@@ -160,6 +160,7 @@ class Notices:
         with self._lock:
             if self._thread is thread and self._is_idle():
                 self._thread = None
+                self._ready.set()  # nobody looks any more, so that whoever waits for a first look must not
             return self._thread is not thread
 
 

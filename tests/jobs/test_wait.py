@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
 
 import pytest
+import redis
 
-from sluicegate.errors import ConfigurationError, JobCancelledError, JobFailedError, JobNotFoundError
+from sluicegate.asyncio import jobs as asynchronous
+from sluicegate.errors import BatchChangedError, ConfigurationError, JobCancelledError, JobFailedError, JobNotFoundError
+from sluicegate.jobs import RedisJobQueue
 from tests.support.jobs import MakeJobs
+from tests.support.servers import RedisServer
 from tests.support.waiting import wait_until
 
 
@@ -110,3 +115,83 @@ def test_a_wait_ends_when_the_queue_object_is_closed(make_jobs: MakeJobs) -> Non
     wait_until(lambda: not thread.is_alive(), "the wait has ended", 20)
     assert isinstance(found[0], TimeoutError)
     assert "stopping" in str(found[0])
+
+
+@pytest.mark.parametrize("waiters", [200, pytest.param(2000, marks=pytest.mark.full)])
+def test_thousands_of_tasks_wait_on_one_connection(server: RedisServer, client: redis.Redis, waiters: int) -> None:
+    async def steps() -> tuple[list[Any], int, int]:
+        async with asynchronous.RedisJobQueue("work", url=server.url) as jobs:
+            report = await jobs.enqueue_many([{"n": number} for number in range(waiters)])
+            handles = (await jobs.get_many(report.ids)).values()
+            waiting = [asyncio.create_task(handle.result(60)) for handle in handles]
+            await until_following(client)
+            connections = count_following(client)
+            most = len(client.client_list())
+            while lease := await jobs.claim_jobs(500):
+                await lease.complete_many({job: job.payload["n"] for job in lease.jobs})
+            return await asyncio.gather(*waiting), connections, most
+
+    results, connections, most = asyncio.run(steps())
+    assert results == list(range(waiters))
+    assert connections == 1
+    assert most < 20, "nor do the reads of many waiters need a connection each"
+
+
+async def until_following(client: redis.Redis) -> None:
+    """Wait until somebody follows the notifications."""
+    deadline = time.monotonic() + 30
+    while not count_following(client):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def count_following(client: redis.Redis) -> int:
+    """Return how many connections wait for notifications."""
+    return sum(one["cmd"] == "xread" for one in client.client_list())
+
+
+def test_threads_wait_on_one_connection(server: RedisServer, client: redis.Redis) -> None:
+    with RedisJobQueue("work", url=server.url) as jobs:
+        ids = jobs.enqueue_many([{"n": number} for number in range(60)]).ids
+        waiting = [in_a_thread(jobs.get(one).result) for one in ids]
+        wait_until(lambda: count_following(client), "somebody follows the notifications", 20)
+        assert count_following(client) == 1
+        lease = jobs.claim_jobs(60)
+        lease.complete_many({job: job.payload["n"] for job in lease.jobs})
+        for thread, _ in waiting:
+            thread.join(20)
+        assert [found for _, found in waiting] == [[number] for number in range(60)]
+
+
+def test_a_batch_of_jobs_is_waited_for_and_a_repeat_has_the_same_jobs(make_jobs: MakeJobs) -> None:
+    jobs, worker = make_jobs(), make_jobs()
+    payloads = [{"kind": ["a", "b"][number % 2], "n": number} for number in range(1500)]
+    report = jobs.enqueue_many(payloads, batch_id="import-7")
+    assert (report.accepted, report.batch_id, len(set(report.ids))) == (1500, "import-7", 1500)
+    again = make_jobs().enqueue_many(payloads, batch_id="import-7")
+    assert (again.ids, again.accepted) == (report.ids, 1500)
+    assert jobs.depth().ready == 1500
+    batch = jobs.get_batch("import-7")
+    thread, found = in_a_thread(lambda: batch.wait(60))
+    while lease := worker.claim_jobs(600):
+        first, *others = lease.jobs
+        first.fail("no", retry=False)
+        lease.complete_many({job: job.payload["n"] for job in others})
+    thread.join(60)
+    (status,) = found
+    assert (status.is_complete, status.total, status.done, status.dead) == (True, 1500, 1497, 3)
+    done = jobs.get_many(report.ids)
+    assert [job.kind for job in done.values()] == [payload["kind"] for payload in payloads]
+    assert sum(job.status == "completed" for job in done.values()) == 1497
+    assert all(job.stored_result == job.payload["n"] for job in done.values() if job.status == "completed")
+
+
+def test_a_batch_with_other_jobs_is_refused(jobs: Any) -> None:
+    jobs.enqueue_many([{"n": 1}], batch_id="import-7")
+    with pytest.raises(BatchChangedError):
+        jobs.enqueue_many([{"n": 1}, {"n": 2}], batch_id="import-7")
+    with pytest.raises(ConfigurationError, match="partial"):
+        jobs.enqueue_many([{"n": 1}], batch_id="import-8", partial=True)
+    batch = jobs.batch([{"n": 3}])
+    jobs.cancel(batch.report.ids)
+    assert (batch.status().gone, batch.status().is_complete) == (1, True)

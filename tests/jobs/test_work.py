@@ -286,3 +286,18 @@ def test_a_job_of_another_lease_is_refused(jobs: Any) -> None:
     assert jobs.stats().running == 2
     one.complete_many({one.jobs[0]: 1})
     assert jobs.stats().running == 1
+
+
+def test_a_worker_whose_lease_was_taken_over_reports_and_completes_nothing(make_jobs: MakeJobs) -> None:
+    first, heir = make_jobs(worker="first"), make_jobs(worker="heir")
+    made = first.enqueue({"n": 1})
+    (late,) = first.claim(1, lease_id="run-1").jobs
+    (job,) = heir.claim(1, lease_id="run-1", take_over_after_seconds=0).jobs
+    with pytest.raises(LeaseLostError):
+        late.update(0.5)
+    with pytest.raises(LeaseLostError):
+        late.complete("late")
+    found = heir.get(made)
+    assert (found.status, found.worker, found.attempts, found.progress) == ("running", "heir", 2, None)
+    job.complete("in time")
+    assert found.result() == "in time"

@@ -9,13 +9,14 @@ from typing import Any
 import redis
 import redis.asyncio
 
+from sluicegate.asyncio import Batch
 from sluicegate.asyncio import jobs as asynchronous
 from sluicegate.asyncio.jobs.lease import Jobs
 from sluicegate.jobs import RedisJobQueue
 from tests.support.flavours import Loop
 
 MakeJobs = Callable[..., Any]
-_WRAPPED = (asynchronous.RedisJobQueue, asynchronous.Job, asynchronous.ClaimedJob, asynchronous.JobLease, Jobs)
+_WRAPPED = (Batch, asynchronous.RedisJobQueue, asynchronous.Job, asynchronous.ClaimedJob, asynchronous.JobLease, Jobs)
 
 
 class Twin:

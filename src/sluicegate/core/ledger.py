@@ -41,14 +41,23 @@ def merge_verdicts(groups: Sequence[VerdictGroup]) -> list[VerdictGroup]:
     """
     if len(groups) < 2:
         return list(groups)
-    slots: dict[VerdictGroup, list[int]] = {}
+    alike: dict[tuple[Verb, float, bool, bytes], list[VerdictGroup]] = {}
+    slots: dict[tuple[Verb, float, bool, bytes], list[int]] = {}
     seen: set[int] = set()
     for group in groups:
         fresh = [slot for slot in parse_ranges(group.slots) if slot not in seen]
         if fresh:
             seen.update(fresh)
-            slots.setdefault(replace(group, slots=""), []).extend(fresh)
-    return [replace(group, slots=format_ranges(sorted(members))) for group, members in slots.items()]
+            kind = group.verb, group.delay_seconds, group.named, group.why
+            alike.setdefault(kind, []).append(group)
+            slots.setdefault(kind, []).extend(fresh)
+    return [_merged(alike[kind], members) for kind, members in slots.items()]
+
+
+def _merged(groups: Sequence[VerdictGroup], slots: list[int]) -> VerdictGroup:
+    """Return groups that differ in nothing but their slots as one; a group that stays as it is costs no copy."""
+    text = format_ranges(sorted(slots))
+    return groups[0] if groups[0].slots == text else replace(groups[0], slots=text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from sluicegate.jobs.kind import NO_KIND, checked_kind
 
 __all__ = ["JobKindNames", "job_batches", "job_headers"]
 
-_KINDS = {b"1": b"7", b"2": b"8"}  # of the entries: without and with a deduplication marker that is freed
+# Kinds of entries: those of jobs, without and with a deduplication marker that is freed as they end, in a batch or not.
+_KINDS = {b"1": b"7", b"2": b"8", b"5": b"7", b"6": b"8"}
 
 
 def job_headers(kind: str | None, headers: Mapping[str, str] | None) -> dict[str, str] | None:

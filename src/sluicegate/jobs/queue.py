@@ -15,6 +15,7 @@ from sluicegate import checks
 from sluicegate._arguments import refuse_unfit_gateway
 from sluicegate._lease_base import ClaimedBatch, LeaseState, OnBatchError
 from sluicegate._session import new_id
+from sluicegate.batches import Batch
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueConfig, QueueSpec
 from sluicegate.consumer import QueueConsumer
@@ -23,7 +24,7 @@ from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.entry import was_delivered
 from sluicegate.core.json import TypedDictLike
 from sluicegate.core.keys import consumer_name
-from sluicegate.core.tracking import ENDED_STATUSES, JobStatus
+from sluicegate.core.tracking import ENDED_STATUSES, JobStatus, batch_call_ids, batch_name, job_member
 from sluicegate.core.transitions.jobs import (
     JobParts,
     cancel_job_call,
@@ -39,13 +40,12 @@ from sluicegate.jobs.handle import Job
 from sluicegate.jobs.kind import SET_BY_KIND, JobKind, JobKinds, refuse_options
 from sluicegate.jobs.lease import JobLease
 from sluicegate.jobs.verdicts import JobRules
-from sluicegate.jobs.view import EnqueueReport, JobStats, check_ids, status_of, unknown_job
+from sluicegate.jobs.view import EnqueueReport, JobStats, check_ids, late_error, status_of, unknown_job
 from sluicegate.json_default import json_function
 from sluicegate.message import Message
 from sluicegate.options import QueueOptions
 from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
-from sluicegate.runtime import pause
 from sluicegate.session import open_session
 from sluicegate.spec import SpecKind
 
@@ -56,7 +56,7 @@ JobList: TypeAlias = list[Job]
 JobMessages: TypeAlias = list[Message]
 _LISTED = ("waiting", "delayed", "running", "completed", "failed", "cancelled")
 _CANCEL_ROUNDS = 5
-_POLL_SECONDS = 0.1
+_LONGEST_SLEEP_SECONDS = 60.0  # notifications, and the looks between them, make it shorter
 _DEFAULT_KIND = JobKind()
 
 
@@ -201,8 +201,12 @@ class RedisJobQueue(QueueConsumer):
         due_at: datetime | None = None,
         durability: DurabilityOption = "memory",
         partial: bool = False,
+        batch_id: str | None = None,
     ) -> EnqueueReport:
         """Enqueue jobs in calls of at most 1,000 and 8 MB, as `RedisMessageQueue.publish_many` publishes messages.
+
+        With a `batch_id` the jobs are a batch, as for `batch`: a repeat under the same id enqueues only what an earlier
+        attempt did not, and answers with the same job ids.
 
         Args:
             payloads: of the jobs; see `enqueue`.
@@ -212,15 +216,30 @@ class RedisJobQueue(QueueConsumer):
             due_at: the same for all jobs.
             durability: what each call waits for.
             partial: when `max_pending_length` leaves room for some jobs only, enqueue the first that fit.
+            batch_id: a name that a retry would use again; None for jobs that are no batch.
 
         Raises:
+            BatchChangedError: the batch was enqueued before with other jobs.
             TypeError, ValueError: a payload or key cannot be stored; the text names the path.
             QueueBackpressureError: `max_pending_length` is reached; nothing of the last call was stored.
             PublishUnknownError: Redis stayed away, and the outcome of a call is unknown.
         """
-        named = job_headers(kind, headers)
+        if batch_id is not None:
+            if partial:
+                raise ConfigurationError("partial=True cannot be combined with batch_id: a batch is enqueued whole")
+            batch = self.batch(
+                payloads,
+                batch_id=batch_id,
+                kind=kind,
+                headers=headers,
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+            )
+            assert batch.report is not None
+            return EnqueueReport.of(batch.report, batch_id)
+        named, names = job_headers(kind, headers), JobKindNames(payloads, kind)
         self._keep_as_configured()
-        names = JobKindNames(payloads, kind)
         ahead = self.session.publishing.batches(
             names,
             named,
@@ -234,6 +253,50 @@ class RedisJobQueue(QueueConsumer):
         for done in self._publisher.publish_batches(job_batches(ahead, names)):
             report.add(done)
         return EnqueueReport.of(report)
+
+    def batch(
+        self,
+        payloads: Iterable[Mapping[str, Any] | Sequence[Any] | TypedDictLike],
+        *,
+        batch_id: str | None = None,
+        kind: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
+        retention_seconds: float = 7 * 86400,
+    ) -> Batch:
+        """Enqueue jobs as a unit that is complete once all of them have ended; see `RedisMessageQueue.batch`.
+
+        The ids of the jobs follow from the batch's id, so that a repeat answers with the same ones.
+
+        Args:
+            payloads: of the jobs; see `enqueue`.
+            batch_id: a name that a retry would use again, up to 1,000 characters; made by the library when left out.
+            kind: of all jobs; None: the field `kind` of each payload.
+            headers: the same for all jobs.
+            delay_seconds: the same for all jobs.
+            due_at: the same for all jobs.
+            durability: what each call waits for.
+            retention_seconds: how long the batch is known after it has completed.
+
+        Raises:
+            BatchChangedError: the batch was enqueued before with other jobs.
+        """
+        name = new_id().decode() if batch_id is None else batch_id
+        tracked, named, names = batch_name(name), job_headers(kind, headers), JobKindNames(payloads, kind)
+        self._keep_as_configured()
+        ahead = self.session.publishing.batches(
+            names,
+            named,
+            new_id=batch_call_ids(tracked),
+            delay_seconds=delay_seconds,
+            due_at=due_at,
+            durability=durability,
+            tracked=tracked,
+        )
+        report = self._publisher.publish_tracked(name, job_batches(ahead, names), retention_seconds)
+        return Batch(self.session, name, report)
 
     # ------------------------------------------------------------------ claim
 
@@ -381,9 +444,9 @@ class RedisJobQueue(QueueConsumer):
             checks.not_negative("timeout_seconds", timeout_seconds)
         deadline = math.inf if timeout_seconds is None else elapsed_clock() + timeout_seconds
         left = self._not_ended(wanted)
-        while left:
-            self._wait_for_one(left[0], deadline, len(left))
-            left = self._not_ended(left)
+        while left:  # those that end while one is waited for cost no wait of their own
+            self.read_ended(left[0], deadline, len(left))
+            left = self._not_ended(left[1:])
         return {parts.id: Job(self, parts) for parts in self.read(wanted)}
 
     # ------------------------------------------------------------------ cancel
@@ -427,20 +490,6 @@ class RedisJobQueue(QueueConsumer):
             raise unknown_job(self.name, unknown)
         return [parts.id for parts in found if status_of(parts) not in ENDED_STATUSES]
 
-    def _wait_for_one(self, job_id: str, deadline: float, left: int) -> None:
-        """Wait for the end of one job.
-
-        Raises:
-            TimeoutError: the time is over, or this object is stopping.
-        """
-        activity = self.session.activity
-        while self._not_ended([job_id]):
-            now = elapsed_clock()
-            if now >= deadline or activity.stopping():
-                why = "this queue object is stopping" if now < deadline else "the time to wait is over"
-                raise TimeoutError(f"queue {self.name!r}: {left} jobs have not ended, among them {job_id!r}; {why}")
-            pause(min(_POLL_SECONDS, deadline - now), activity.stopping)
-
     def _ask_to_stop(self, job_id: str) -> bool:
         status: str = self.session.runner.run(alone(cancel_job_call(self.session.keys, job_id.encode())))
         return status == "running"
@@ -458,6 +507,40 @@ class RedisJobQueue(QueueConsumer):
     def read(self, ids: Sequence[str], *, whole: bool = True) -> Sequence[JobParts]:
         """Read what is stored of jobs. Internal: `get_many` returns it in a readable form."""
         return self.session.runner.run(peek_jobs_operation(self.session.keys, ids, whole=whole))
+
+    def read_ended(self, job_id: str, deadline: float, left: int = 1) -> JobParts:
+        """Wait for the end of one job, and return what is stored of it. Internal: see `wait` and `Job.result`.
+
+        Args:
+            job_id: the job.
+            deadline: when to give up, by `elapsed_clock`.
+            left: jobs that the caller waits for, for the error.
+
+        Raises:
+            TimeoutError: the time is over, or this object is stopping.
+            JobNotFoundError: there is no such job.
+        """
+        stopping = self.session.activity.stopping
+        if elapsed_clock() >= deadline:
+            if ended := self._ended(job_id):
+                return ended
+            raise late_error(self.name, job_id, left, stopping=False)
+        with self.session.notices.watching(job_member(job_id.encode())) as watch:
+            while True:
+                if ended := self._ended(job_id):
+                    return ended
+                seconds = deadline - elapsed_clock()
+                if seconds <= 0 or stopping():
+                    raise late_error(self.name, job_id, left, stopping=seconds > 0)
+                watch.wait(min(_LONGEST_SLEEP_SECONDS, seconds), stopping)
+
+    def _ended(self, job_id: str) -> JobParts | None:
+        """Return what is stored of a job that has ended; None if it has not."""
+        with self.session.notices.reading:
+            (parts,) = self.read([job_id])
+        if not parts.is_known:
+            raise unknown_job(self.name, job_id)
+        return parts if status_of(parts) in ENDED_STATUSES else None
 
     def _ids_of(self, status: str, limit: int) -> JobIds:
         if status == "running":

@@ -14,7 +14,7 @@ from sluicegate.core.transitions.stats import QueueStats
 from sluicegate.errors import JobNotFoundError, OptionTypeError
 from sluicegate.report import PublishReport
 
-__all__ = ["EnqueueReport", "JobBase", "JobStats", "check_ids", "status_of", "unknown_job"]
+__all__ = ["EnqueueReport", "JobBase", "JobStats", "check_ids", "late_error", "status_of", "unknown_job"]
 
 _LATEST_MS = 253_402_300_799_000  # the year 9999
 _NO_STATE = JobState()
@@ -211,6 +211,12 @@ def unknown_job(queue: str, job_id: str) -> JobNotFoundError:
         job_id=job_id,
     )
     return error.locate(queue=queue)
+
+
+def late_error(queue: str, job_id: str, left: int, *, stopping: bool) -> TimeoutError:
+    """Return the error about jobs that have not ended in time."""
+    why = "this queue object is stopping" if stopping else "the time to wait is over"
+    return TimeoutError(f"queue {queue!r}: {left} jobs have not ended, among them {job_id!r}; {why}")
 
 
 def check_ids(ids: Iterable[str]) -> list[str]:

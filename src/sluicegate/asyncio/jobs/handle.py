@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Self
 
+from sluicegate import checks
+from sluicegate.clock import elapsed_clock
 from sluicegate.core.tracking import JobStatus
 from sluicegate.core.transitions.jobs import JobParts
 from sluicegate.errors import JobCancelledError, JobFailedError
@@ -57,8 +60,10 @@ class Job(JobBase):
             JobNotFoundError: its record was removed.
         """
         if not self.is_ended:
-            await self._queue.wait([self.id], timeout_seconds)
-            await self.refresh()
+            if timeout_seconds is not None:
+                checks.not_negative("timeout_seconds", timeout_seconds)
+            deadline = math.inf if timeout_seconds is None else elapsed_clock() + timeout_seconds
+            self._read(self._queue.name, await self._queue.read_ended(self.id, deadline))
         if self.status == "failed":
             raise JobFailedError(
                 f"job {self.id!r} failed after {self.attempts} attempts ({self.last_error_type or 'no error type'}); "
