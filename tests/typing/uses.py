@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from typing import Any, TypedDict
 
 import sluicegate.asyncio
+import sluicegate.asyncio.worker
 from sluicegate import Durability, Json, Payload, QueueEvent, RedisGateway, RedisMessageQueue, replicated
 from sluicegate.jobs import ClaimedJob, JobKind, RedisJobQueue
 from sluicegate.options import QueueOptions
 from sluicegate.spark import DrainSummary, PayloadError, drain, lease_batch
+from sluicegate.streams import ConsumerGroup
+from sluicegate.worker import Delivery, Middleware, Retry, Worker, WorkerReport
 
 
 class Item(TypedDict):
@@ -136,6 +139,43 @@ def in_spark(spark: Any, queue: RedisMessageQueue) -> None:
             print(summary)
     except PayloadError as error:
         print(error.message_ids)
+
+
+def with_workers(queue: RedisMessageQueue, group: ConsumerGroup, jobs: RedisJobQueue) -> None:
+    worker = Worker(queue, concurrency=4, retry=Retry(max_attempts=3), on_unhandled="ack", middleware=[Middleware()])
+    Worker(group)
+    Worker(jobs)
+
+    @worker.handler("order_created", retry=Retry(max_attempts=2))
+    def on_created(order: dict[str, Any], delivery: Delivery) -> bool:
+        return delivery.attempt > 1
+
+    print(on_created({}, 7))  # error: arg-type
+    worker.register("order_paid", on_bytes)
+    worker.register("order_paid")  # error: call-arg
+    worker.register("order_paid", "on_paid")  # error: arg-type
+    worker.register(7, on_bytes)  # error: arg-type
+    worker.register("order_paid", on_bytes, model="Order")  # error: arg-type
+    worker.register("order_paid", on_bytes, retry=3)  # error: arg-type
+    Worker(queue, on_unhandled="drop")  # error: arg-type
+    Worker(queue, concurency=4)  # error: call-arg
+    Worker("orders")  # error: arg-type
+    with worker as running:
+        done: int = running.run_once(limit=5).handled
+        print(done, running.stop(timeout=5))
+
+
+async def with_asyncio_workers(queue: sluicegate.asyncio.RedisMessageQueue, other: RedisMessageQueue) -> None:
+    worker = sluicegate.asyncio.worker.Worker(queue)
+
+    @worker.handler("order_created")
+    async def on_created(order: dict[str, Any]) -> None: ...
+
+    report: WorkerReport = await worker.run()
+    print(report.claimed)
+    sluicegate.asyncio.worker.Worker(other)  # error: arg-type
+    with worker:  # error: attr-defined
+        pass
 
 
 def misspelt() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -106,7 +107,9 @@ def test_a_stop_cancels_handlers_that_do_not_end_in_time_and_releases_their_mess
         await queue.publish({"type": "created"})
         await worker.start(background=True)
         await until(lambda: events)
+        stopping = time.monotonic()
         assert await worker.stop(0.05) is False
+        assert time.monotonic() - stopping < 4, "the handler is cancelled before its slot is"
         assert events == ["begun", "cancelled"]
         async with await queue.claim() as lease:
             assert [message.delivery_count for message in lease] == [1]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sluicegate._gateway_base import RetryNote
 from sluicegate.asyncio.dispatch import emit
@@ -51,6 +52,16 @@ class OperationRunner:
         self._on_event = on_event
         self._stopping = stopping
         self.outage = Outage()
+
+    def branch(self, stopping: Callable[[], bool]) -> Self:
+        """Return a runner of the same queue whose waits and pauses end when `stopping` says so."""
+        branch = copy(self)
+        branch.follow(stopping)
+        return branch
+
+    def follow(self, stopping: Callable[[], bool]) -> None:
+        """End waits and pauses when `stopping` says so, and for no other reason."""
+        self._stopping = stopping
 
     async def run(self, operation: Operation[T], *, retry: bool = True) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.

@@ -69,7 +69,7 @@ def branch_session(session: Session, stopping: Callable[[], bool], consumer: byt
         stopping: whether the part is stopping; also True when the queue object is.
         consumer: the name that its leases show, as `consumer_name` encodes it.
     """
-    runner = OperationRunner(session.runner.gateway, session.keys.name, session.config.on_event, stopping)
+    runner = session.runner.branch(stopping)
     return replace(session, activity=session.activity.branch(stopping), runner=runner, consumer=consumer)
 
 

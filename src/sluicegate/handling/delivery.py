@@ -22,6 +22,8 @@ class Delivery:
         worker: name of the worker.
         max_attempts: the attempt after which a failure buries the message; None for no bound.
         lease: the lease that holds the message alone.
+        job: for a queue of jobs, the `ClaimedJob`: `update` stores progress, and `cancel_requested` says whether
+            somebody asked to cancel it. None for anything else.
     """
 
     message: Message
@@ -30,6 +32,7 @@ class Delivery:
     worker: str
     max_attempts: int | None
     lease: LeaseBase[Any]
+    job: Any = None
 
     @property
     def attempt(self) -> int:

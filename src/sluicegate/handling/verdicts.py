@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sluicegate._lease_base import Verdict
 from sluicegate.config import QueueConfig
@@ -12,8 +12,9 @@ from sluicegate.errors import InvalidPayloadError, UnhandledTypeError
 from sluicegate.handling.report import End
 from sluicegate.handling.retry import Reject, Retry
 from sluicegate.message import Message
+from sluicegate.options import RetryBackoff
 
-__all__ = ["OnUnhandled", "Outcome", "Policy"]
+__all__ = ["Limits", "OnUnhandled", "Outcome", "Policy"]
 
 OnUnhandled: TypeAlias = Literal["bury", "ack", "retry"]
 
@@ -26,13 +27,31 @@ class Outcome:
         end: how it ended.
         verdict: for its message.
         error: why it did not succeed.
-        result: what the handler returned, if it succeeded.
     """
 
     end: End
     verdict: Verdict
     error: Exception | None = None
-    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What holds for a message whose handler has no `Retry`, nor has the worker.
+
+    Attributes:
+        max_attempts: the delivery after which a failure buries it; None for no bound. No `Retry` exceeds it.
+        backoff: how long it waits for its next delivery.
+        on_error: what becomes of it at all.
+    """
+
+    max_attempts: int | None
+    backoff: RetryBackoff
+    on_error: policies.OnError = "retry"
+
+    @classmethod
+    def of(cls, config: QueueConfig) -> Limits:
+        """Return those of a queue or a group."""
+        return cls(config.max_delivery_count, config.backoff, config.on_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,65 +59,70 @@ class Policy:
     """Turns the ends of deliveries into verdicts.
 
     Attributes:
-        config: the options of the queue.
-        retry: the worker's, for handlers without one of their own; None for the queue's options alone.
+        retry: the worker's, for handlers without one of their own; None for the limits alone.
         on_unhandled: what happens to a message that no handler takes.
     """
 
-    config: QueueConfig
     retry: Retry | None
     on_unhandled: OnUnhandled
 
-    def max_attempts(self, retry: Retry | None) -> int | None:
+    def max_attempts(self, retry: Retry | None, limits: Limits) -> int | None:
         """Return the attempt after which a failure buries a message; None for no bound.
 
         Args:
             retry: of the handler; None for the worker's.
+            limits: of the message.
         """
         chosen = retry or self.retry
-        if chosen is not None and chosen.max_attempts is not None:
-            return chosen.max_attempts
-        if chosen is None and self.config.on_error != "retry":
-            return 1
-        return self.config.max_delivery_count
+        if chosen is None:
+            return limits.max_attempts if limits.on_error == "retry" else 1
+        bounds = [most for most in (chosen.max_attempts, limits.max_attempts) if most is not None]
+        return min(bounds, default=None)
 
-    def handled(self, message: Message, result: Any) -> Outcome:
-        """Return what follows when the handler succeeded."""
-        return Outcome(End.HANDLED, Verdict("ack", message), result=result)
+    def handled(self, message: Message, result: bytes | None = None) -> Outcome:
+        """Return what follows when the handler succeeded.
 
-    def raised(self, message: Message, error: Exception, retry: Retry | None) -> Outcome:
+        Args:
+            message: the message.
+            result: of a job, as it is stored.
+        """
+        return Outcome(End.HANDLED, Verdict("ack", message, result=result))
+
+    def raised(self, message: Message, error: Exception, retry: Retry | None, limits: Limits) -> Outcome:
         """Return what follows when the handler failed.
 
         Args:
             message: the message.
             error: what was raised.
             retry: of the handler; None for the worker's.
+            limits: of the message.
         """
         if isinstance(error, Reject):
             return Outcome(End.REJECTED, Verdict("bury", message, error=error, reason=error.reason), error)
-        return Outcome(End.FAILED, self._again(message, error, retry or self.retry), error)
+        return Outcome(End.FAILED, _again(message, error, retry or self.retry, limits), error)
 
     def invalid(self, message: Message, error: InvalidPayloadError) -> Outcome:
         """Return what follows when the payload does not validate."""
         return Outcome(End.INVALID, Verdict("bury", message, error=error, reason="invalid_payload"), error)
 
-    def unhandled(self, message: Message, message_type: str | None) -> Outcome:
+    def unhandled(self, message: Message, message_type: str | None, limits: Limits) -> Outcome:
         """Return what follows when no handler takes the message."""
         what = "a message without a type" if message_type is None else f"type {message_type!r}"
         error = UnhandledTypeError(f"no handler takes {what}", message_type=message_type)
         if self.on_unhandled == "ack":
             return Outcome(End.UNHANDLED, Verdict("ack", message), error)
         if self.on_unhandled == "retry":
-            return Outcome(End.UNHANDLED, self._again(message, error, self.retry or Retry()), error)
+            return Outcome(End.UNHANDLED, _again(message, error, self.retry or Retry(), limits), error)
         return Outcome(End.UNHANDLED, Verdict("bury", message, error=error, reason="unhandled_type"), error)
 
-    def _again(self, message: Message, error: Exception, retry: Retry | None) -> Verdict:
-        """Return the verdict for a message that failed: by the policy, else by the options of the queue."""
-        attempt = message.delivery_count
-        if retry is None:
-            failure = policies.after_error(self.config.on_error, self.config.backoff, attempt, error)
-            return Verdict(failure.verb, message, failure.delay_seconds, error, failure.reason)
-        if retry.max_attempts is not None and attempt >= retry.max_attempts:
-            return Verdict("bury", message, error=error, reason="max_attempts")
-        pause = policies.pause_seconds(retry.backoff or self.config.backoff, attempt, error)
-        return Verdict("nack", message, pause, error)
+
+def _again(message: Message, error: Exception, retry: Retry | None, limits: Limits) -> Verdict:
+    """Return the verdict for a message that failed: by the policy, else by the limits."""
+    attempt = message.delivery_count
+    if retry is None:
+        failure = policies.after_error(limits.on_error, limits.backoff, attempt, error)
+        return Verdict(failure.verb, message, failure.delay_seconds, error, failure.reason)
+    if retry.max_attempts is not None and attempt >= retry.max_attempts:
+        return Verdict("bury", message, error=error, reason="max_attempts")
+    pause = policies.pause_seconds(retry.backoff or limits.backoff, attempt, error)
+    return Verdict("nack", message, pause, error)

@@ -12,15 +12,14 @@ from sluicegate.clock import elapsed_clock
 from sluicegate.core import policies
 from sluicegate.errors import InvalidPayloadError, RedisMemoryError, RedisMessageQueueError, RedisUnavailableError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
+from sluicegate.handling.assignment import Assignment
 from sluicegate.handling.delivery import Delivery
-from sluicegate.handling.incoming import Incoming
 from sluicegate.handling.middleware import Middleware
 from sluicegate.handling.report import End
 from sluicegate.handling.routes import Route, Routes, UnawaitedError
 from sluicegate.handling.run import Run
-from sluicegate.handling.verdicts import Outcome, Policy
+from sluicegate.handling.verdicts import Limits, Outcome, Policy
 from sluicegate.lease import Lease
-from sluicegate.message import Message
 from sluicegate.options import RetryBackoff
 from sluicegate.runtime import pause
 from sluicegate.worker.chain import run_chain
@@ -78,6 +77,7 @@ class SlotWork:
         self._name = name
         self._lease_seconds = lease_seconds
         self._restart_backoff = restart_backoff
+        self._limits = Limits.of(queue.session.config)
         self._turn = make_turn()
         self._outages = 0
         self._named: set[str | None] = set()
@@ -139,11 +139,12 @@ class SlotWork:
         try:
             with lease:
                 try:
-                    outcome = self._handle(slots, lease, message)
+                    outcome = self._handle(slots, Assignment.of(lease, message, self._limits))
                 except UnawaitedError:
                     lease.release()
                     raise
-                lease.settle(outcome.verdict)
+                if lease.unsettled:  # a handler may have settled a job itself
+                    lease.settle(outcome.verdict)
         except RedisMessageQueueError as failure:
             _log.warning(
                 "worker %r: message %r was handled, and its verdict was not accepted (%s); it is delivered again",
@@ -158,59 +159,58 @@ class SlotWork:
         else:
             run.end(lease, outcome.end, buried=lease.counts.buried > 0)
 
-    def _handle(self, slots: Slots, lease: Lease, message: Message) -> Outcome:
+    def _handle(self, slots: Slots, given: Assignment) -> Outcome:
         """Call the handler of a message, and return what follows for the message."""
-        incoming, begun = Incoming(message), elapsed_clock()
-        message_type = incoming.type
-        route = self._routes.find(message_type)
+        begun, message = elapsed_clock(), given.message
+        route = self._routes.find(given.message_type)
         if route is None:
-            outcome = self._policy.unhandled(message, message_type)
-            self._warn_of(message_type)
+            outcome = self._policy.unhandled(message, given.message_type, given.limits)
+            self._warn_of(given.message_type)
         else:
-            outcome = self._call(slots, lease, route, incoming, message_type)
-        if outcome.error is not None and route is not None:
-            kind = type(outcome.error).__name__
-            _log.warning(
-                "worker %r: attempt %d of message %r of type %r failed with %s",
-                self._name,
-                message.delivery_count,
-                message.id,
-                message_type,
-                kind,
-            )
+            outcome = self._call(slots, route, given)
+            if outcome.error is not None:
+                _log.warning(
+                    "worker %r: attempt %d of message %r of type %r failed with %s",
+                    self._name,
+                    message.delivery_count,
+                    message.id,
+                    given.message_type,
+                    type(outcome.error).__name__,
+                )
         runner = self._queue.session.runner
         if runner.emits_events:
             event = QueueEvent(
                 EventOperation.HANDLE,
                 _OUTCOMES[outcome.end],
                 self._queue.name,
-                lease_id=lease.id,
+                lease_id=given.lease.id,
                 message_id=message.id,
                 delivery_count=message.delivery_count,
                 error=outcome.error,
-                message_type=message_type,
+                message_type=given.message_type,
             )
             runner.emit(event, begun)
         return outcome
 
-    def _call(self, slots: Slots, lease: Lease, route: Route, incoming: Incoming, message_type: str | None) -> Outcome:
-        message, most = incoming.message, self._policy.max_attempts(route.retry)
+    def _call(self, slots: Slots, route: Route, given: Assignment) -> Outcome:
+        message, policy = given.message, self._policy
         try:
-            payload = route.read(incoming)
+            payload = route.read(given.incoming)
         except InvalidPayloadError as error:
-            return self._policy.invalid(message, error)
+            return policy.invalid(message, error)
         except Exception as error:  # noqa: BLE001  (a model's own code, whatever it raises)
-            return self._policy.raised(message, error, route.retry)
-        delivery = Delivery(message, message_type, payload, self._name, most, lease)
+            return policy.raised(message, error, route.retry, given.limits)
+        most = policy.max_attempts(route.retry, given.limits)
+        delivery = Delivery(message, given.message_type, payload, self._name, most, given.lease, given.job)
+        arguments: tuple[Any, ...] = (payload, delivery) if route.takes_delivery else (payload,)
+        call = partial(slots.call, route.function, route.is_async, *arguments)
         try:
-            arguments: tuple[Any, ...] = (payload, delivery) if route.takes_delivery else (payload,)
-            call = partial(slots.call, route.function, route.is_async, *arguments)
-            result = run_chain(self._middleware, delivery, call)
+            result = run_chain(self._middleware, delivery, call, false_fails=given.job is None)
+            return policy.handled(message, given.stored_result(result))
         except UnawaitedError:
             raise
         except Exception as error:  # noqa: BLE001  (whatever a handler raises is its failure)
-            return self._policy.raised(message, error, route.retry)
-        return self._policy.handled(message, result)
+            return policy.raised(message, error, route.retry, given.limits)
 
     def _warn_of(self, message_type: str | None) -> None:
         """Log that nothing handles a type, once per type; the event comes with each message."""

@@ -99,7 +99,7 @@ class Worker:
         check_retry(retry, config)
         self._queue = queue
         self._concurrency = concurrency
-        self._policy = Policy(config, retry, on_unhandled)
+        self._policy = Policy(retry, on_unhandled)
         self._routes = Routes(config, awaits=AWAITS)
         self._middleware: list[Middleware] = []
         self._name = name if name is not None else _default_name()
@@ -197,7 +197,7 @@ class Worker:
         Raises:
             ConfigurationError: the worker runs already, or has no handler.
         """
-        return await self._complete(self._begin(wait_seconds=_WAIT_SECONDS))
+        return await self._in_foreground(self._begin(wait_seconds=_WAIT_SECONDS))
 
     async def run_once(self, limit: int | None = None, *, wait_seconds: float = 0) -> WorkerReport:
         """Handle the messages that can be claimed now, and return once they are settled.
@@ -212,7 +212,7 @@ class Worker:
         limit = self._concurrency if limit is None else limit
         checks.count("limit", limit)
         checks.not_negative("wait_seconds", wait_seconds)
-        return await self._complete(self._begin(limit, wait_seconds=wait_seconds))
+        return await self._in_foreground(self._begin(limit, wait_seconds=wait_seconds))
 
     async def start(self, background: bool = False) -> None:
         """Run the worker.
@@ -307,6 +307,12 @@ class Worker:
         if self._run_now is run:
             self._run_now = self._slots = None
 
+    async def _in_foreground(self, run: Run[Lease]) -> WorkerReport:
+        try:
+            return await self._complete(run)
+        finally:
+            self._finish(run)
+
     async def _in_background(self, run: Run[Lease]) -> None:
         try:
             await self._complete(run)
@@ -315,38 +321,37 @@ class Worker:
                 raise
             _log.error("worker %r ended with %s; stop() raises it", self._name, type(error).__name__)
             self._failure = error
+        finally:  # only now, so that whoever sees the end sees the error, too
+            self._finish(run)
 
     async def _complete(self, run: Run[Lease]) -> WorkerReport:
         """Run the slots to their end; handlers that do not end in time are given up."""
+        queue = self._own_queue(run)
+        work = SlotWork(
+            run,
+            queue,
+            self._routes,
+            self._policy,
+            self._middleware,
+            self._name,
+            self._lease_seconds,
+            self._restart_backoff,
+        )
+        slots = Slots(run.most_at_once(self._concurrency), self._name, work, run.fail)
+        self._slots = slots
         try:
-            queue = self._own_queue(run)
-            work = SlotWork(
-                run,
-                queue,
-                self._routes,
-                self._policy,
-                self._middleware,
-                self._name,
-                self._lease_seconds,
-                self._restart_backoff,
-            )
-            slots = Slots(run.most_at_once(self._concurrency), self._name, work, run.fail)
-            self._slots = slots
-            try:
-                await slots.start()
-                while not await slots.wait(_POLL_SECONDS) and not run.stopping():
-                    pass
-                run.stop()
-                while (left := run.left_seconds()) > 0 and not await slots.wait(min(left, _POLL_SECONDS)):
-                    pass
-            except BaseException:  # an interruption: whatever still runs is given up at once
-                run.stop(0)
-                await self._give_up(run, slots, queue)
-                raise
-            if not await slots.wait(0):
-                await self._give_up(run, slots, queue)
-        finally:
-            self._finish(run)
+            await slots.start()
+            while not await slots.wait(_POLL_SECONDS) and not run.stopping():
+                pass
+            run.stop()
+            while (left := run.left_seconds()) > 0 and not await slots.wait(min(left, _POLL_SECONDS)):
+                pass
+        except BaseException:  # an interruption: whatever still runs is given up at once
+            run.stop(0)
+            await self._give_up(run, slots, queue)
+            raise
+        if not await slots.wait(0):
+            await self._give_up(run, slots, queue)
         if run.error is not None:
             raise run.error
         return run.report
