@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, RedisStreamQueue
 from sluicegate.spark import drain, lease_batch, options
 from sluicegate.spark.streaming.reader import ZeroArgumentStreamReader, make_reader
 from tests.draining.helpers import Numbers, Output
@@ -34,6 +34,36 @@ def test_a_read_shows_the_queue_with_and_without_declared_columns(
     assert sorted(row.n for row in rows) == wanted
     assert {row.message_id for row in rows} == {message.id for message in queue.peek(100)}
     assert (queue.depth().ready, queue.depth().leases) == (30, 0)
+
+
+def test_a_stream_is_written_and_a_group_of_it_read_drained_and_streamed(
+    queue: RedisMessageQueue, spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = RedisStreamQueue(queue.name, url=queue.spec().url)
+    read, drained, streamed = (stream.group(name, start="beginning") for name in ("read", "drained", "streamed"))
+    rows = spark.range(0, 40, 1, 2).withColumnRenamed("id", "n")
+
+    rows.write.format("sluicegate").mode("append").options(**options(stream)).save()
+
+    shown = spark.read.format("sluicegate").schema("n bigint").options(**options(read), numPartitions="3").load()
+    assert sorted(row.n for row in shown.collect()) == list(range(40))
+    assert drain(spark, drained, lambda batch: None, partitions=2).acked == 40
+    given = {**options(streamed), "consumer": "copy", "pollWaitSeconds": "0.05"}
+    query = (
+        spark.readStream.format("sluicegate")
+        .options(**given)
+        .load()
+        .select("id")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(str(tmp_path / "rows"))
+    )
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert spark.read.parquet(str(tmp_path / "rows")).distinct().count() == 40
+    assert (read.depth().ready, drained.depth().ready, streamed.depth().ready) == (40, 0, 0)
 
 
 @pytest.mark.parametrize("mode", ["direct", "staged"])
