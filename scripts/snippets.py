@@ -12,13 +12,13 @@ from pathlib import Path
 from options import table
 
 PROJECT = Path(__file__).parents[1]
-_FILE = re.compile(r"(<!-- snippet: (\S+\.py) -->\n```python\n).*?(```)", re.DOTALL)
+_FILE = re.compile(r"(<!-- snippet: (\S+\.py) -->\n)(?:```python\n.*?```\n)?", re.DOTALL)
 _TABLE = re.compile(r"(<!-- options: ([^\n]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 
 
 def filled(text: str) -> str:
     """Return a page with its blocks filled anew."""
-    text = _FILE.sub(lambda found: found[1] + (PROJECT / found[2]).read_text() + found[3], text)
+    text = _FILE.sub(lambda found: f"{found[1]}```python\n{(PROJECT / found[2]).read_text()}```\n", text)
     return _TABLE.sub(lambda found: found[1] + table(found[2]) + found[3], text)
 
 
