@@ -81,8 +81,9 @@ def test_ids_continue_behind_one_of_another_clock(make_stream: MakeStream, clien
     future = 4_000_000_000_000
     client.xadd(KEYS.stream, {"data": "x"}, id=f"{future}-7")
     assert make_stream().publish_many(["a", "b"]).ids == [f"{future}-8", f"{future}-9"]
-    client.xadd(KEYS.stream, {"data": "x"}, id=f"{future}-18446744073709551614")
-    assert make_stream().publish("c") is True
+    greatest = 2**64 - 1
+    client.xadd(KEYS.stream, {"data": "x"}, id=f"{future}-{greatest - 3}")
+    assert make_stream().publish_many("cde").ids == [f"{future}-{greatest - left}" for left in (2, 1, 0)]
     report = make_stream().publish_many(["d", "e"])
     assert report.ids == [f"{future + 1}-0", f"{future + 1}-1"]
     assert [name for name, _ in entries(client)][-2:] == report.ids
