@@ -9,7 +9,7 @@ end
 
 -- Record that a lease took messages, for a whole ack too, and that others are excluded and delayed.
 local function record_claim(tally, lease, batch, detail)
-  tally.moved_all(batch.taken, 'waiting', 'in_flight', detail)
+  tally.took(batch.taken, detail)
   local taken = #batch.taken > 0 and tally.taken()
   if taken then
     redis.call('HSET', lease, 'tracked', taken)

@@ -32,6 +32,25 @@ local function new_tally(hash, ended, news, ms)
     end
   end
 
+  -- As `moved`, from waiting into a lease, for entries that are known to be some. Most messages of batches pass here.
+  function self.took(entries, detail)
+    local counts, match, byte = {}, string.match, string.byte
+    for i = 1, #entries do
+      local kind = byte(entries[i])
+      if kind > 54 then
+        self.moved(entries[i], 'waiting', 'in_flight', detail)
+      elseif kind > LAST_UNTRACKED then
+        local batch = match(entries[i], '^([^:\31]+):', 30)
+        if batch then
+          counts[batch] = (counts[batch] or 0) + 1
+        end
+      end
+    end
+    for batch, count in pairs(counts) do
+      self.count(batch, 'waiting', 'in_flight', count)
+    end
+  end
+
   -- As `moved`, for all of these entries.
   function self.moved_all(entries, from, to, detail)
     for i = 1, #entries do
