@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluicegate.worker import Worker
 from tests.support.flavours import Blocking, Flavour, Loop
+from tests.support.servers import PROGRAMS
 
 MakeWorker = Callable[..., Any]
 _FLAVOURS = [Flavour(), Flavour(asyncio=True, decodes=True)]
@@ -40,3 +42,13 @@ def make_worker(flavour: Flavour, loop: Loop) -> Iterator[MakeWorker]:
     for worker in made:
         if worker.is_running:
             worker.stop(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers are Python above the queue's scripts, so one server program is enough for them."""
+    items[:] = [item for item in items if not _needless(item)]
+
+
+def _needless(item: pytest.Item) -> bool:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return item.path.parent == Path(__file__).parent and params.get("server", PROGRAMS[0]) != PROGRAMS[0]
