@@ -71,6 +71,22 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_jobs_beside_the_design_of_the_redis_documentation(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "jobs", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    ways = ("one at a time", "in batches of 10", "in batches of 1,000")
+    assert [(bar["name"], bar["limit"]) for bar in report["bars"]] == [
+        (f"jobs {way} / the document's design", 2) for way in ways
+    ]
+    rates = report["figures"]["Jobs, one client"]
+    assert set(rates) == {*ways, "the document's design"}
+    assert all(rate > 0 for row in rates.values() for rate in row.values())
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_the_bars_of_dagsters_drain_asset(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate import RedisMessageQueue, RedisStreamQueue
+from sluicegate.jobs import RedisJobQueue
 from tests.support.flavours import FLAVOURS, Blocking, Flavour, Loop
+from tests.support.jobs import Twin
 from tests.support.servers import programs
 from tests.support.settings import PRODUCT, UNIX_SPEAKS_RESP3
 from tests.support.topologies import (
@@ -69,6 +71,13 @@ class QueueMaker:
         from sluicegate.asyncio import RedisStreamQueue as AsyncStream
 
         return self._keep(self._make(RedisStreamQueue, AsyncStream, name, options))
+
+    def jobs(self, name: str = "orders", **options: Any) -> Any:
+        """Make a queue of jobs instead of one of messages."""
+        from sluicegate.asyncio.jobs import RedisJobQueue as AsyncJobs
+
+        made = self._make(RedisJobQueue, AsyncJobs, name, options)
+        return self._keep(Twin(made._target, self._loop) if isinstance(made, Blocking) else made)
 
     def close(self) -> None:
         for close in reversed(self._closers):
