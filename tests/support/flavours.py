@@ -17,7 +17,7 @@ import redis
 import redis.asyncio
 
 from sluicegate import RedisMessageQueue
-from sluicegate.streams import ConsumerGroup, RedisStreamQueue
+from sluicegate.streams import ConsumerGroup, GroupOptions, RedisStreamQueue
 
 T = TypeVar("T")
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -146,6 +146,20 @@ def _is_batch(value: Any) -> bool:
     return isinstance(value, Batch)
 
 
+class Pair:
+    """A stream and a group of it with the interface of a queue, so that one suite tests both."""
+
+    def __init__(self, stream: Any, group: Any) -> None:
+        self.stream = stream
+        self.group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream if name.startswith("publish") else self.group, name)
+
+    def __repr__(self) -> str:
+        return f"Pair({self.group!r})"
+
+
 class Maker:
     """Makes queues of one flavour, and closes them."""
 
@@ -178,6 +192,15 @@ class Maker:
             stream,
             options,
         )
+
+    def pair(self, name: str = "orders", **options: Any) -> Any:
+        """Make a stream with its group `billing` that look like one queue."""
+        for_group = {one: value for one, value in options.items() if one in GroupOptions.__annotations__}
+        place = {one: options[one] for one in ("client", "gateway", "url") if one in options}
+        for_stream = {one: value for one, value in options.items() if one not in {*for_group, *place}}
+        shared = {one: for_group[one] for one in ("interrupt", "on_event") if one in for_group}
+        group = self.group(name, **place, **for_group)
+        return Pair(self.stream(name, **place, **for_stream, **shared), group)
 
     def _make(self, kind: Any, async_kind: Any, name: str, options: dict[str, Any]) -> Any:
         if "gateway" in options:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import redis
 
 from sluicegate.core.entry import is_entry, split_entry
-from sluicegate.core.keys import GroupKeys, QueueKeys
+from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
 WITHOUT_TTL = re.compile(
@@ -65,7 +65,7 @@ def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
     """Return the records of `completed` or `failed`, the newest first, without their times."""
     fields = {"completed": 1, "failed": 4}[which]
     found = []
-    for record in client.lrange(getattr(QueueKeys(queue), which), 0, -1):
+    for record in client.lrange(getattr(keys_of(client, queue), which), 0, -1):
         _, *reported, entry = record.split(b"\x1f", fields)
         assert is_entry(entry)
         found.append([*(part.decode() for part in reported), split_entry(entry)[3].decode()])
@@ -73,7 +73,7 @@ def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
 
 
 def counters(client: redis.Redis, queue: str) -> dict[str, int]:
-    return {name.decode(): int(value) for name, value in client.hgetall(QueueKeys(queue).counters).items()}
+    return {name.decode(): int(value) for name, value in client.hgetall(keys_of(client, queue).counters).items()}
 
 
 def check(client: redis.Redis) -> None:
@@ -145,9 +145,14 @@ def _escaped(root: bytes) -> bytes:
     return re.sub(rb"([\[\]*?\\])", rb"\\\1", root)
 
 
+def keys_of(client: redis.Redis, queue: str) -> QueueKeys:
+    """Return the keys of a queue; those of the group `billing` where there is a stream of that name."""
+    return GroupKeys(queue, "billing") if client.exists(StreamKeys(queue).stream) else QueueKeys(queue)
+
+
 def expire(client: redis.Redis, queue: str, *names: str, group: str = "") -> None:
     """Expire the leases of these ids, or all leases, as the passing of time would."""
-    keys = GroupKeys(queue, group) if group else QueueKeys(queue)
+    keys = GroupKeys(queue, group) if group else keys_of(client, queue)
     members = [keys.lease_name(name) for name in names] or client.zrange(keys.leases, 0, -1)
     for member in members:
         assert client.zadd(keys.leases, {member: _now_ms(client) - 1}, xx=True, ch=True) == 1
@@ -155,7 +160,7 @@ def expire(client: redis.Redis, queue: str, *names: str, group: str = "") -> Non
 
 def fall_due(client: redis.Redis, queue: str, *, group: str = "") -> int:
     """Make all delayed messages due, in their order; return how many."""
-    key = (GroupKeys(queue, group) if group else QueueKeys(queue)).delayed
+    key = (GroupKeys(queue, group) if group else keys_of(client, queue)).delayed
     members = client.zrange(key, 0, -1)
     now = _now_ms(client)
     if members:
@@ -165,7 +170,7 @@ def fall_due(client: redis.Redis, queue: str, *, group: str = "") -> int:
 
 def forget_end(client: redis.Redis, queue: str, name: str) -> None:
     """Expire the record of how a lease ended."""
-    assert client.delete(QueueKeys(queue).closed(QueueKeys.lease_name(name))) == 1
+    assert client.delete(keys_of(client, queue).closed(QueueKeys.lease_name(name))) == 1
 
 
 def _now_ms(client: redis.Redis) -> int:

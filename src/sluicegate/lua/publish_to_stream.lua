@@ -23,7 +23,7 @@
 -- Repeat: finds the receipt, or its own batch in the markers, and answers as the first time. It writes to a receipt
 --   that it finds, because WAIT answers for the last write of its connection.
 
---- @include count_up, group_wakeups, marker_owners, stored_outcomes
+--- @include count_up, end_marker, group_wakeups, marker_owners, stored_outcomes
 local receipt_life, markers_at, parts_at = tonumber(receipt_ms), others_at + known, values_at + known
 local length = redis.call('XLEN', stream)
 redis.call('HLEN', counters)
@@ -40,6 +40,7 @@ local owners, keyed, mine = marker_owners(KEYS, markers_at), KEYS[markers_at] ~=
 local duplicates, own, owned, fresh, first, stamp, sequence = {}, {}, {}, 0, '', '', 0
 local KEYS, ARGV, call, match, format, batch = KEYS, ARGV, redis.call, string.match, string.format, batch
 local before_markers, before_parts, bound = markers_at - 1, parts_at - 1, kind == '2'
+mine = mine .. (bound and table.concat(group_notes(stream)) or '')
 
 local function append(id, part)
   local key, headers, payload = match(part, '^\31([^\31]*)\31([^\31]*)\31(.*)$')

@@ -102,7 +102,7 @@ if #entries > 0 then
     redis.call('ZADD', returned, sequence_of(entries[i]), entries[i])
   end
   for marker, id in pairs(held) do
-    hold_marker(marker, held_at[marker], id, tonumber(marker_ms), pending, group)
+    hold_marker(marker, held_at[marker], id, tonumber(marker_ms), group)
   end
   drop_dead(dead, dead_records, ids)
   count_up(counters, 'redriven', #entries)
