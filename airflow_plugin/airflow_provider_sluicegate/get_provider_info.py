@@ -27,15 +27,24 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.administration",
                 "operators.consume",
                 "operators.drain",
+                "operators.jobs",
                 "operators.lease",
                 "operators.publish",
                 "operators.spark",
                 "operators.spark_submit",
             )
         ],
-        "sensors": [_modules("sensors.redis_queue")],
+        "sensors": [_modules("sensors.batch", "sensors.jobs", "sensors.redis_queue")],
         "triggers": [
-            _modules("triggers.delivery", "triggers.event", "triggers.lease", "triggers.redis_queue", "triggers.room")
+            _modules(
+                "triggers.batch",
+                "triggers.delivery",
+                "triggers.event",
+                "triggers.jobs",
+                "triggers.lease",
+                "triggers.redis_queue",
+                "triggers.room",
+            )
         ],
         "queues": [f"{_PACKAGE}.queues.redis_queue.RedisQueueMessageQueueProvider"],
         "task-decorators": [

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Hidden", "HidingPartial", "hidden"]
 
-_FIELD = "messages"
-
 
 class Hidden:
     """
@@ -51,37 +49,41 @@ class HidingPartial:
     what is stored need not hold the messages. The number of tasks stays visible to the scheduler.
 
     :param partial: what ``BaseOperator.partial`` returned.
+    :param field: the argument that holds the messages.
     """
 
-    def __init__(self, partial: OperatorPartial) -> None:
-        if _FIELD in partial.kwargs:
-            partial.kwargs[_FIELD] = hidden(partial.kwargs[_FIELD])
+    def __init__(self, partial: OperatorPartial, field: str = "messages") -> None:
+        if field in partial.kwargs:
+            partial.kwargs[field] = hidden(partial.kwargs[field])
         self._partial = partial
+        self._field = field
 
     def __repr__(self) -> str:
         return repr(self._partial)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
         """Map the operator over lists or outputs of tasks."""
-        if _FIELD in mapped_kwargs:
-            mapped_kwargs[_FIELD] = _each_hidden(mapped_kwargs[_FIELD])
+        if self._field in mapped_kwargs:
+            mapped_kwargs[self._field] = _each_hidden(self._field, mapped_kwargs[self._field])
         return self._partial.expand(**mapped_kwargs)
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
         """Map the operator over a list of dicts of arguments, or over the output of a task."""
         if isinstance(kwargs, Sequence) and not isinstance(kwargs, str):
             kwargs = [
-                {**each, _FIELD: hidden(each[_FIELD])} if isinstance(each, Mapping) and _FIELD in each else each
+                {**each, self._field: hidden(each[self._field])}
+                if isinstance(each, Mapping) and self._field in each
+                else each
                 for each in kwargs
             ]
         return self._partial.expand_kwargs(kwargs, strict=strict)
 
 
-def _each_hidden(value: Any) -> Any:
+def _each_hidden(field: str, value: Any) -> Any:
     """Hide each task's messages; what Airflow refuses to map over stays for it to refuse."""
     if isinstance(value, Mapping):
         raise TypeError(
-            "expand(messages=…) takes a list with the messages of each task, not a dict; wrap the messages of one "
+            f"expand({field}=…) takes a list with the {field} of each task, not a dict; wrap the {field} of one "
             "task in a list of their own"
         )
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):

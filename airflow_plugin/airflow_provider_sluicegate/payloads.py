@@ -11,9 +11,11 @@ from sluicegate.errors import MalformedStoredMessageError
 
 if TYPE_CHECKING:
     from sluicegate import Message
+    from sluicegate.jobs import RedisJobQueue
 
-__all__ = ["Parts", "message_value", "parts_of", "size_of"]
+__all__ = ["Parts", "message_value", "parts_of", "results_of", "size_of"]
 
+_JOBS_AT_ONCE = 50  # a result may have a megabyte
 _DEEPEST = 100  # Airflow's own serializer recurses
 
 
@@ -78,6 +80,32 @@ def parts_of(messages: Sequence[Message], most: int) -> Parts:
             parts.values.append(value)
             parts.fitting.append(message)
     return parts
+
+
+def results_of(jobs: RedisJobQueue, ids: Sequence[str], most: int) -> tuple[dict[str, Any], int]:
+    """
+    Return what completed jobs returned, in their order until the dict is full, and how many results are left out.
+
+    A result that Airflow's serializer or a database would change or refuse is handed on as its JSON text.
+
+    :param jobs: the queue of the jobs.
+    :param ids: of completed jobs.
+    :param most: the most bytes of the dict as JSON.
+    """
+    results: dict[str, Any] = {}
+    size = 2
+    for start in range(0, len(ids), _JOBS_AT_ONCE):
+        for job_id, job in jobs.get_many(ids[start : start + _JOBS_AT_ONCE]).items():
+            value = _storable(job.stored_result)
+            size += size_of(job_id) + size_of(value) + 4
+            if size > most:
+                return results, len(ids) - len(results)
+            results[job_id] = value
+    return results, 0
+
+
+def _storable(value: Any) -> Any:
+    return value if _is_plain(value) and _fits_a_database(value) else json.dumps(value)
 
 
 def _encoded(payload: bytes) -> tuple[Any, str]:

@@ -12,19 +12,20 @@ from sluicegate.errors import ConfigurationError
 __all__ = ["iterable_of"]
 
 
-def iterable_of(messages: Any, context: Mapping[str, Any]) -> Iterable[Any]:
+def iterable_of(messages: Any, context: Mapping[str, Any], what: str = "messages") -> Iterable[Any]:
     """
     Return the messages that a task was given: an iterable as it is, or what a function returns.
 
     :param messages: the argument of the operator.
     :param context: of the task, whose entries a function gets by the names of its parameters.
+    :param what: the name of the argument.
     :raises ConfigurationError: it is no iterable of messages.
     """
     if callable(messages):
         messages = messages(**keyword_arguments(messages, context))
     if isinstance(messages, str):
         raise ConfigurationError(
-            "messages must be an iterable of messages, or a function that returns one, not a str; a template of a "
-            "task's output is a text, so give messages=task.output"
+            f"{what} must be an iterable of {what}, or a function that returns one, not a str; a template of a task's "
+            f"output is a text, so give {what}=task.output"
         )
-    return check_messages(messages)
+    return check_messages(messages, what)

@@ -328,8 +328,12 @@ class RedisMessageQueue(QueueConsumer):
         due_at: datetime | None = None,
         durability: DurabilityOption = "memory",
         ahead: bool = False,
+        batch_id: str | None = None,
+        retention_seconds: float = 7 * 86400,
     ) -> Iterator[PublishReport]:
         """Publish as `publish_many` does, but yield a report per call and hold only one call's messages.
+
+        With a `batch_id` it publishes a batch, as `batch` does, and seals it after the last report was used.
 
         Args:
             payloads: the messages; see `publish`.
@@ -341,8 +345,12 @@ class RedisMessageQueue(QueueConsumer):
             ahead: prepare the next call while Redis works on one, as `publish_many` does. Two calls' messages are in
                 memory then, and the report of a call follows once the messages of the next one were read, so that it
                 suits payloads that never wait.
+            batch_id: publish the messages as this batch; a repeat needs the same `batch_size` too.
+            retention_seconds: how long the batch is known after it has completed.
         """
-        return self._publisher.publish_chunks(payloads, batch_size, headers, delay_seconds, due_at, durability, ahead)
+        return self._publisher.publish_chunks(
+            payloads, batch_size, headers, delay_seconds, due_at, durability, ahead, batch_id, retention_seconds
+        )
 
     def publish_again(self, unknown: PublishUnknownError) -> PublishReport:
         """Ask for the outcome of a publish that is unknown, and publish what was not published.

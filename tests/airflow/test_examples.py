@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.airflow.conftest import Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.examples import EXAMPLES, example
 from tests.support.project import ROOT
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.airflow
 
@@ -87,6 +89,7 @@ def test_reading_the_examples_needs_no_redis_and_no_connection(tmp_path: Path) -
             "by_asset": ["by_asset_consumer", "by_asset_producer"],
             "lease_across_tasks": ["lease_across_tasks"],
             "mapped_tenants": ["mapped_tenants"],
+            "publish_batch_wait": ["publish_batch_wait", "publish_batch_wait_drain"],
             "publish_gate_spark_drain": ["publish_gate_spark_drain"],
             "redrive_after_approval": ["redrive_after_approval"],
             "redrive_on_schedule": ["redrive_on_schedule"],
@@ -145,6 +148,46 @@ def test_the_gate_of_the_queue_schedules_the_consumer_and_the_publish_does_not(
     )
     assert producer.get_task("publish").outlets == []
     assert producer.get_task("publish").queue_name == arguments["queue_name"]
+
+
+# ---------------------------------------------------------------------- a batch
+
+
+@dated
+def test_a_dag_continues_when_its_batch_has_been_drained_by_another_one(
+    airflow_deployment: Deployment, open_queue: Open, tmp_path: Path, has_date: bool
+) -> None:
+    queue = open_queue("example-batch")
+
+    def drain() -> None:
+        wait_until(lambda: queue.depth().ready == 2500, "the batch is published")
+        queue.claim(1000).nack()  # tried again
+        while lease := queue.claim(1000):
+            lease.ack()
+
+    with example(airflow_deployment, "publish_batch_wait", tmp_path) as dags:
+        drainer = threading.Thread(target=drain)
+        drainer.start()
+        done = run(dags["publish_batch_wait"], has_date)
+        drainer.join()
+
+    assert states(done) == {"publish": "success", "drained": "success", "close_books": "success"}
+    found = xcoms(done)
+    assert (found["publish"]["batch_id"], found["drained"]["done"]) == (f"orders/{done.run_id}", 2500)
+    assert found["close_books"].startswith("2500 of 2500 orders are stored, since 2")
+
+
+def test_the_drain_of_the_batch_example_stores_its_orders(
+    airflow_deployment: Deployment, open_queue: Open, tmp_path: Path
+) -> None:
+    queue = open_queue("example-batch")
+    batch = queue.batch([{"order_id": number} for number in range(50)])
+
+    with example(airflow_deployment, "publish_batch_wait", tmp_path) as dags:
+        run(dags["publish_batch_wait_drain"], False)
+
+    assert batch.status().done == 50
+    assert sorted(order["order_id"] for order in lines_in(tmp_path / "batch")) == list(range(50))
 
 
 # ---------------------------------------------------------------------- one lease

@@ -312,4 +312,4 @@ def test_a_command_says_what_to_name(words: dict[str, Any], says: str, connect: 
     }
 
     with pytest.raises(SystemExit, match=says):
-        commands.depth(Namespace(**given | words))
+        commands.pause(Namespace(**given | words))

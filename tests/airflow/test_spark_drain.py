@@ -26,6 +26,7 @@ from airflow_provider_sluicegate.operators.spark import SparkRedisQueueDrainOper
 from airflow_provider_sluicegate.spark_session import session_options
 from sluicegate import DrainContext, DrainFailedError, Message, RedisMessageQueue
 from sluicegate.errors import RedisUnavailableError
+from sluicegate.streams import RedisStreamQueue
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.handlers import accept
 from tests.airflow.instance import Instance
@@ -116,6 +117,24 @@ def test_executors_drain_and_the_report_counts_and_holds_no_payload(
     assert "25 messages acked, 0 returned, 0 buried" in lines.text
     assert "CANARY" not in json.dumps(report) + lines.text
     assert queue.stats().acked == 25
+
+
+def test_executors_drain_a_group_of_a_stream(
+    embedded_url: str, connect: Connect, queue_name: str, instance: Instance, spark: SparkSession, tmp_path: Path
+) -> None:
+    connect(extra={"url": embedded_url})
+    with RedisStreamQueue(queue_name, url=embedded_url) as stream:
+        for name in ("billing", "audit"):
+            stream.group(name).create("beginning")
+        stream.publish_many({"n": number, "note": "CANARY"} for number in range(25))
+
+        operator = SparkRedisQueueDrainOperator(
+            task_id="work", stream=stream.name, group="billing", process=writing(tmp_path), partitions=2, batch_size=10
+        )
+        report: Any = operator.execute({"ti": instance})  # type: ignore[typeddict-item]
+
+        assert (report["acked"], report["failed"]) == (25, 0)
+        assert {one.name: one.lag for one in stream.info().groups} == {"billing": 0, "audit": 25}
 
 
 def test_a_session_that_was_there_is_used_and_stays(

@@ -19,6 +19,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_provider_sluicegate.operators.spark_submit import SparkSubmitRedisQueueDrainOperator
 from sluicegate import DrainFailedError, RedisMessageQueue
 from sluicegate.spark import submit
+from sluicegate.streams import RedisStreamQueue
 from tests.airflow.conftest import PASSWORD, Connect
 from tests.airflow.deployment import Deployment, states, xcoms
 from tests.airflow.instance import Instance
@@ -108,6 +109,25 @@ def test_a_submitted_drain_reports_what_failed_before_its_task_fails(
     assert "TEXT" not in json.dumps(report) + lines.text + str(failed.value)
     assert numbers_in(tmp_path) == [n for n in range(25) if n != 17]
     assert (queue.stats().acked, queue.depth().in_flight) == (24, 0)
+
+
+def test_a_submitted_drain_takes_a_group_of_a_stream(
+    embedded_url: str, connect: Connect, queue_name: str, instance: Instance, tmp_path: Path
+) -> None:
+    connect(extra={"url": embedded_url})
+    with RedisStreamQueue(queue_name, url=embedded_url) as stream:
+        for name in ("billing", "audit"):
+            stream.group(name).create("beginning")
+        stream.publish_many({"n": number, "fails": False} for number in range(5))
+
+        operator = SparkSubmitRedisQueueDrainOperator(
+            task_id="work", stream=stream.name, group="billing", process=STORE, partitions=1
+        )
+        report: Any = execute(operator, instance)
+
+        assert report["acked"] == 5
+        assert numbers_in(tmp_path) == list(range(5))
+        assert {one.name: one.lag for one in stream.info().groups} == {"billing": 0, "audit": 5}
 
 
 @pytest.mark.full

@@ -57,6 +57,10 @@ def _explained() -> Iterator[None]:
 @_command
 def depth(hook: RedisQueueHook, args: Namespace) -> Rows:
     """Count the messages of queues by state."""
+    if args.stream is not None and not args.group and not args.queue:
+        args.group = hook.get_stream(args.stream).groups()
+        if not args.group:
+            raise SystemExit(f"stream {args.stream!r} has no group, so nothing is read from it yet")
     return [_depth_row(place, hook.open_place(place)) for place in _places(args)]
 
 

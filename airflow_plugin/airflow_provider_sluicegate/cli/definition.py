@@ -49,7 +49,7 @@ def get_cli_commands() -> list[GroupCommand]:
             name="sluicegate",
             help="Inspect and administer Sluicegate queues, and groups of streams",
             subcommands=(
-                _command("depth", "Count messages by state", *_SEVERAL),
+                _command("depth", "Count messages by state; with --stream alone, of each of its groups", *_SEVERAL),
                 _command("peek", "List messages without claiming them", *_ONE, _PEEKED_STATE, _COUNT, _PAYLOAD),
                 _command("redrive", "Move dead letters back to the queue", *_ONE, _REASON, _AGE, _LIMIT, _DRY_RUN),
                 _command("purge", "Delete messages", *_ONE, _PURGED_STATE, _EVERYTHING, _DRY_RUN, ARG_YES),

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from sluicegate import RedisGateway, RedisMessageQueue
     from sluicegate.asyncio import RedisMessageQueue as AsyncRedisMessageQueue
     from sluicegate.consumer import QueueConsumer
+    from sluicegate.jobs import RedisJobQueue
     from sluicegate.options import QueueOptions
     from sluicegate.place import Place
+    from sluicegate.streams import ConsumerGroup, RedisStreamQueue
 
 __all__ = ["RedisQueueHook"]
 
@@ -108,6 +110,47 @@ class RedisQueueHook(BaseHook):
         :raises AirflowNotFoundException: there is no such connection.
         """
         queue: RedisMessageQueue = self.open_place(named_place(name), **queue_options)
+        return queue
+
+    def get_stream(self, name: str, **stream_options: Any) -> RedisStreamQueue:
+        """
+        Return a stream on this connection, to publish to it; it connects at its first command.
+
+        :param name: the name of the stream.
+        :param stream_options: options of :class:`sluicegate.streams.RedisStreamQueue`.
+        """
+        from sluicegate.place import Place
+
+        stream: RedisStreamQueue = self.open_place(Place(name, stream=True), **stream_options)
+        return stream
+
+    def get_group(self, stream: str, group: str, **group_options: Any) -> ConsumerGroup:
+        """
+        Return a group of a stream, to claim from it; it connects at its first command.
+
+        :param stream: the name of the stream.
+        :param group: the name of the group.
+        :param group_options: options of ``stream.group``. Give ``start``, such as ``"beginning"`` or ``"end"``, for a
+            group that is made at its first use; without it the group must exist.
+        """
+        from sluicegate.place import Place
+
+        opened: ConsumerGroup = self.open_place(Place(stream, stream=True, group=group), **group_options)
+        return opened
+
+    def get_jobs(self, name: str, **job_options: Any) -> RedisJobQueue:
+        """
+        Return a queue of jobs on this connection; it connects at its first command.
+
+        :param name: the name of the queue.
+        :param job_options: options of :class:`sluicegate.jobs.RedisJobQueue`.
+        """
+        from sluicegate.jobs import RedisJobQueue
+        from sluicegate.place import Place
+
+        self._refuse_place(job_options)
+        queue = RedisJobQueue(name, url=self._url, **self._reporting(Place(name), job_options))
+        self._queues.append(queue)
         return queue
 
     def open_place(self, place: Place, **options: Any) -> Any:

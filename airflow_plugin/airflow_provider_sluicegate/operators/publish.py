@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sluicegate.core.deduplication import KeySource
     from sluicegate.core.durability import DurabilityOption
     from sluicegate.json_default import JsonDefault
+    from sluicegate.streams import RedisStreamQueue
 
 __all__ = ["RedisQueuePublishOperator"]
 
@@ -49,7 +50,9 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
     When Airflow stops the task, it ends at once; the current batch may be published. With a ``deduplication_key``, a
     retry or a cleared task publishes only the missing messages: the queue refuses the others and counts them in
     ``duplicates``, for ``deduplication_window_seconds`` after their publish (one hour by default; make it longer than
-    your retries take). Without a key, a retry publishes everything again. Consumers receive each message at least once.
+    your retries take). With a ``batch_id``, key or not, a retry and a cleared task rejoin their batch and publish
+    what is missing of it, as long as they read the same messages in the same order. Without either, a retry publishes
+    everything again. Consumers receive each message at least once.
 
     **Templates and secrets.** ``queue_name``, ``stream``, ``path``, ``deduplication_key``, ``headers``,
     ``delay_seconds``, ``due_at`` and ``redis_conn_id`` are rendered. Messages are data: they are not rendered, and they
@@ -75,9 +78,12 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
     :param deduplication_key: identifies a message: a field name, a list of field names, a template such as
         ``"{tenant}:{order_id}"`` (single braces are Sluicegate's, double ones Jinja's), a function, or ``"position"``:
         this task instance and the number of the message in its input, whose order must stay. (templated)
+    :param batch_id: names all messages as one batch of a queue, which :class:`RedisQueueBatchSensor` waits for; the
+        XCom ``batch_id`` has it. Include the run, as in ``"orders/{{ run_id }}"``. (templated)
     :param batch_size: messages per call, from 1 to 1,000.
     :param headers: names and texts that every message carries. (templated)
-    :param delay_seconds: how long a message cannot be claimed, counted from the publish of its batch. (templated)
+    :param delay_seconds: how long a message of a queue cannot be claimed, counted from the publish of its batch.
+        (templated)
     :param due_at: instead, when the messages become claimable: a datetime with a zone, or its text in ISO 8601.
         (templated)
     :param durability: what each batch waits for: ``"memory"`` (Redis has it), ``"fsync"`` (it is on disk; Redis 7.2),
@@ -89,8 +95,8 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
         dates as ISO 8601 and decimals as text, or a function of the value.
     :param skip_if_empty: skip the task, and so what depends on it, when there is no message.
     :param deferrable: when the queue is at ``max_pending_length`` (a queue option), wait in the triggerer until a batch
-        fits, instead of failing. It needs a ``deduplication_key``, whose window exceeds the whole wait: after each wait
-        the messages are read again, and the published ones are refused.
+        fits, instead of failing. It needs a ``batch_id``, or a ``deduplication_key`` whose window exceeds the whole
+        wait: after each wait the messages are read again, and the published ones are refused.
     :param progress_interval_seconds: the time between two lines of progress in the log.
     :param kwargs: ``queue_name`` or ``stream``, with ``queue_options`` (such as ``deduplication_window_seconds``) and
         ``redis_conn_id``: see :class:`~airflow_provider_sluicegate.places.PlaceOperator`.
@@ -102,6 +108,7 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
         "messages",
         "path",
         "deduplication_key",
+        "batch_id",
         "headers",
         "delay_seconds",
         "due_at",
@@ -116,6 +123,7 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
         messages: Iterable[Any] | Callable[..., Iterable[Any]] | XComArg | None = None,
         path: str | os.PathLike[str] | ObjectStoragePath | None = None,
         deduplication_key: KeySource | None = None,
+        batch_id: str | None = None,
         batch_size: int = 1000,
         headers: Mapping[str, str] | None = None,
         delay_seconds: float | str = 0,
@@ -133,6 +141,7 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
         self.messages = messages
         self.path = path
         self.deduplication_key = Hidden(deduplication_key) if callable(deduplication_key) else deduplication_key
+        self.batch_id = batch_id
         self.batch_size = batch_size
         self.headers = headers
         self.delay_seconds = delay_seconds
@@ -222,10 +231,14 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
 
         reader = self._reader(context)
         options = self._queue_options(reader, context)
+        place = self.place
+        self._check_batch_id(context)
         with RedisQueueHook(self.redis_conn_id) as hook:
-            queue = hook.open_place(self.place, **options)
+            queue = hook.open_place(place, **options)
             self._check_deferrable(queue)
-            publisher = Publisher(queue, reader, self.log, self.progress_interval_seconds, earlier, self.place)
+            publisher = Publisher(
+                queue, reader, self.log, self.progress_interval_seconds, earlier, place, self.batch_id
+            )
             self._advice = publisher.advice("running it again", may_have_published=True)
             try:
                 return publisher.run(
@@ -244,7 +257,18 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
             finally:
                 self.lineage_count = publisher.published
 
-    def _check_deferrable(self, queue: RedisMessageQueue) -> None:
+    def _check_batch_id(self, context: Context) -> None:
+        """Refuse an id that rendered to nothing, and let other tasks have the one that there is."""
+        from sluicegate.errors import ConfigurationError
+
+        if self.batch_id is None:
+            return
+        if self.batch_id.strip() in ("", "None"):
+            raise ConfigurationError(f"batch_id is {self.batch_id!r}; if it is a template, it rendered to nothing")
+        if self.do_xcom_push:
+            context["ti"].xcom_push(key="batch_id", value=self.batch_id)
+
+    def _check_deferrable(self, queue: RedisMessageQueue | RedisStreamQueue) -> None:
         """
         Refuse to defer a publish that would publish messages twice, or never end.
 
@@ -254,16 +278,22 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
 
         if not self.deferrable:
             return
+        if self.place.stream:
+            raise ConfigurationError(
+                f"deferrable=True waits for room, and {self.place} is never full: its max_length removes what all "
+                "groups have finished; leave deferrable out"
+            )
         config = queue.session.config
         limit = config.max_pending_length
         if limit is None:
             raise ConfigurationError(
                 'deferrable=True waits for room; say how much, in queue_options["max_pending_length"]'
             )
-        if config.get_deduplication_key is None or config.deduplication_policy != "window":
+        has_key = config.get_deduplication_key is not None and config.deduplication_policy == "window"
+        if not has_key and self.batch_id is None:
             raise ConfigurationError(
                 "deferrable=True reads the messages again after each wait, so it needs a deduplication_key with the "
-                'policy "window"; deduplication_key="position" serves where the messages have no key'
+                'policy "window"; deduplication_key="position" serves where the messages have no key, or a batch_id'
             )
         if self.batch_size > limit:
             raise ConfigurationError(

@@ -5,28 +5,28 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, XComArg
+from airflow.sdk import XComArg
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_provider_sluicegate import compat
-from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSensorTimeout, conf
+from airflow_provider_sluicegate.compat import conf
 from airflow_provider_sluicegate.conditions import Look, Match, WatchedQueues
 from airflow_provider_sluicegate.failures import fail_at_once
-from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
 from airflow_provider_sluicegate.leases import lease_value
 from airflow_provider_sluicegate.lineage import ReportsLineage
-from airflow_provider_sluicegate.outages import RescheduledOutage
 from airflow_provider_sluicegate.places import ConsumerOperator, is_decided_later
 from airflow_provider_sluicegate.queue_options import options_of
+from airflow_provider_sluicegate.sensors._patient import PatientSensor, raise_failure
 from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
+    from sluicegate import Depth
     from sluicegate.consumer import QueueConsumer
     from sluicegate.place import Place
 
@@ -39,7 +39,7 @@ class _Unset(enum.Enum):
     UNSET = "unset"
 
 
-class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
+class RedisQueueSensor(ReportsLineage, ConsumerOperator, PatientSensor):
     """
     Wait until a Sluicegate queue, or a group of a stream, has enough messages, or one that has waited long enough.
 
@@ -167,31 +167,16 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
                 answer = self._first_look(context)
             if answer:
                 return answer.xcom_value
-            self._wait_in_triggerer(datetime.now(UTC) + timedelta(seconds=self.timeout))
+            self._wait_in_triggerer(self._end())
         finally:
             self._close()
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        """
-        Read the depths once, in one round trip, and claim if asked to and the gate is open.
-
-        :raises RedisUnavailableError: Redis cannot be reached; names the server.
-        """
-        from sluicegate.errors import RedisUnavailableError
-
-        outage = RescheduledOutage(context, self.log) if self.reschedule else None
-        try:
-            look = self._look()
-            value = self._claimed(context) if look.is_open and self.claim else look.value
-        except RedisUnavailableError as error:
-            if outage is None or not outage.is_outlived(error, self._retry_budget_seconds()):
-                raise
-            return PokeReturnValue(is_done=False)
-        if outage is not None:
-            outage.is_over()
-        if not look.is_open or value is None:
-            return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=value)
+    def found(self, context: Context) -> Any:
+        """Read the depths once, in one round trip, and claim if asked to and the gate is open."""
+        look = self._look()
+        if not look.is_open:
+            return None
+        return self._claimed(context) if self.claim else look.value
 
     def execute_complete(self, context: Context, event: Mapping[str, Any], deadline: str | None = None) -> Any:
         """
@@ -202,9 +187,7 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
         :param deadline: when the sensor times out; by default its timeout after the start of the task.
         :return: the counts, or with ``claim`` the handle of the lease.
         """
-        if event["status"] == "error":
-            failure = AirflowFailException if event["is_permanent"] else AirflowException
-            raise failure(event["error"])
+        raise_failure(event)
         if not self.claim:
             return event["value"]
         try:
@@ -250,23 +233,25 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
 
         watched = self._watched()
         depths = read_depths(self._queue.session.runner.gateway, watched.places)
-        for place, depth in depths.items():
-            if isinstance(depth, Exception):
-                raise depth
+        found = {
+            place: self._started(place, depth) if isinstance(depth, Exception) else depth
+            for place, depth in depths.items()
+        }
+        for place, depth in found.items():
             emit_depth(place, depth)
-        look = watched.look(depths)  # type: ignore[arg-type]  # no errors are left
+        look = watched.look(found)
         self.log.info("%s", look.text)
         return look
 
-    def _first_look(self, context: Context) -> PokeReturnValue:
-        """Look before waiting in the triggerer, which outlives an unreachable Redis."""
-        from sluicegate.errors import RedisUnavailableError
+    def _started(self, place: Place, error: Exception) -> Depth:
+        """Return the depth of a group that ``queue_options`` let its first use create."""
+        from sluicegate.errors import GroupNotFoundError
 
-        try:
-            return self.poke(context)
-        except RedisUnavailableError as error:
-            self.log.warning("Redis cannot be reached; waiting in the triggerer until it is back: %s", error)
-            return PokeReturnValue(is_done=False)
+        options = options_of(self.queue_options)
+        if not isinstance(error, GroupNotFoundError) or "start" not in options:
+            raise error
+        depth: Depth = self._hook.open_place(place, **options).depth()
+        return depth
 
     def _claimed(self, context: Context) -> dict[str, str] | None:
         """Return the handle of a new lease, None if another consumer was faster."""
@@ -293,24 +278,10 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
         self.log.info("%s: took over the %d messages of an earlier try", self.place, len(lease))
         return lease_value(lease, self.place)
 
-    @cached_property
-    def _hook(self) -> RedisQueueHook:
-        return RedisQueueHook(self.redis_conn_id)
-
-    @cached_property
-    def _queue(self) -> QueueConsumer:
-        # Pokes share the queue, and with it a connection and the retries of an outage.
+    def opened(self) -> QueueConsumer:
+        """Return the queue or group, of several the first."""
         queue: QueueConsumer = self._hook.open_place(self.place, **options_of(self.queue_options))
         return queue
-
-    def _close(self) -> None:
-        if "_hook" in self.__dict__:
-            self._hook.close()
-            del self._hook
-        self.__dict__.pop("_queue", None)
-
-    def _retry_budget_seconds(self) -> float:
-        return self._queue.session.runner.gateway.retry_budget_seconds
 
     # ------------------------------------------------------------------ waiting in the triggerer
 
@@ -361,20 +332,11 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, BaseSensorOperator):
             "redis_conn_id": self.redis_conn_id,
         }
 
-    def _wait_in_triggerer(self, deadline: datetime, *, initial_delay_seconds: float = 0.0) -> None:
-        """Defer until the gate opens, for what is left of the sensor's timeout."""
+    def trigger(self, initial_delay_seconds: float) -> BaseTrigger:
+        """Return what waits until the gate opens."""
         from airflow_provider_sluicegate.triggers.redis_queue import RedisQueueTrigger
 
-        initial_delay_seconds = max(initial_delay_seconds, compat.worker_lag_seconds())
-        left = deadline - datetime.now(UTC)
-        if left <= timedelta():
-            raise AirflowSensorTimeout(f"the gate gave no messages within the sensor's timeout of {self.timeout:g} s")
-        self.defer(
-            trigger=RedisQueueTrigger(**self._trigger_arguments(), initial_delay_seconds=initial_delay_seconds),
-            method_name="execute_complete",
-            kwargs={"deadline": deadline.isoformat()},
-            timeout=left,
-        )
+        return RedisQueueTrigger(**self._trigger_arguments(), initial_delay_seconds=initial_delay_seconds)
 
     def _deadline_of_start(self, context: Context) -> datetime:
         """Return the deadline of a task that began in the triggerer, where no deadline was known."""

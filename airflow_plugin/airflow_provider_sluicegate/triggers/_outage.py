@@ -66,9 +66,14 @@ def failure_event(error: Exception) -> dict[str, Any] | None:
 
     :param error: what a look at a queue raised; its text has no password and no payload.
     """
-    from sluicegate.errors import ConfigurationError, RedisMessageQueueError, RedisUnavailableError
+    from sluicegate.errors import (
+        ConfigurationError,
+        GroupNotFoundError,
+        RedisMessageQueueError,
+        RedisUnavailableError,
+    )
 
-    is_permanent = isinstance(error, (ConfigurationError, AirflowNotFoundException))
+    is_permanent = isinstance(error, (ConfigurationError, GroupNotFoundError, AirflowNotFoundException))
     is_refused = isinstance(error, RedisMessageQueueError) and not isinstance(error, RedisUnavailableError)
     if not is_permanent and not is_refused:
         return None

@@ -1,4 +1,4 @@
-"""One poller per event loop and connection reads the depths of all queues and groups that triggers watch there."""
+"""One poller per event loop and connection reads what all triggers watch there: depths, batches and jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
@@ -17,14 +17,32 @@ from airflow_provider_sluicegate.loading import import_async
 from airflow_provider_sluicegate.stats import emit_depth
 
 if TYPE_CHECKING:
-    from sluicegate import Depth
     from sluicegate.asyncio import RedisGateway
+    from sluicegate.core.call import Call
     from sluicegate.place import Place
 
-__all__ = ["DepthPoller", "Reading", "watch_depths"]
+__all__ = ["DepthPoller", "Question", "Reading", "watch"]
 
-Reading = Mapping["Place", "Depth | Exception"]
-"""Per queue or group its depth, or why it could not be read."""
+
+class Question(Protocol):
+    """
+    Declares something other than a depth that a trigger watches, such as the counts of a batch.
+
+    Equal questions share one reading, so it is hashable.
+    """
+
+    def calls(self) -> list[Call[Any]]:
+        """Return the calls that read it; they change nothing."""
+        ...
+
+    def answer(self, replies: Sequence[Any]) -> Any:
+        """Return what the replies to the calls say."""
+        ...
+
+
+Watched: TypeAlias = "Place | Question"
+Reading: TypeAlias = Mapping[Any, Any]
+"""Per queue or group its depth, per other question its answer, or the error why it could not be read."""
 
 _GATHER_SECONDS = 0.05  # triggers that start together are read together, and nothing is read more often
 _MAX_PAUSE_SECONDS = 30.0  # between attempts while Redis is away
@@ -35,33 +53,33 @@ _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, DepthPoller]] =
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Watch:
-    places: tuple[Place, ...]
+    watched: tuple[Watched, ...]
     interval_seconds: float
 
 
 @asynccontextmanager
-async def watch_depths(
-    redis_conn_id: str, places: Sequence[Place], *, interval_seconds: float
+async def watch(
+    redis_conn_id: str, watched: Sequence[Watched], *, interval_seconds: float
 ) -> AsyncIterator[AsyncIterator[Reading]]:
     """
-    Watch the depths of some queues or groups; all watches of a connection on this event loop share one poller.
+    Watch depths and other answers; all watches of a connection on this event loop share one poller.
 
     The block gets an iterator of readings that never ends. The first comes at once, the others at least every
     ``interval_seconds``. A slow reader misses readings and never gets an old one. While Redis cannot be reached, a
-    reading holds the error for every queue. Leaving the block of the last watch closes the poller's connections.
+    reading holds the error for everything watched. Leaving the block of the last watch closes the poller's connections.
 
     :param redis_conn_id: the Airflow connection.
-    :param places: the queues and groups.
+    :param watched: queues and groups, for their depths, and other questions.
     :param interval_seconds: the longest time between two readings while Redis can be reached.
     """
     pollers = _pollers.setdefault(asyncio.get_running_loop(), {})
     poller = pollers.setdefault(redis_conn_id, DepthPoller(redis_conn_id))
-    watch = _Watch(tuple(places), max(_GATHER_SECONDS, interval_seconds))
-    poller.join(watch)
+    joined = _Watch(tuple(watched), max(_GATHER_SECONDS, interval_seconds))
+    poller.join(joined)
     try:
-        yield poller.readings(watch)
+        yield poller.readings(joined)
     finally:
-        if poller.leave(watch):
+        if poller.leave(joined):
             if pollers.get(redis_conn_id) is poller:
                 del pollers[redis_conn_id]
             await poller.stop()
@@ -69,7 +87,7 @@ async def watch_depths(
 
 class DepthPoller:
     """
-    Reads the depths of all watched queues of one connection, in one write per Redis server and interval.
+    Reads all that is watched on one connection: depths in one write per Redis server and interval, the rest in another.
 
     It survives every error: it tries again after a pause that doubles up to 30 seconds, with jitter, and logs one
     warning a minute. After an error it looks the Airflow connection up anew, so a changed password takes effect.
@@ -90,7 +108,7 @@ class DepthPoller:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, watch: _Watch) -> None:
-        """Read the queues of a watch too, from now on."""
+        """Read what a watch asks for too, from now on."""
         self._watches.add(watch)
         self._joined.set()
         if self._task is None or self._task.done():
@@ -106,11 +124,11 @@ class DepthPoller:
         return not self._watches
 
     async def readings(self, watch: _Watch) -> AsyncIterator[Reading]:
-        """Yield each next reading that has all queues of a watch."""
+        """Yield each next reading that has all that a watch asks for."""
         while True:
             reading = await asyncio.shield(self._next)
-            if all(place in reading for place in watch.places):
-                yield {place: reading[place] for place in watch.places}
+            if all(one in reading for one in watch.watched):
+                yield {one: reading[one] for one in watch.watched}
 
     async def stop(self) -> None:
         """End the polling, and close its connections."""
@@ -120,13 +138,13 @@ class DepthPoller:
         await self._disconnect()
 
     async def run_once(self) -> float:
-        """Read all watched queues once, and give the reading to the watches; return the seconds until the next."""
-        places = sorted({place for watch in self._watches for place in watch.places}, key=str)
+        """Read all that is watched once, and give the reading to the watches; return the seconds until the next."""
+        watched = sorted({one for watch in self._watches for one in watch.watched}, key=str)
         interval = min(watch.interval_seconds for watch in self._watches)
         try:
-            reading: Reading = await self._read(places)
+            reading: Reading = await self._read(watched)
         except Exception as error:  # noqa: BLE001  (each watch decides what it means)
-            reading = dict.fromkeys(places, error)
+            reading = dict.fromkeys(watched, error)
             await self._disconnect()
             longest = min(_MAX_PAUSE_SECONDS, max(1.0, interval) * float(2**self._failures))
             pause = longest * random.uniform(0.5, 1)
@@ -138,7 +156,7 @@ class DepthPoller:
                 _log.info("connection %r: depths are read again", self._redis_conn_id)
             self._failures, self._warned_at = 0, None
             for place, depth in reading.items():
-                if not isinstance(depth, Exception):
+                if _is_place(place) and not isinstance(depth, Exception):
                     emit_depth(place, depth)
         self._next, done = asyncio.get_running_loop().create_future(), self._next
         done.set_result(reading)
@@ -163,12 +181,21 @@ class DepthPoller:
                     await self._joined.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
-    async def _read(self, places: Sequence[Place]) -> Reading:
+    async def _read(self, watched: Sequence[Watched]) -> Reading:
         library = await import_async("sluicegate.asyncio.depths")
         if self._gateway is None:
             url = await RedisQueueHook(self._redis_conn_id).aconnection_url()
             self._gateway = library.RedisGateway(url=url)
-        reading: Reading = await library.read_depths(self._gateway, places, retry=False)
+        reading: dict[Any, Any] = {}
+        if places := [one for one in watched if _is_place(one)]:
+            reading |= await library.read_depths(self._gateway, places, retry=False)
+        questions: list[Any] = [one for one in watched if not _is_place(one)]
+        calls = [one.calls() for one in questions]
+        replies = await self._gateway.execute_many([call for each in calls for call in each], retry=False)
+        for question, each in zip(questions, calls, strict=True):
+            answers, replies = replies[: len(each)], replies[len(each) :]
+            errors = [answer for answer in answers if isinstance(answer, Exception)]
+            reading[question] = errors[0] if errors else question.answer(answers)
         return reading
 
     async def _disconnect(self) -> None:
@@ -182,5 +209,11 @@ class DepthPoller:
             self._warned_at = now
             _log.warning(
                 "connection %r: the depths of %d queues cannot be read, trying again in %.0f s and so on: %s",
-                *(self._redis_conn_id, len({place for watch in self._watches for place in watch.places}), pause, error),
+                *(self._redis_conn_id, len({one for watch in self._watches for one in watch.watched}), pause, error),
             )
+
+
+def _is_place(watched: Any) -> bool:
+    from sluicegate.place import Place
+
+    return isinstance(watched, Place)

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 from airflow_provider_sluicegate.conditions import WatchedQueues
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, failure_event
 from airflow_provider_sluicegate.triggers._place import PlaceTrigger
-from airflow_provider_sluicegate.triggers._poller import watch_depths
+from airflow_provider_sluicegate.triggers._poller import watch
 
 if TYPE_CHECKING:
     from sluicegate import Depth
@@ -86,9 +86,7 @@ class RedisQueueEventTrigger(PlaceTrigger, BaseEventTrigger):
         watched, is_time = self._watched(), EveryMinute()
         (place,) = watched.places
         rearming = Rearming(self.refire_after_seconds)
-        async with watch_depths(
-            self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds
-        ) as readings:
+        async with watch(self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds) as readings:
             async for reading in readings:
                 depth = reading[place]
                 if isinstance(depth, Exception):

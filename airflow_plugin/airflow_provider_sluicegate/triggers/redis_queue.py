@@ -11,7 +11,7 @@ from airflow.triggers.base import TriggerEvent
 from airflow_provider_sluicegate.conditions import Match, WatchedQueues
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, OutageLog, failure_event
 from airflow_provider_sluicegate.triggers._place import PlaceTrigger
-from airflow_provider_sluicegate.triggers._poller import watch_depths
+from airflow_provider_sluicegate.triggers._poller import watch
 
 __all__ = ["RedisQueueTrigger"]
 
@@ -86,9 +86,7 @@ class RedisQueueTrigger(PlaceTrigger):
             return
         await asyncio.sleep(self.initial_delay_seconds)
         outage, is_time = OutageLog(self.log), EveryMinute()
-        async with watch_depths(
-            self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds
-        ) as readings:
+        async with watch(self.redis_conn_id, watched.places, interval_seconds=self.poll_interval_seconds) as readings:
             async for reading in readings:
                 errors = [found for found in reading.values() if isinstance(found, Exception)]
                 if errors:
@@ -97,7 +95,7 @@ class RedisQueueTrigger(PlaceTrigger):
                     yield TriggerEvent(event)
                     return
                 outage.is_over()
-                look = watched.look(reading)  # type: ignore[arg-type]  # no errors are left
+                look = watched.look(reading)
                 if is_time() or look.is_open:
                     self.log.info("%s", look.text)
                 if look.is_open:

@@ -11,7 +11,7 @@ from airflow.triggers.base import TriggerEvent
 from airflow_provider_sluicegate.places import named_place
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, OutageLog
 from airflow_provider_sluicegate.triggers._place import PlaceTrigger
-from airflow_provider_sluicegate.triggers._poller import watch_depths
+from airflow_provider_sluicegate.triggers._poller import watch
 
 __all__ = ["RedisQueueRoomTrigger"]
 
@@ -60,7 +60,7 @@ class RedisQueueRoomTrigger(PlaceTrigger):
         """Yield one event: there is room, or the queue can never be read."""
         await asyncio.sleep(self.initial_delay_seconds)
         outage, is_time, place = OutageLog(self.log), EveryMinute(), named_place(self.queue_name)
-        async with watch_depths(self.redis_conn_id, [place], interval_seconds=self.poll_interval_seconds) as readings:
+        async with watch(self.redis_conn_id, [place], interval_seconds=self.poll_interval_seconds) as readings:
             async for reading in readings:
                 depth = reading[place]
                 if isinstance(depth, Exception):

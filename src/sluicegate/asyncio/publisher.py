@@ -142,28 +142,39 @@ class Publisher:
 
     async def publish_tracked(self, batch_id: str, ahead: Batches, retention_seconds: float) -> PublishReport:
         """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""
-        checks.positive("retention_seconds", retention_seconds)
-        session, name, report = self._session, batch_name(batch_id), PublishReport()
-        opening = batch_call(session.keys, "open", name, life_seconds=retention_seconds)
-        known: BatchCounts = await self._runner.run(alone(opening))
+        report = PublishReport()
         try:
-            async for done in self.publish_batches(ahead):
+            async for done in self._opened_and_sealed(batch_id, self.publish_batches(ahead), retention_seconds):
                 report.add(done)
+        except BatchChangedError:
+            raise
         except Exception as error:
             error.add_note(
                 f"{len(report.ids)} messages before these were handled: {report}; a repeat under batch_id={batch_id!r} "
                 "publishes the rest"
             )
             raise
-        if known.sealed_ms and report.accepted != known.total:
-            raise BatchChangedError(
-                f"batch {batch_id!r} was published before with {known.total} messages, and now with {report.accepted}: "
-                "a repeat publishes the same messages in the same order. Publish others under another batch_id"
-            )
-        await self._runner.run(alone(batch_call(session.keys, "seal", name)))
         return report
 
-    async def publish_chunks(
+    async def _opened_and_sealed(
+        self, batch_id: str, reports: AsyncIterator[PublishReport], retention_seconds: float
+    ) -> AsyncIterator[PublishReport]:
+        """Open a batch, publish its calls by reading their reports, and seal it after the last one."""
+        checks.positive("retention_seconds", retention_seconds)
+        session, name, accepted = self._session, batch_name(batch_id), 0
+        opening = batch_call(session.keys, "open", name, life_seconds=retention_seconds)
+        known: BatchCounts = await self._runner.run(alone(opening))
+        async for report in reports:
+            accepted += report.accepted
+            yield report
+        if known.sealed_ms and accepted != known.total:
+            raise BatchChangedError(
+                f"batch {batch_id!r} was published before with {known.total} messages, and now with {accepted}: a "
+                "repeat publishes the same messages in the same order. Publish others under another batch_id"
+            )
+        await self._runner.run(alone(batch_call(session.keys, "seal", name)))
+
+    def publish_chunks(
         self,
         payloads: Iterable[Payload],
         batch_size: int,
@@ -172,22 +183,29 @@ class Publisher:
         due_at: datetime | None,
         durability: DurabilityOption,
         ahead: bool,
+        batch_id: str | None = None,
+        retention_seconds: float = 0,
     ) -> AsyncIterator[PublishReport]:
         """Publish call after call, and yield a report for each; unless `ahead`, one call's messages are in memory."""
         checks.count("batch_size", batch_size, MAX_PER_CALL)
+        name = b"" if batch_id is None else batch_name(batch_id)
         batches = self._session.publishing.batches(
             payloads,
             headers,
-            new_id=new_id,
+            new_id=batch_call_ids(name) if name else new_id,
             most=batch_size,
             delay_seconds=delay_seconds,
             due_at=due_at,
             durability=durability,
+            tracked=name,
         )
-        if ahead:
-            async for report in self.publish_batches(batches):
-                yield report
-            return
+        reports = self.publish_batches(batches) if ahead else self._one_by_one(batches)
+        if batch_id is not None:
+            reports = self._opened_and_sealed(batch_id, reports, retention_seconds)
+        return reports
+
+    async def _one_by_one(self, batches: Batches) -> AsyncIterator[PublishReport]:
+        """Publish batches in order, and make each after the report of the one before was used."""
         while True:
             begun = elapsed_clock()
             try:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sluicegate.errors import NotDurableError, PublishUnknownError, RedisMessageQueueError
+from sluicegate.errors import ConfigurationError, NotDurableError, PublishUnknownError, RedisMessageQueueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
     from sluicegate.report import PublishReport
+    from sluicegate.streams import RedisStreamQueue
 
 __all__ = ["Log", "PublishStoppedError", "Publisher"]
 
@@ -50,20 +51,22 @@ class Publisher:
     """Publishes the messages of a reader and counts them. One batch is in memory at a time.
 
     Attributes:
-        queue: the queue to publish to.
+        queue: the queue or stream to publish to.
         reader: the messages.
         log: receives the progress, as counts only.
         progress_interval_seconds: time between two lines of progress.
         earlier: the report of the earlier parts of this publish, whose messages this part finds as duplicates.
         place: what is published to; None for a queue.
+        batch_id: publish the messages as this batch, which a repeat rejoins; None for no batch.
     """
 
-    queue: RedisMessageQueue
+    queue: RedisMessageQueue | RedisStreamQueue
     reader: Reader
     log: Log
     progress_interval_seconds: float
     earlier: Mapping[str, Any] | None = None
     place: Place | None = None
+    batch_id: str | None = None
     published: int = 0
     duplicates: int = 0
     batches: int = 0
@@ -88,8 +91,6 @@ class Publisher:
             BaseException: what else stopped it, such as a timeout of the task, after the counts were logged.
         """
         logged = self._started
-        # A stream has no parameters for a later delivery.
-        later: dict[str, Any] = {"delay_seconds": delay_seconds, "due_at": due_at} if delay_seconds or due_at else {}
         try:
             for batch in self.queue.publish_chunks(
                 self.reader,
@@ -97,7 +98,7 @@ class Publisher:
                 headers=headers,
                 durability=durability,
                 ahead=self.reader.is_at_hand,
-                **later,
+                **self._of_queues(delay_seconds, due_at),
             ):
                 self._count(batch)
                 if time.monotonic() - logged >= self.progress_interval_seconds:
@@ -113,9 +114,29 @@ class Publisher:
         self._log_progress("done")
         return self.report()
 
+    def _of_queues(self, delay_seconds: float, due_at: datetime | None) -> dict[str, Any]:
+        """Return the arguments that a queue has and a stream does not.
+
+        Raises:
+            ConfigurationError: messages of a stream are to be delayed, or to be a batch.
+        """
+        if self.place is None or not self.place.stream:
+            return {"delay_seconds": delay_seconds, "due_at": due_at, "batch_id": self.batch_id}
+        if self.batch_id is not None:
+            raise ConfigurationError(
+                f"{self.place} has no batches, because each of its groups ends a message by itself; leave batch_id "
+                "out, or publish to a queue"
+            )
+        if delay_seconds == 0 and due_at is None:
+            return {}
+        raise ConfigurationError(
+            f"{self.place} delays no messages; leave delay_seconds and due_at out, or publish to a queue"
+        )
+
     def report(self) -> dict[str, Any]:
-        """Return the counts of this part and the earlier ones."""
-        earlier = self.earlier or {"published": 0, "batches": 0, "seconds": 0.0, "first_message_id": None}
+        """Return the counts of this part and the earlier ones; a repeat that rejoins its batch counts all of it."""
+        earlier = self.earlier if self.batch_id is None else None
+        earlier = earlier or {"published": 0, "batches": 0, "seconds": 0.0, "first_message_id": None}
         return {
             "stream" if self.place and self.place.stream else "queue": self.queue.name,
             "published": earlier["published"] + self.published,
@@ -125,6 +146,7 @@ class Publisher:
             "seconds": round(earlier["seconds"] + time.monotonic() - self._started, 3),
             "first_message_id": earlier["first_message_id"] or self.first_id,
             "last_message_id": self.last_id or earlier.get("last_message_id"),
+            **({} if self.batch_id is None else {"batch_id": self.batch_id}),
         }
 
     def advice(self, again: str, *, may_have_published: bool) -> str:
@@ -137,6 +159,8 @@ class Publisher:
         config = self.queue.session.config
         if not may_have_published:
             return f"{again} is safe"
+        if self.batch_id is not None:
+            return f"{again} is safe: it rejoins batch {self.batch_id!r} and publishes what is missing"
         if config.get_deduplication_key is None:
             return f"without a deduplication_key, {again} publishes those messages again"
         if config.deduplication_policy == "until_acked":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.errors import (
+    BatchChangedError,
     ConfigurationError,
     PayloadTooDeepError,
     PayloadTooLargeError,
@@ -21,7 +22,7 @@ from sluicegate.errors import (
 __all__ = ["Reader", "check_messages"]
 
 _DIGEST_BYTES = 12  # short, because Redis keeps the key of every message twice
-_PERMANENT = (ConfigurationError, PayloadTooDeepError, PayloadTooLargeError)
+_PERMANENT = (BatchChangedError, ConfigurationError, PayloadTooDeepError, PayloadTooLargeError)
 
 
 @dataclass(slots=True)
