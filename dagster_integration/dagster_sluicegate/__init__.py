@@ -14,6 +14,7 @@ from dagster_sluicegate.version import __version__
 
 if TYPE_CHECKING:
     from dagster_sluicegate.administration import PurgeConfig, RedriveConfig, build_purge_op, build_redrive_op
+    from dagster_sluicegate.batch_wait import build_batch_wait_op
     from dagster_sluicegate.drains.asset import build_queue_drain_asset
     from dagster_sluicegate.drains.asset_forms import QueueDrain, build_queue_drain_assets, queue_drain_asset
     from dagster_sluicegate.drains.context import QueueDrainContext
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     from dagster_sluicegate.queue_assets.observation import build_queue_observation_sensor
     from dagster_sluicegate.queue_assets.source_asset import build_queue_source_asset
     from dagster_sluicegate.resources import RedisQueueResource
+    from dagster_sluicegate.sensors.batches import build_batch_sensor
     from dagster_sluicegate.sensors.dead_letters import build_dead_letter_sensor
     from dagster_sluicegate.sensors.depth import build_queue_depth_sensor
+    from dagster_sluicegate.sensors.jobs import build_job_sensor
     from dagster_sluicegate.sensors.many_gates import QueueGate, build_queue_gates_sensor
     from dagster_sluicegate.sensors.snapshot import QueueSnapshot, queue_snapshot
 
@@ -50,8 +53,11 @@ __all__ = [
     "RedisQueueResource",
     "RedriveConfig",
     "__version__",
+    "build_batch_sensor",
+    "build_batch_wait_op",
     "build_dead_letter_check",
     "build_dead_letter_sensor",
+    "build_job_sensor",
     "build_purge_op",
     "build_queue_age_check",
     "build_queue_check_sensor",
@@ -88,8 +94,11 @@ _MODULE_OF = {
     "QueueSnapshot": "sensors.snapshot",
     "RedisQueueResource": "resources",
     "RedriveConfig": "administration",
+    "build_batch_sensor": "sensors.batches",
+    "build_batch_wait_op": "batch_wait",
     "build_dead_letter_check": "queue_assets.checks",
     "build_dead_letter_sensor": "sensors.dead_letters",
+    "build_job_sensor": "sensors.jobs",
     "build_purge_op": "administration",
     "build_queue_age_check": "queue_assets.checks",
     "build_queue_check_sensor": "queue_assets.check_sensor",

@@ -33,9 +33,14 @@ from sluicegate.place import Place
 from sluicegate.signatures import refuse_unknown_options
 from sluicegate.streams import ConsumerGroup, RedisStreamQueue
 
+if TYPE_CHECKING:
+    from sluicegate.jobs import RedisJobQueue
+
 __all__ = ["RedisQueueResource"]
 
 _PLACES = ("url", "client", "gateway")
+# Options of a queue that are those of a kind of job, under its names.
+_OF_A_KIND = {"visibility_timeout_seconds": "visibility_timeout_seconds", "max_delivery_count": "max_attempts"}
 # What a field of config cannot hold, and where it goes instead.
 _NOT_CONFIG = {
     **dict.fromkeys(OPTIONS, "it is no plain value; give it to get_queue() or get_async_queue()"),
@@ -283,6 +288,24 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             yield group
 
     @contextmanager
+    def get_jobs(self, name: str | None = None, **options: Any) -> Iterator[RedisJobQueue]:
+        """Yield a queue of jobs, to enqueue, to wait for results or to work on them; see `get_queue`.
+
+        Args:
+            name: of another queue on the same server; default: `queue_name`.
+            options: of `sluicegate.jobs.RedisJobQueue`, such as `kinds`; they override those of the resource.
+
+        Raises:
+            ConfigurationError: as `get_queue` does.
+            RedisUnavailableError: Redis cannot be reached; names host and port.
+        """
+        from sluicegate.jobs import RedisJobQueue
+
+        place = self._queue_place(name)
+        with RedisJobQueue(place.name, url=self.server_url, **self._job_options(options)) as jobs:
+            yield jobs
+
+    @contextmanager
     def get_publisher(
         self, queue_name: str | None = None, *, stream_name: str | None = None, **options: Any
     ) -> Iterator[Any]:
@@ -461,3 +484,16 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         for name, value in known.items():
             OPTIONS[name].check(name, value)
         check_stream_fields({name: getattr(self, name) for name in STREAM_FIELDS})
+
+    def _job_options(self, overriding: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a queue of jobs, where those of a delivery are options of a kind of job."""
+        from sluicegate.jobs import JobKind
+
+        fields = type(self).model_fields
+        kind = {
+            option: getattr(self, name)
+            for name, option in _OF_A_KIND.items()
+            if getattr(self, name) != fields[name].default
+        }
+        own = {name: value for name, value in self._configured().items() if name not in _OF_A_KIND}
+        return {**own, "default_kind": JobKind(**kind), **overriding}

@@ -18,6 +18,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from dagster_sluicegate import (
     QueueGate,
     RedisQueueResource,
+    build_batch_sensor,
     build_queue_depth_sensor,
     build_queue_drain_asset,
     build_queue_gates_sensor,
@@ -26,6 +27,7 @@ from dagster_sluicegate import (
     components,
 )
 from dagster_sluicegate.components import (
+    QueueBatchSensorComponent,
     QueueDepthSensorComponent,
     QueueDrainAssetComponent,
     QueueGatesSensorComponent,
@@ -62,6 +64,7 @@ FACTORIES: list[tuple[type, Callable[..., Any], dict[str, str]]] = [
     (QueueDepthSensorComponent, build_queue_depth_sensor, {}),
     (QueueGatesSensorComponent, build_queue_gates_sensor, {}),
     (QueueGateSpec, QueueGate, {}),
+    (QueueBatchSensorComponent, build_batch_sensor, {}),
 ]
 HANDLER = """
 import json
@@ -453,13 +456,17 @@ def test_the_examples_of_the_documentation_load_and_drain(
         "orders/handler.py": HANDLER,
         "gate/defs.yaml": snippet("dagster-component-sensor"),
         "gates/defs.yaml": snippet("dagster-component-gates"),
+        "drained/defs.yaml": snippet("dagster-component-batch-sensor"),
     }
     queue.publish_many({"n": n} for n in range(998))
     with project(files) as defs:
         assert materialize(defs, instance, "shop/published_orders").success
         for sensor in ("orders_gate", "shop_gates"):
             assert [request.run_key for request in requests(defs, sensor, instance)] == [f"{redis_url}:0:0"]
+        assert requests(defs, "orders_drained", instance) == []
         assert materialize(defs, instance, "shop/orders").success
+        (complete,) = requests(defs, "orders_drained", instance)
+        assert complete.tags["sluicegate/batch_total"] == "2", "one order is a duplicate"
     assert queue.depth().ready == 0
 
 
@@ -491,16 +498,53 @@ def test_what_the_scaffolders_write_drains_a_queue_as_it_is(
         (QueueDrainAssetComponent, "new-orders", None),
         (QueueDepthSensorComponent, "orders_gate", {"min_ready": 3, "target": "key:new_orders"}),
         (QueueGatesSensorComponent, "gates", {"min_ready": 3, "target": "key:new_orders"}),
+        (QueueBatchSensorComponent, "drained", {"target": "key:new_orders", "asset": "published"}),
         form=form,
     ) as defs:
         assert materialize(defs, instance, "published").success
         for sensor in ("orders_gate", "gates"):
             (request,) = requests(defs, sensor, instance)
             assert request.tags["sluicegate/ready"] == "10"
+        assert requests(defs, "drained", instance) == [], "the scaffolded asset publishes no batch"
         assert materialize(defs, instance, "new_orders").success
     (file,) = (tmp_path / "data/new_orders").iterdir()
     assert [json.loads(line) for line in file.read_text().splitlines()] == [{"number": n} for n in range(10)]
     assert queue.depth().ready == 0
+
+
+@pytest.mark.parametrize("form", ["yaml", "python"])
+def test_what_the_scaffolders_write_drains_a_group_of_a_stream(
+    form: str,
+    redis_url: str,
+    resource: RedisQueueResource,
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with resource.get_group("audit", stream_name=redis_url) as audit, resource.get_stream(redis_url) as stream:
+        audit.create("beginning")
+        stream.group("billing").create("beginning")
+    named = {"stream_name": redis_url, "group": "audit"}
+    with scaffolded(
+        (RedisQueueResourceComponent, "queue", {"stream_name": redis_url, "group": "billing"}),
+        (QueuePublishAssetComponent, "published", None),
+        (QueueSourceAssetComponent, "events", named),
+        (QueueDrainAssetComponent, "billed", None),
+        (QueueDrainAssetComponent, "audited", named),
+        (QueueDepthSensorComponent, "billing_gate", {"min_ready": 3, "target": "key:billed"}),
+        (QueueGatesSensorComponent, "gates", {"min_ready": 3, "target": "key:audited", **named}),
+        form=form,
+    ) as defs:
+        assert materialize(defs, instance, "published").success
+        keys = [request.run_key for sensor in ("billing_gate", "gates") for request in requests(defs, sensor, instance)]
+        assert keys == [f"stream:{redis_url}:billing:0:0", f"stream:{redis_url}:audit:0:0"]
+        assert materialize(defs, instance, "billed", "audited").success
+    for name in ("billed", "audited"):
+        (file,) = (tmp_path / "data" / name).iterdir()
+        assert len(file.read_text().splitlines()) == 10
+    with resource.get_group("audit", stream_name=redis_url) as audit:
+        assert (audit.depth().ready, audit.stats().acked) == (0, 10)
 
 
 def test_a_scaffolded_resource_requires_the_variable_that_it_names(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "QueueBatchSensorComponent",
     "QueueDepthSensorComponent",
     "QueueDrainAssetComponent",
     "QueueGatesSensorComponent",
@@ -21,6 +22,7 @@ __all__ = [
 
 _reason: Exception | None = None
 try:
+    from dagster_sluicegate.components.batch_sensor import QueueBatchSensorComponent
     from dagster_sluicegate.components.depth_sensor import QueueDepthSensorComponent
     from dagster_sluicegate.components.drain import QueueDrainAssetComponent
     from dagster_sluicegate.components.gates_sensor import QueueGatesSensorComponent

@@ -61,6 +61,16 @@ class QueuePublishAssetComponent(QueueComponent):
         description="What each batch waits for: `memory`, or `fsync` for the server's disk.",
         examples=["fsync"],
     )
+    as_batch: bool = option(build_queue_publish_asset, "as_batch", examples=[True])
+    batch_id: Function | None = option(
+        build_queue_publish_asset,
+        "batch_id",
+        description=(
+            "A function of the context that returns the id of the batch; it implies `as_batch`. Default: the root "
+            "run, the asset and its partitions."
+        ),
+        examples=["shop.orders:batch_id"],
+    )
     queue_name: str | None = option(build_queue_publish_asset, "queue_name", examples=["orders"])
     stream_name: str | None = option(build_queue_publish_asset, "stream_name", examples=["orders"])
     resource_key: str = option(build_queue_publish_asset, "resource_key", examples=["queue"])
@@ -88,6 +98,8 @@ class QueuePublishAssetComponent(QueueComponent):
             headers=self.headers,
             delay_seconds=self.delay_seconds,
             durability=self.durability,
+            as_batch=self.as_batch,
+            batch_id=self.batch_id,
             queue_name=self.queue_name,
             stream_name=self.stream_name,
             resource_key=self.resource_key,

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from dagster_sluicegate.names import Names
 
 __all__ = [
+    "BatchSensorScaffolder",
     "DepthSensorScaffolder",
     "DrainScaffolder",
     "GatesSensorScaffolder",
@@ -293,6 +294,38 @@ class DepthSensorScaffolder(QueueScaffolder[DepthSensorParams]):
             "resource_key": params.resource_key,
             **_given(_names(params)),
         }
+
+
+class BatchSensorParams(BaseModel):
+    """The parameters of `dg scaffold defs` for a sensor of batches."""
+
+    name: str | None = Field(default=None, description="Name of the sensor; default: the folder's.")
+    target: str = Field(description="Selection of the assets to run, such as key:report.")
+    asset: str = Field(description="Key of the asset that publishes the batches.")
+    resource_key: str = Field(default="queue", description="Key of the queue's resource.")
+
+
+class BatchSensorScaffolder(QueueScaffolder[BatchSensorParams]):
+    """The scaffolder of a sensor of batches."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[BatchSensorParams]:
+        """Return what the command line may give."""
+        return BatchSensorParams
+
+    def attributes(self, params: BatchSensorParams, folder: str) -> dict[str, Any]:
+        """Return a sensor that is named as the folder."""
+        return {
+            "name": params.name or _identifier(folder),
+            "target": params.target,
+            "asset": params.asset,
+            "resource_key": params.resource_key,
+        }
+
+    def python(self, attributes: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        """Return the key of the asset as Python has it."""
+        imports, arguments = super().python(attributes)
+        return imports, {**arguments, "asset": f"dg.AssetKey.from_user_string({attributes['asset']!r})"}
 
 
 class GatesSensorScaffolder(QueueScaffolder[DepthSensorParams]):

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.batches import batch_id_of
 from dagster_sluicegate.functions import UserFunction, upstream_assets, with_parameters
 from dagster_sluicegate.identity import root_run_id, work_name
 from dagster_sluicegate.names import Names
@@ -18,9 +19,12 @@ from sluicegate import checks
 from sluicegate.core.deduplication import KeySource
 from sluicegate.core.durability import DurabilityOption
 from sluicegate.core.publishing import MAX_PER_CALL
+from sluicegate.core.tracking import batch_name
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["build_queue_publish_asset"]
+
+BatchId = str | Callable[[dg.AssetExecutionContext], str]
 
 
 def build_queue_publish_asset(
@@ -34,6 +38,8 @@ def build_queue_publish_asset(
     delay_seconds: float = 0,
     due_at: datetime | None = None,
     durability: DurabilityOption = "memory",
+    as_batch: bool = False,
+    batch_id: BatchId | None = None,
     queue_name: str | None = None,
     stream_name: str | None = None,
     resource_key: str = "queue",
@@ -80,6 +86,12 @@ def build_queue_publish_asset(
         delay_seconds: how long a message cannot be claimed, counted from the publish of its batch.
         due_at: instead, when the messages become claimable: an aware datetime.
         durability: what each batch waits for: `memory`, `fsync`, or `sluicegate.replicated(n)`.
+        as_batch: publish the messages of the run as one batch, whose completion `build_batch_sensor` awaits. Its id is
+            the metadata `sluicegate/batch_id`, and by default that of the root run, the asset and its partitions, so
+            that a retry of the step and a re-execution of the run rejoin their batch. A queue has batches, a stream
+            has none.
+        batch_id: the id of the batch, or a function of the context that returns it; it implies `as_batch`. A batch is
+            published once: another run needs another id.
         queue_name: of another queue than the resource's.
         stream_name: of a stream, instead of a queue. Its groups consume the messages.
         resource_key: key of the `RedisQueueResource`.
@@ -135,6 +147,11 @@ def build_queue_publish_asset(
             durability=durability,
         )
         names = Names(queue_name, stream_name)
+        checks.flag("as_batch", as_batch)
+        if stream_name is not None and (as_batch or batch_id is not None):
+            raise ConfigurationError("a stream has no batches; leave as_batch and batch_id out, or publish to a queue")
+        if isinstance(batch_id, str):
+            batch_name(batch_id)  # it checks the id
         if stream_name is not None and (delay_seconds or due_at):
             raise ConfigurationError("a stream delivers at once; leave delay_seconds and due_at out")
     except (ConfigurationError, TypeError, ValueError) as error:
@@ -144,14 +161,17 @@ def build_queue_publish_asset(
 
     def run(context: dg.AssetExecutionContext, **arguments: Any) -> dg.MaterializeResult[Any]:
         results: list[dg.AssetCheckResult] = []
+        work = work_name(root_run_id(context), asset.key.path, _partitions(context))
+        batch = _batch_of(context, work, batch_id) if as_batch or batch_id is not None else None
         metadata = publish(
             check_resource(arguments[resource_key], resource_key),
             function.call(context, arguments),
             what="the result of produce",
-            work=work_name(root_run_id(context), asset.key.path, _partitions(context)),
+            work=work,
             log=context.log,
             options=options,
             names=names,
+            batch_id=batch,
             results=results,
         )
         return dg.MaterializeResult(asset_key=asset.key, metadata=metadata, check_results=results)
@@ -178,6 +198,15 @@ def _parameters(function: UserFunction, resource_key: str) -> list[inspect.Param
     named = {parameter.name: parameter for parameter in function.parameters}
     named[resource_key] = inspect.Parameter(resource_key, kind, annotation=RedisQueueResource)
     return [inspect.Parameter("context", kind, annotation=dg.AssetExecutionContext), *named.values()]
+
+
+def _batch_of(context: dg.AssetExecutionContext, work: str, batch_id: BatchId | None) -> str:
+    """Return the id of the batch of a step: that of the user, or the name of its work, which its tries share."""
+    if batch_id is None:
+        return batch_id_of(work)
+    found = batch_id(context) if callable(batch_id) else batch_id
+    batch_name(found)  # it checks the id
+    return found
 
 
 def _partitions(context: dg.AssetExecutionContext) -> Sequence[str]:

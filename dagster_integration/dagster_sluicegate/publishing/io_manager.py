@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dagster as dg
 from pydantic import Field
 
+from dagster_sluicegate.batches import batch_id_of
 from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.identity import root_run_id, work_name
 from dagster_sluicegate.names import Names
@@ -60,6 +61,13 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
     stream_name: str | None = Field(
         default=None, description="Publish to this stream of the server, instead of a queue."
     )
+    as_batch: bool = Field(
+        default=False,
+        description=(
+            "Publish each output as one batch, whose completion build_batch_sensor awaits; its id is the output's "
+            "metadata sluicegate/batch_id."
+        ),
+    )
     batch_size: int = Field(default=MAX_PER_CALL, description="Most messages per call, up to 1,000.")
     retry_window_seconds: float = Field(
         default=RETRY_WINDOW_SECONDS,
@@ -88,14 +96,16 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
         """Publish an output, and add the counts to its metadata."""
         path = context.asset_key.path if context.has_asset_key else [context.step_key, context.name]
         output = f"the output of {'/'.join(path)}"
+        work = work_name(root_run_id(context), path, _partitions(context), context.mapping_key or "")
         metadata = publish(
             check_resource(self.queue, "queue"),
             obj,
             what=output,
-            work=work_name(root_run_id(context), path, _partitions(context), context.mapping_key or ""),
+            work=work,
             log=context.log,
             options=self._options(),
             names=Names(self.queue_name, self.stream_name),
+            batch_id=batch_id_of(work) if self.as_batch else None,
         )
         context.add_output_metadata(metadata)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_sluicegate.batches import BATCH_ID
 from dagster_sluicegate.names import NO_NAMES, Names
 from dagster_sluicegate.places import in_title, names_of, place_of
 from dagster_sluicegate.publishing.rows import is_at_hand, messages_of
@@ -66,6 +67,7 @@ def publish(
     log: Any,
     options: PublishOptions,
     names: Names = NO_NAMES,
+    batch_id: str | None = None,
     results: list[dg.AssetCheckResult] | None = None,
 ) -> dict[str, Any]:
     """Publish what a step has made, and return the metadata of its materialization or output.
@@ -78,6 +80,7 @@ def publish(
         log: of the step.
         options: how to publish.
         names: of another queue or stream than the resource's.
+        batch_id: publishes the messages as this batch; None for no batch.
         results: takes the results of asset checks that stand among the messages.
 
     Raises:
@@ -92,7 +95,7 @@ def publish(
     given = _by_position(resource, reader, work, options) if by_position else _by_key(reader, options)
     with resource.get_publisher(names.queue_name, stream_name=names.stream_name, **given) as queue:
         place = place_of(queue)
-        publisher = Publisher(queue, reader, log, _PROGRESS_SECONDS, place=place)
+        publisher = Publisher(queue, reader, log, _PROGRESS_SECONDS, place=place, batch_id=batch_id)
         try:
             report = publisher.run(
                 batch_size=options.batch_size,
@@ -114,6 +117,7 @@ def publish(
         "sluicegate/batches": report["batches"],
         "sluicegate/bytes": publisher.size_bytes,
         **left,
+        **({} if batch_id is None else {BATCH_ID: batch_id}),
     }
     ids = {f"sluicegate/{name}": report[name] for name in ("first_message_id", "last_message_id")}
     return {**metadata, **{name: value for name, value in ids.items() if value is not None}}
