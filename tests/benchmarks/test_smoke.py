@@ -87,6 +87,22 @@ def test_a_quick_run_reports_jobs_beside_the_design_of_the_redis_documentation(t
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_the_bars_of_streams(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "streams", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == {
+        ("streams: publish_many", 80_000),
+        ("streams: claim+json+ack", 100_000),
+        ("streams: publish_many / bare XADD", 0.6),
+        ("streams: claim+json+ack / bare XREADGROUP+XACK", 0.6),
+    }
+    assert all(figure > 0 for row in report["figures"]["Streams"].values() for figure in row.values())
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_the_bars_of_dagsters_drain_asset(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 
