@@ -251,5 +251,5 @@ def test_an_at_most_once_queue_and_one_that_cannot_travel_are_refused(
         lease_batch(NO_SESSION, once, 1)
     with pytest.raises(ConfigurationError, match="made from a client"):
         lease_batch(NO_SESSION, make_queue(), 1)
-    with pytest.raises(TypeError, match="queue must be a RedisMessageQueue, not a str"):
+    with pytest.raises(TypeError, match="queue must be a RedisMessageQueue or the group of a stream, not a str"):
         lease_batch(NO_SESSION, cast("Any", "orders"), 1)

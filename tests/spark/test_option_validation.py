@@ -128,10 +128,15 @@ def test_what_only_a_use_can_tell_is_left_to_it(raw: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [options, lambda queue: dead_letters(None, queue), lambda queue: redrive_selected(queue, None)]
+    ("call", "what"),
+    [
+        (options, "a queue, a stream or a group of a stream"),
+        (lambda queue: dead_letters(None, queue), "a RedisMessageQueue or the group of a stream"),
+        (lambda queue: redrive_selected(queue, None), "a RedisMessageQueue or the group of a stream"),
+    ],
 )
-def test_what_is_no_queue_is_a_type_error(call: Callable[[Any], object]) -> None:
-    with pytest.raises(TypeError, match="queue must be a RedisMessageQueue, not a str"):
+def test_what_is_no_queue_is_a_type_error(call: Callable[[Any], object], what: str) -> None:
+    with pytest.raises(TypeError, match=f"queue must be {what}, not a str"):
         call("orders")
 
 

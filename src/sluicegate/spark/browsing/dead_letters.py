@@ -47,13 +47,16 @@ def dead_letters(
 
     Args:
         spark: a session, classic or Connect.
-        queue: the queue; it is sent to executors, so make it from a `url` without a literal password.
+        queue: the queue or group of a stream; it is sent to executors, so make it from a `url` without a literal
+            password.
         limit: the largest number of dead letters; default all.
         partitions: tasks of a read; default one per 10,000 dead letters, at most 200.
 
     Raises:
         ConfigurationError: an argument cannot work, or the queue cannot be serialized.
     """
+    if not isinstance(queue, QueueConsumer):
+        raise TypeError(f"queue must be a RedisMessageQueue or the group of a stream, not a {type(queue).__name__}")
     checks.whole("limit", limit, _ALL)
     checks.whole("partitions", partitions, MAX_PARTITIONS)
     named = options(queue)

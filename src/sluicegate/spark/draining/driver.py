@@ -188,7 +188,7 @@ def _pickled(value: object) -> bytes:
         raise ConfigurationError(
             f"process cannot be serialized for the executors ({type(error).__name__}: {error}); it must not "
             "hold a session, queue, client or open file: make these inside of it, a queue with "
-            "sluicegate.open_spec(spec)"
+            "RedisMessageQueue.from_spec(spec), or a group of a stream with sluicegate.open_spec(spec)"
         ) from error
 
 
