@@ -97,7 +97,8 @@ def test_includes_stand_once_and_before_all_code(path: Path) -> None:
 @pytest.mark.parametrize("name", [*SOURCES, *INCLUDES])
 def test_a_file_names_the_includes_that_it_uses_and_no_others(name: str) -> None:
     text = {**SOURCES, **INCLUDES}[name]
-    assert set(scripts.read_includes(text)) == {include for include, names in DEFINED.items() if names & used(text)}
+    named = {*scripts.read_includes(text), *scripts.read_insides(text)}
+    assert named == {include for include, names in DEFINED.items() if names & used(text)}
 
 
 def test_no_two_includes_define_the_same_and_no_script_hides_what_it_includes() -> None:
@@ -115,6 +116,23 @@ def test_an_include_that_needs_itself_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scripts, "_read_include", circle.__getitem__)
     with pytest.raises(ValueError, match=r"include a\.lua needs itself: a → b → a"):
         scripts._in_order(["a"])
+
+
+def test_what_a_function_includes_for_itself_is_defined_there_and_what_that_needs_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An include inside of a function stands there only, and the includes that it needs stand before the function."""
+    texts = {
+        "outer": "local function outer()\n  --- @inside rare\n  return rare()\nend\n",
+        "rare": "--- @include always\nlocal function rare() return always() end\n",
+        "always": "local function always() return 1 end\n",
+    }
+    monkeypatch.setattr(scripts, "_read_include", texts.__getitem__)
+    assert scripts._in_order(["outer"]) == ["always", "outer"]
+    assert scripts._with_insides(texts["outer"]).splitlines()[1:3] == [
+        "--- @include always",
+        "local function rare() return always() end",
+    ]
 
 
 @pytest.mark.parametrize("path", LUA, ids=lambda path: path.stem)

@@ -2,7 +2,8 @@
 
 A script starts with a comment that states its purpose, its guarantee, `KEYS`, `ARGV`, `Returns` and `Repeat`. Lines
 `--- @include <name>, <name>…` follow; an include may start with such lines of its own. The loader inserts every include
-once, after the includes that it needs itself.
+once, after the includes that it needs itself. A line `--- @inside <name>, <name>…` in a function of an include inserts
+includes there: Redis defines every function of a script at every call, but those in a function only when it is called.
 
 Scripts read names, not numbers: for each item of `KEYS` and `ARGV` the loader declares a local variable of that name,
 and for an item that may repeat (`7... markers`) the index of its first value (`markers_at`).
@@ -18,7 +19,7 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-__all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes"]
+__all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes", "read_insides"]
 
 NAMES = (
     "ack_whole", "acquire_consumer", "adopt", "batch", "browse_group", "cancel", "cancel_in_stream", "cancel_job",
@@ -39,6 +40,7 @@ VERBS = {
 """The operations that scripts of other names belong to."""
 _FOLDER = resources.files("sluicegate") / "lua"
 _INCLUDE = re.compile(r"^--- @include (.+)\n", re.MULTILINE)
+_INSIDE = re.compile(r"^ +--- @inside (.+)\n", re.MULTILINE)
 _SECTION = re.compile(r"^-- (KEYS|ARGV|Returns|Guarantee|Repeat):", re.MULTILINE)
 _ITEM = re.compile(r"^--\s+(\d+)(\.\.\.)?\s+(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
@@ -85,7 +87,7 @@ def load(name: str) -> Script:
     """Load one script by name."""
     source = _read(name)
     header = _parse_header(name, source)
-    includes = [_read_include(include) for include in _in_order(read_includes(source))]
+    includes = [_with_insides(_read_include(include)) for include in _in_order(read_includes(source))]
     body = "".join(
         [
             *includes,
@@ -110,6 +112,11 @@ def read_includes(source: str) -> list[str]:
     return [name for line in _INCLUDE.findall(source) for name in line.split(", ")]
 
 
+def read_insides(include: str) -> list[str]:
+    """Read the names of the includes that a function of an include defines for itself."""
+    return [name for line in _INSIDE.findall(include) for name in line.split(", ")]
+
+
 def read_body(name: str) -> str:
     """Read the code of a script without its header, its includes and its comments."""
     return _COMMENT.sub("", _read(name))
@@ -132,13 +139,22 @@ def _in_order(wanted: Sequence[str]) -> list[str]:
         if name in above:
             raise ValueError(f"include {name}.lua needs itself: {' → '.join((*above, name))}")
         if name not in done:
-            for needed in read_includes(_read_include(name)):
-                visit(needed, (*above, name))
+            text = _read_include(name)
+            insides = read_insides(text)
+            for needed in (text, *map(_read_include, insides)):
+                for other in read_includes(needed):
+                    if other not in insides:
+                        visit(other, (*above, name))
             done.append(name)
 
     for name in wanted:
         visit(name, ())
     return done
+
+
+def _with_insides(include: str) -> str:
+    """Put the includes that functions of an include define for themselves in their places."""
+    return _INSIDE.sub(lambda line: "".join(_read_include(name) for name in line[1].split(", ")), include)
 
 
 def _declarations(array: str, names: Sequence[str], more: bool) -> str:

@@ -1,9 +1,10 @@
---- @include entry, tracked, tracked_batches, tracked_jobs, tracking_cleanup
+--- @include entry, tracked
 -- A tally collects what a script moves, and writes it into the records of batches and jobs in one go. A script makes it
 -- before its first write, because it reads the keys: one of another type stops the script unchanged.
 local MAX_NAMED, MAX_NEWS = 256, 1000
 
 local function new_tally(hash, ended, news, ms)
+  --- @inside tracked_batches, tracked_jobs, tracking_cleanup
   redis.call('HLEN', hash)
   redis.call('ZCARD', ended)
   redis.call('XLEN', news)

@@ -1,5 +1,5 @@
---- @include completed_records, count_up, dead, drop_slots, entry, entry_counts, entry_sequence, foreign_values, lease
---- @include ranges, requeue_entry, slot_outcomes, tracked_jobs, valid_ranges
+--- @include completed_records, count_up, dead, drop_slots, end_of_job, entry, entry_counts, entry_sequence
+--- @include foreign_values, lease, ranges, requeue_entry, slot_outcomes, valid_ranges
 -- Apply the verdicts of one settle to an open lease. `lease.held` and `lease.acked` follow. `markers`, `tally`,
 -- `completed` and `failed` are nil where there is nothing to free or to record; then an ack reads no message. The cost
 -- is linear in slots and groups, however they are mixed: earlier outcomes are read once, and only if some verdict does
