@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,10 +20,11 @@ from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.spark import DrainContext, dead_letters, drain, lease_batch, options, redrive_selected
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark.datasource import SluicegateDataSource
+from sluicegate.spark.writing import staging
 from sluicegate.spark.writing.plan import plan_write
 from tests.draining.helpers import Numbers, Output, failing_on
 from tests.spark.faults.points import Fault, Faulty
-from tests.spark.harness import Checkpoint, Query
+from tests.spark.harness import Checkpoint, Query, Save
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -328,6 +329,30 @@ def test_rows_with_keys_are_published_to_a_stream_once_whatever_the_write(
 
     assert published(client, stream) == list(range(60))
     assert left(billing) == (60, 0, 0, 0)
+
+
+def test_a_staged_write_to_a_stream_whose_commit_ended_half_way_is_completed_and_repeats_no_row(
+    stream: RedisStreamQueue, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {**options(stream), "writeMode": "staged", "writeId": "once", "batchSize": "10"}
+    tables = [pa.table({"n": list(range(first, first + 40))}) for first in (0, 40)]
+    plain = staging._commit_write
+
+    def failing(sender: Any, write_id: str, verb: Any, stages: Any) -> Any:
+        if verb == "finish":  # everything of the first stage is published, and nothing says so yet
+            raise RuntimeError("killed")
+        return plain(sender, write_id, verb, stages)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "_commit_write", failing)
+        with pytest.raises(RuntimeError, match="killed"):
+            Save(SluicegateDataSource, given, tables).run()
+    assert len(published(client, stream)) == 40
+
+    for _ in range(2):
+        Save(SluicegateDataSource, given, tables).run()
+
+    assert published(client, stream) == list(range(80))
 
 
 def test_a_stream_is_never_full_so_a_write_has_no_options_for_that(stream: RedisStreamQueue) -> None:
