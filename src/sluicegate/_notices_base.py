@@ -13,7 +13,7 @@ __all__ = ["LINGER_SECONDS", "POLL_SECONDS", "READERS", "REREAD_SECONDS", "RETRY
 REREAD_SECONDS = 10.0  # the longest time between two looks at what has ended
 POLL_SECONDS = 0.5  # between looks, through a gateway that cannot follow a stream
 RETRY_SECONDS = 1.0  # after an error
-LINGER_SECONDS = 2.0  # for which a thread stays when nobody waits any more
+LINGER_SECONDS = 2.0  # how long a thread stays after the last waiter
 READERS = 8  # waiters that read a state at a time: a thousand that are woken at once need no thousand connections
 MANY = b"*"  # in a notification: more have ended than it names
 

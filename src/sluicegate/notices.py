@@ -59,7 +59,7 @@ class Notices:
     Args:
         gateway: to the queue.
         keys: of the queue.
-        stopping: whether the queue object is stopping, so that nobody waits any more.
+        stopping: whether the queue object is stopping, so that waits end.
     """
 
     def __init__(self, gateway: Gateway, keys: QueueKeys, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -156,7 +156,7 @@ class Notices:
         return idle or self._stopping()
 
     def _ended(self, thread: threading.Thread) -> bool:
-        """Return whether the thread has to end, because nobody waits any more."""
+        """Return whether the thread has to end, because there is no waiter left."""
         with self._lock:
             if self._thread is thread and self._is_idle():
                 self._thread = None

@@ -106,11 +106,11 @@ def test_an_unknown_job_is_not_waited_for(jobs: Any) -> None:
         jobs.wait(["nobody-0"], 30)
 
 
-def test_a_wait_ends_when_the_queue_object_is_closed(make_jobs: MakeJobs) -> None:
+def test_a_wait_ends_when_the_queue_object_is_closed(make_jobs: MakeJobs, client: redis.Redis) -> None:
     jobs = make_jobs()
     handle = jobs.get(jobs.enqueue({"n": 1}))
     thread, found = in_a_thread(lambda: handle.result(60))
-    time.sleep(0)
+    wait_until(lambda: "xread" in [one["cmd"] for one in client.client_list()], "the thread waits", 20)
     jobs.shutdown(0)
     wait_until(lambda: not thread.is_alive(), "the wait has ended", 20)
     assert isinstance(found[0], TimeoutError)
