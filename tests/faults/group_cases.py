@@ -17,6 +17,7 @@ from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.purge_unread import purge_unread_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.scan import Step, Target
+from sluicegate.spark.transitions import browse_group_call
 from tests.support import state
 from tests.support.core_calls import Core, verdict
 
@@ -89,6 +90,11 @@ def peek(core: Core) -> Call[Any]:
     return peek_call(KEYS, "pending", 2)
 
 
+def browse(core: Core) -> Call[Any]:
+    group(core, *"abc")
+    return browse_group_call(KEYS, "", 0, "", max_values=2, max_bytes=1_000, whole=True)
+
+
 def adopt(core: Core) -> Call[Any]:
     group(core, *"abc")
     ((_, entries),) = core.client.xreadgroup("g", "node", {KEYS.stream: ">"})
@@ -136,14 +142,15 @@ def run_all(client: redis.Redis, do: Callable[[Call[Any]], Any]) -> None:
 
 
 CASES = [
-    claim, claim_nothing, ack, reap_a_poison_message, promote, redrive, depth, peek, adopt, look_at_foreign_consumers,
-    expire_leases, find_unread, ask_what_to_purge, purge_unread,
+    claim, claim_nothing, ack, reap_a_poison_message, promote, redrive, depth, peek, browse, adopt,
+    look_at_foreign_consumers, expire_leases, find_unread, ask_what_to_purge, purge_unread,
 ]  # fmt: skip
 TOLD_ONCE = (reap_a_poison_message, promote, adopt, look_at_foreign_consumers, expire_leases)
 TYPES = {
     "claim for a group": (claim, "pending counters"),
     "depth of a group": (depth, "pending"),
     "peek for a group": (peek, "source counters"),
+    "browse_group": (browse, "stream counters"),
     "adopt": (adopt, "stream counters returned wakeup"),
     "foreign_pending": (look_at_foreign_consumers, "stream"),
     "expire_leases": (expire_leases, "leases wakeup lease"),

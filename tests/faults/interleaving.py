@@ -87,7 +87,7 @@ class World:
         return bytes(self._slots(name).get(b"m", b"")).startswith(token + b" ")
 
     def _note_effect(self, call: Call[Any], before: dict[bytes, bytes], after: dict[bytes, bytes]) -> None:
-        token, groups = bytes(call.args[1]), call.args[10:]
+        token, groups = bytes(call.args[1]), call.args[len(call.script.header.args) - 1 :]
         if call.script.name == "ack_whole":
             groups = (b"ack", b"1-%d" % call.args[2], 0, 0, b"")
         for verb, slots in zip(groups[::5], groups[1::5], strict=True):

@@ -46,10 +46,10 @@ BROKEN = {
     ),
     "a lost lease can be extended": ("extend", "if not held or held.token ~= token then", "if not held then"),
     "an ack frees the marker of another message": (
-        "settle", "owners[slot] == id_of(entry) and key_at[slot]", "key_at[slot]",
+        "settle", "return owner and owner == id_of(entry) and key_at[slot]", "return owner and key_at[slot]",
     ),
-    "a buried message keeps its marker": ("reap", "if owner == id_of(entry) then", "if false then"),
-    "a reap frees the marker of another message": ("reap", "if owner == id_of(entry) then", "if owner then"),
+    "a buried message keeps its marker": ("reap", "if owner == id then", "if false then"),
+    "a reap frees the marker of another message": ("reap", "if owner == id then", "if owner then"),
     "an ack frees no marker": ("settle", "markers.free(slots[first + i - 1], entry)", ""),
     "a release is recorded as a failure": ("settle", "if failed and verb ~= 'release' then", "if failed then"),
     "a redrive takes a key from another message": ("redrive", "if owner and owner ~= one.name then", "if false then"),

@@ -125,6 +125,7 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         stopped.add(prepare(Core(bare_client)).script.name)
     assert stopped == set(scripts.NAMES) - {
         "batch",
+        "browse_group",
         "cancel_job",
         "depth",
         "ended",
