@@ -50,7 +50,7 @@ def test_a_refusal_after_a_lost_reply_leaves_open_what_the_lost_one_did(
     make_gateway: MakeGateway, error: bytes
 ) -> None:
     with answering(b"", forever=None) as server:
-        gateway = make_gateway(server.port, retry_budget_seconds=0.1)
+        gateway = make_gateway(server.port, retry_budget_seconds=0.4)
         server.answers += [error] * 1000
         with pytest.raises(RetryBudgetExhaustedError, match=r"after an attempt whose outcome is unknown"):
             gateway.execute(call())
