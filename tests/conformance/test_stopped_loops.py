@@ -156,7 +156,7 @@ def test_a_loop_does_not_keep_drain_from_returning(server: RedisServer, client: 
 
 def test_threads_give_way_as_often(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     queue, gave_way = RedisMessageQueue("orders", client=client), threading.Semaphore(0)
-    for module in ("queue", "publisher", "session", "operation_runner"):
+    for module in ("consumer", "publisher", "session", "operation_runner"):
         monkeypatch.setattr(f"sluicegate.{module}.give_way", gave_way.release)
     queue.drain(0)
     lease = queue.claim()

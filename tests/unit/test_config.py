@@ -260,7 +260,7 @@ def test_the_options_that_are_passed_on_are_those_of_a_queue() -> None:
 
 
 def test_terms_and_guards_are_what_the_options_say() -> None:
-    assert QueueConfig().rules == QueueRules(max_delivery_count=10)
+    assert QueueConfig().rules == QueueRules(max_delivery_count=10, stale_seconds=300)
     assert not QueueConfig().limits
     config = QueueConfig(
         **AT_MOST_ONCE, enable_completed_queue=True, max_completed_length=None, max_payload_bytes=7, max_payload_depth=3
@@ -277,7 +277,7 @@ def test_terms_and_guards_are_what_the_options_say() -> None:
         strict_payload_types=True,
     )
     assert not config.at_most_once
-    assert config.rules == QueueRules(10, 900, max_dead_length=4, failed_cap=5, strict=True)
+    assert config.rules == QueueRules(10, 900, max_dead_length=4, failed_cap=5, strict=True, stale_seconds=300)
     assert config.limits.strict_payload_types
 
 
