@@ -167,6 +167,7 @@ def test_without_histories_success_costs_two_calls_and_failures_are_counted(
 ) -> None:
     queue = make()
     queue.publish_many("ab")
+    queue.depth()  # creates the group, if it is one
     client.config_resetstat()
     with queue.process_message():
         pass

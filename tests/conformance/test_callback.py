@@ -13,7 +13,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.errors import CleanupFailedError, RetryBudgetExhaustedError
 from tests.support import state
-from tests.support.flavours import Flavour
+from tests.support.flavours import Flavour, synchronous
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -136,7 +136,7 @@ def test_a_lost_lease_is_logged_and_told_and_never_raised(
 ) -> None:
     reported: list[tuple[str, str]] = []
     queue = make_queue(on_event=lambda event: reported.append((event.operation, event.outcome)))
-    other = RedisMessageQueue("orders", client=client)
+    other = synchronous(queue, client)
 
     def handler(_: object) -> None:
         state.expire(client, "orders")

@@ -418,4 +418,6 @@ def test_a_request_is_what_the_shell_makes_of_the_arguments(queue: RedisMessageQ
     letters(queue, "a")
     lease = queue.claim(3, lease_id="run: 1", lease_seconds=90, retention_seconds=7200)
     nonce = lease.token.split(b":")[0]
-    assert lease._batch.claim.request == ClaimRequest(b"run%3A 1", nonce, 3, 90, 7200, 0)
+    assert lease._batch.claim.request == ClaimRequest(
+        b"run%3A 1", nonce, 3, 90, 7200, 0, consumer=queue.session.consumer
+    )

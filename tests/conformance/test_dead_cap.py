@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from sluicegate.core.entry import split_entry
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.claim import Empty, Opened
 from sluicegate.core.transitions.settle import Settled
@@ -28,15 +29,16 @@ def capped(client: redis.Redis, max_dead_length: int, *names: str) -> Core:
 
 def test_the_oldest_dead_letters_are_dropped(client: redis.Redis) -> None:
     core = capped(client, 2, *"abcdef")
-    token, _ = core.opened("l", "n")
+    token, opened = core.opened("l", "n")
+    names = [split_entry(entry)[0] for entry in opened.entries]
     reported = []
     for slot in "123456":
         call = core.settle("l", token, verdict("bury", slot))
         reported.append(core.do(call).dropped)
-        client.zincrby(core.keys.dead, -1000 * (7 - int(slot)), f"b-{int(slot) - 1}")  # each is older than the next
+        client.zincrby(core.keys.dead, -1000 * (7 - int(slot)), names[int(slot) - 1])  # each is older than the next
         assert core.do(call).dropped == 0, "a repeat drops nothing"
     assert reported == [0, 0, 1, 1, 1, 1]
-    assert dead(core) == ["b-4", "b-5"]
+    assert dead(core) == [name.decode() for name in names[4:]]
     assert dropped(core) == 4
 
 
@@ -67,12 +69,12 @@ def test_what_is_not_buried_drops_nothing(client: redis.Redis) -> None:
 
 def test_a_lowered_cap_is_reached_in_bounded_steps(client: redis.Redis) -> None:
     core = capped(client, 5, *"abc")
-    entry = client.lindex(core.keys.pending, 0)
+    token, opened = core.opened("l", "n")
+    entry = opened.entries[0]
     client.zadd(core.keys.dead, {f"old-{number}": number for number in range(2500)})
     client.hset(
         core.keys.dead_records, mapping={f"old-{number}": b"1\x1f\x1f\x1f\x1f" + entry for number in range(2500)}
     )
-    token, _ = core.opened("l", "n")
     reported = [core.do(core.settle("l", token, verdict("bury", slot))).dropped for slot in "123"]
     assert reported == [1001, 1001, 496]
     assert len(dead(core)) == client.hlen(core.keys.dead_records) == 5
@@ -95,7 +97,7 @@ def test_a_reap_keeps_to_the_cap(client: redis.Redis) -> None:
 @pytest.mark.parametrize("behind", [True, False], ids=["with a message", "alone"])
 def test_a_claim_keeps_to_the_cap(client: redis.Redis, behind: bool) -> None:
     core = Core(client, max_dead_length=2)
-    client.rpush(core.keys.pending, *[f"junk{number}" for number in range(5)])
+    core.add_junk(*(f"junk{number}" for number in range(5)))
     if behind:
         core.do(core.publish("b", "a"))
     reply = core.do(core.claim("l", "n"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from sluicegate.core.entry import split_entry
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.claim import Acked
 from sluicegate.core.transitions.peek import peek_call
@@ -57,7 +58,7 @@ def test_the_newest_record_comes_first_and_tells_the_deliveries(client: redis.Re
     ]  # fmt: skip
     assert records[0].completed_at >= records[1].completed_at >= records[1].message.enqueued_at
     assert "payload" not in repr(records[0])
-    assert repr(records[0]).startswith("CompletedMessage('b-0', completed_at=")
+    assert repr(records[0]).startswith(f"CompletedMessage('{records[0].message.id}', completed_at=")
 
 
 @pytest.mark.parametrize("cap", [1, 3])
@@ -119,16 +120,16 @@ def test_each_failed_attempt_is_recorded_with_its_error(client: redis.Redis) -> 
     assert [attempt.message.delivery_count for attempt in attempts] == [1, 1, 1, 1]
     assert (attempts[0].verb, attempts[0].error_type, attempts[0].error) == ("discard", "KeyError", "no such key")
     assert attempts[0].failed_at >= attempts[0].message.enqueued_at
-    assert repr(attempts[0]) == "FailedAttempt('b-4', verb='discard', error_type='KeyError')"
+    assert repr(attempts[0]) == f"FailedAttempt('{attempts[0].message.id}', verb='discard', error_type='KeyError')"
 
 
 def test_a_nack_that_buries_is_recorded_as_a_nack(client: redis.Redis) -> None:
     core = kept(client)
     core.rules = QueueRules(max_delivery_count=1, failed_cap=9)
-    token, _ = core.opened("l", "n", 1)
+    token, opened = core.opened("l", "n", 1)
     core.do(core.settle("l", token, verdict("nack", "1", why=WHY)))
     assert history(core, "failed") == [["KeyError", "no such key", "nack", "a"]]
-    assert state.contents(client, core.queue).ids()["dead"] == ["b-0"]
+    assert state.contents(client, core.queue).ids()["dead"] == [split_entry(opened.entries[0])[0].decode()]
 
 
 def test_a_late_verdict_leaves_no_record(client: redis.Redis) -> None:
@@ -190,16 +191,17 @@ def test_an_ack_without_history_reads_no_message(client: redis.Redis, script: st
 
 def test_a_dead_letter_tells_its_life(client: redis.Redis) -> None:
     core = kept(client)
-    token, _ = core.opened("l", "n")
+    token, opened = core.opened("l", "n")
     core.do(core.settle("l", token, verdict("bury", "1", why=b"hopeless\x1fValueError\x1fbad")))
-    client.rpush(core.keys.pending, b"junk")
+    core.add_junk(b"junk")
     core.do(core.claim("m", "n"))
     found = {}
     for record in core.do(peek_call(core.keys, "dead", 10)):
         dead = DeadMessage.from_record(record)
         found[dead.reason] = dead
     hopeless, foreign = found["hopeless"], found["foreign"]
-    assert (hopeless.id, hopeless.headers, hopeless.delivery_count) == ("b-0", {}, 1)
+    assert (hopeless.id, hopeless.headers) == (split_entry(opened.entries[0])[0].decode(), {})
+    assert hopeless.delivery_count == 1
     assert hopeless.message is not None
     assert (hopeless.first_at, hopeless.last_at) == (hopeless.message.enqueued_at, hopeless.buried_at)
     assert (foreign.id, foreign.headers, foreign.delivery_count) == (None, {}, 0)

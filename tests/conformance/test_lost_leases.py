@@ -12,6 +12,7 @@ from sluicegate import Lease, RedisMessageQueue
 from sluicegate.core.call import Call
 from sluicegate.errors import LeaseLostError
 from tests.support import state
+from tests.support.flavours import synchronous
 
 MakeQueue = Callable[..., RedisMessageQueue]
 LIFE, MOMENT = 60.0, 0.001
@@ -42,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in ("_lease_base", "_lease_operations", "queue", "asyncio.queue"):
+    for module in ("_lease_base", "_lease_operations", "consumer", "asyncio.consumer"):
         monkeypatch.setattr(f"sluicegate.{module}.elapsed_clock", made)
     return made
 
@@ -51,6 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def queue(make_queue: MakeQueue, clock: Clock) -> RedisMessageQueue:
     made = make_queue(visibility_timeout_seconds=LIFE)
     made.publish_many("ab")
+    made.depth()  # creates the group, if it is one
     return made
 
 
@@ -84,7 +86,9 @@ def test_its_life_begins_before_the_answer_comes(
 
 def test_a_wait_does_not_shorten_its_life(make_queue: MakeQueue, clock: Clock, client: redis.Redis) -> None:
     """Woken after 50 s, it has been leased for none of them."""
-    queue, publisher = make_queue(visibility_timeout_seconds=LIFE), RedisMessageQueue("orders", client=client)
+    queue = make_queue(visibility_timeout_seconds=LIFE)
+    publisher = synchronous(queue, client)
+    queue.depth()  # creates the group, if it is one
     wait = queue.session.runner.gateway.wait
 
     def late(*arguments: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from sluicegate.core.entry import payload_of
 from sluicegate.core.ledger import VerdictGroup, format_ranges
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from tests.conformance.driven import Driven
@@ -43,11 +44,13 @@ def fail_whole(core: Core, lease: str, token: bytes, slots: list[int], poisoned:
 @pytest.mark.parametrize(("work", "max_claims"), [(crash, 27), (fail_by_name, 12), (fail_whole, 27)])
 def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, max_claims: int, bound: bool) -> None:
     core = Core(client, most=10)
-    core.do(core.publish("b", *(str(number) for number in range(COUNT))))
+    names = [str(number) for number in range(COUNT)]
     if bound:
-        core.bind(*(str(number) for number in range(COUNT)))
+        core.do(core.publish("b", *names, keyed=True, kind=b"2", window=7 * 86400))
+    else:
+        core.do(core.publish("b", *names))
     claims = 0
-    while core.do(core.depth()).dead == 0 or core.do(core.depth()).published_total > _ended(core):
+    while core.do(core.depth()).dead == 0 or _ended(core) < COUNT:
         claims += 1
         assert claims < 200, "it never ends"
         lease, driven = f"l{claims}", Driven(core)
@@ -58,7 +61,8 @@ def test_the_poisonous_message_dies_alone(client: redis.Redis, work: Work, max_c
         names = ids(reply)
         poisoned = names.index(str(POISON)) + 1 if str(POISON) in names else None
         work(core, lease, b"n:" + reply.opening, list(range(1, len(names) + 1)), poisoned)
-    assert state.contents(client, core.queue).ids()["dead"] == [f"b-{POISON}"]
+    (dead,) = state.contents(client, core.queue).dead
+    assert payload_of(dead) == str(POISON).encode()
     assert state.counters(client, core.queue)["acked"] == COUNT - 1
     assert claims <= max_claims
     assert client.keys("*dedup*") == []

@@ -33,9 +33,9 @@ def test_letters_join_at_the_tail_with_their_counts_reset(admin: Admin) -> None:
     admin.client.delete(admin.keys.wakeup)
     report = admin.redrive()
     assert (report.redriven, report.blocked, report.scanned, report.after) == (2, 0, 2, None)
-    assert admin.names("pending") == ["z", "a", "b"]
+    assert admin.names("pending") + (admin.names("returned") if admin.keys.group else []) == ["z", "a", "b"]
     assert admin.names("dead") == []
-    stored = state.contents(admin.client, "orders").pending[1]
+    stored = getattr(state.contents(admin.client, "orders"), admin.redriven_to)[-1]
     assert (read_prefix(stored).deliveries, read_prefix(stored).releases) == (0, 0)
     assert admin.totals()["redriven"] == 2
     assert admin.events == [("redrive", "success", 2)]
@@ -47,14 +47,14 @@ def test_those_of_one_page_join_in_their_first_order(admin: Admin) -> None:
     names = [str(number) for number in range(300)]
     admin.die(*names)
     admin.redrive()
-    assert admin.names("pending") == names
+    assert admin.names(admin.redriven_to) == names
 
 
 def test_nothing_to_redrive(admin: Admin) -> None:
     report = admin.redrive()
     assert (report.redriven, report.scanned, report.after) == (0, 0, None)
     assert admin.events == []
-    assert not admin.client.exists(admin.keys.pending)
+    assert admin.names(admin.redriven_to) == []
 
 
 # ---------------------------------------------------------------------- filters
@@ -65,7 +65,7 @@ def test_by_reason(admin: Admin) -> None:
     admin.die("c", reason="late")
     report = admin.redrive(reason="late")
     assert (report.redriven, report.blocked, report.scanned) == (1, 0, 3)
-    assert (admin.names("pending"), admin.names("dead")) == (["c"], ["a", "b"])
+    assert (admin.names(admin.redriven_to), admin.names("dead")) == (["c"], ["a", "b"])
 
 
 def test_by_age_on_the_servers_clock(admin: Admin) -> None:
@@ -80,14 +80,14 @@ def test_by_age_on_the_servers_clock(admin: Admin) -> None:
 def test_by_deduplication_key(admin: Admin) -> None:
     admin.die("a", "b", "c", keyed=True)
     assert admin.redrive(deduplication_key="b").redriven == 1
-    assert (admin.names("pending"), admin.names("dead")) == (["b"], ["a", "c"])
+    assert (admin.names(admin.redriven_to), admin.names("dead")) == (["b"], ["a", "c"])
 
 
 def test_by_id_without_reading_the_others(admin: Admin) -> None:
     ids = admin.die(*(str(number) for number in range(1200)))
     report = admin.redrive(ids=(ids[1100], "unknown", ids[3], ids[3]))
     assert (report.redriven, report.scanned, report.after) == (2, 2, None)
-    assert admin.names("pending") == ["3", "1100"]
+    assert admin.names(admin.redriven_to) == ["3", "1100"]
     assert len(admin.names("dead")) == 1198
 
 
@@ -101,7 +101,7 @@ def test_by_predicate_on_what_a_peek_shows(admin: Admin) -> None:
         return seen[-1].message.text() in "bd"
 
     assert admin.redrive(where=where).redriven == 2
-    assert (admin.names("pending"), admin.names("dead")) == (["b", "d"], ["a", "c"])
+    assert (admin.names(admin.redriven_to), admin.names("dead")) == (["b", "d"], ["a", "c"])
     assert [(letter.reason, letter.error_type, letter.error) for letter in seen] == [("hopeless", "E", "text")] * 4
 
 
@@ -109,7 +109,7 @@ def test_filters_combine(admin: Admin) -> None:
     admin.die("a", "b", reason="spoilt")
     ids = admin.die("c", "d", reason="late")
     assert admin.redrive(reason="late", ids=tuple(ids), where=lambda record: record.endswith(b"d")).redriven == 1
-    assert admin.names("pending") == ["d"]
+    assert admin.names(admin.redriven_to) == ["d"]
 
 
 def test_a_predicate_that_raises_leaves_everything_in_place(admin: Admin) -> None:
@@ -170,7 +170,7 @@ def test_a_limit_stops_and_the_next_call_goes_on(admin: Admin, by_id: bool) -> N
             break
     assert sum(redriven) == len(wanted)
     assert max(redriven) == 4
-    assert sorted(admin.names("pending"), key=int) == wanted
+    assert sorted(admin.names(admin.redriven_to), key=int) == wanted
     assert scanned == 25, "each letter is looked at once"
 
 
@@ -201,7 +201,7 @@ def test_what_dies_again_stays(admin: Admin) -> None:
     admin.between = bury_them
     report = admin.redrive(page_size=3)
     assert report.redriven == 10
-    assert sum(died_again) + len(admin.names("pending")) == 10
+    assert sum(died_again) + len(admin.names(admin.redriven_to)) == 10
     assert admin.totals()["redriven"] == 10
 
 
@@ -221,7 +221,7 @@ def test_a_clock_that_was_set_back_does_not_stop_it(admin: Admin) -> None:
     admin.die("a")
     later = admin.do(scan_call(admin.keys, "dead", page_size=1)).mark + 3_600_000
     assert admin.redrive(after=f"{later}::").redriven == 1
-    assert admin.names("pending") == ["a"]
+    assert admin.names(admin.redriven_to) == ["a"]
 
 
 def test_a_call_that_goes_on_keeps_to_the_first_mark(admin: Admin) -> None:
@@ -234,7 +234,7 @@ def test_a_call_that_goes_on_keeps_to_the_first_mark(admin: Admin) -> None:
     for one in admin.client.zrange(admin.keys.dead, 0, -1)[-2:]:
         admin.client.zadd(admin.keys.dead, {one: mark + 1})
     assert admin.redrive(after=report.after).redriven == 1
-    assert admin.names("pending") == ["c"]
+    assert admin.names(admin.redriven_to) == ["c"]
 
 
 def test_ten_thousand_in_pages_while_others_die(admin: Admin) -> None:
@@ -262,7 +262,7 @@ def test_ten_thousand_in_pages_while_others_die(admin: Admin) -> None:
     assert (report.redriven, report.scanned, report.blocked, report.after) == (10_000, 10_000, 0, None)
     assert died > 0
     assert len(admin.names("dead")) == died
-    assert sorted(admin.names("pending") + admin.names("dead"), key=int) == names
+    assert sorted(admin.names(admin.redriven_to) + admin.names("dead"), key=int) == names
     assert max(len(call.args) for call in admin.calls) < 1100
 
 
@@ -280,7 +280,7 @@ def test_the_letter_behind_which_it_goes_on_may_be_gone(admin: Admin) -> None:
     assert ids[1] in report.after, "b is the last that stays"
     admin.redrive(ids=(ids[1],))
     assert admin.redrive(after=report.after).redriven == 4, "those of that moment are looked at again"
-    assert sorted(admin.names("pending")) == list("abcdef")
+    assert sorted(admin.names(admin.redriven_to)) == list("abcdef")
 
 
 def test_earlier_letters_are_not_read_again_for_one_that_is_gone(admin: Admin) -> None:
@@ -300,7 +300,7 @@ def test_large_letters_are_read_in_smaller_pages(admin: Admin) -> None:
     assert admin.redrive().redriven == 12
     moved = [call for call in admin.calls if call.script.name == "redrive"]
     assert len(moved) >= 2
-    assert len(admin.names("pending")) == 12
+    assert len(admin.names(admin.redriven_to)) == 12
 
 
 # ---------------------------------------------------------------------- keys, caps, strangers
@@ -320,7 +320,7 @@ def test_a_key_that_another_message_holds_blocks(admin: Admin) -> None:
     report = admin.redrive()
     assert (report.redriven, report.blocked, report.scanned, report.after) == (1, 1, 2, None)
     assert admin.names("dead") == ["a"]
-    assert admin.names("pending") == ["a", "b"]
+    assert admin.names(admin.redriven_to) == ["a", "b"]
     assert admin.marker("a") == successor.encode()
     assert admin.events == [("redrive", "success", 1), ("redrive", "refused", 1)]
 
@@ -378,11 +378,11 @@ def test_a_cap_lets_go_only_what_fits(admin: Admin) -> None:
 
 
 def test_foreign_values_stay(admin: Admin) -> None:
-    admin.client.rpush(admin.keys.pending, b"junk", b"more\x1fjunk\x1fwith\x1fseparators\x1f!")
+    admin.add_junk(b"junk", b"more\x1fjunk\x1fwith\x1fseparators\x1f!")
     admin.die("a")
     report = admin.redrive()
     assert (report.redriven, report.blocked, report.scanned) == (1, 2, 3)
-    assert admin.names("pending") == ["a"]
+    assert admin.names(admin.redriven_to) == ["a"]
     assert admin.redrive(reason="foreign").blocked == 2
 
 
@@ -404,9 +404,10 @@ def test_a_lost_reply_is_counted_once(admin: Admin) -> None:
     admin.client.set(admin.keys.dedup(b"3"), "another", px=600_000)
     admin.between = admin.do
     report = admin.redrive(page_size=4)
-    assert (report.redriven, report.blocked, report.scanned) == (8, 1, 9)
-    assert admin.totals()["redriven"] == 8
-    assert len(admin.names("pending")) == 8
+    redriven = 9 if admin.keys.group else 8  # a group publishes nothing, so no key blocks it
+    assert (report.redriven, report.blocked, report.scanned) == (redriven, 9 - redriven, 9)
+    assert admin.totals()["redriven"] == redriven
+    assert len(admin.names(admin.redriven_to)) == redriven
 
 
 def test_a_step_executed_late_redrives_nothing_again(admin: Admin) -> None:
@@ -415,11 +416,11 @@ def test_a_step_executed_late_redrives_nothing_again(admin: Admin) -> None:
     admin.bury_all("again")
     for call in admin.calls:
         admin.do(call)
-    assert admin.names("pending") == []
+    assert admin.names(admin.redriven_to) == []
     admin.client.delete(*admin.client.keys("*published*"))
     mark = int(next(call for call in admin.calls if call.script.name == "redrive").args[2])
     for one in admin.client.zrange(admin.keys.dead, 0, -1):
         admin.client.zadd(admin.keys.dead, {one: max(mark + 1, int(admin.client.zscore(admin.keys.dead, one)))})
     for call in admin.calls:
         admin.do(call)
-    assert admin.names("pending") == [], "even without the receipt: what died since is left alone"
+    assert admin.names(admin.redriven_to) == [], "even without the receipt: what died since is left alone"

@@ -13,7 +13,6 @@ import pytest
 import redis
 
 from sluicegate import Lease, LeaseState, RedisGateway, RedisMessageQueue
-from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.reap import reap_call
 from tests.support import state
@@ -31,6 +30,14 @@ def _long_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sluicegate.core.transitions.claim._MAX_SLEEP_SECONDS", LONG)
 
 
+@pytest.fixture
+def queue(make_queue: MakeQueue) -> RedisMessageQueue:
+    """Return a queue, or a group that exists, so that publishes know whom to wake."""
+    made = make_queue()
+    made.depth()
+    return made
+
+
 @contextmanager
 def waiting(
     client: redis.Redis, claim: Callable[[], Lease], waiters: int = 1, *, before: int = 0
@@ -43,7 +50,7 @@ def waiting(
 
 
 def tokens(client: redis.Redis) -> list[bytes]:
-    found: list[bytes] = client.lrange(QueueKeys("orders").wakeup, 0, -1)
+    found: list[bytes] = client.lrange(state.keys_of(client, "orders").wakeup, 0, -1)
     return found
 
 

@@ -1,7 +1,8 @@
 """Some combinations of parameters run with `make test-all` only.
 
 A behaviour below the queue is tested on the first server program, a behaviour of the queue in one synchronous and one
-asyncio flavour, and a topology by one way of reaching it. Every other combination carries the marker `full`.
+asyncio flavour, that of a group of a stream in the synchronous one, and a topology by one way of reaching it. Every
+other combination carries the marker `full`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _is_full(item: pytest.Item, params: dict[str, Any]) -> bool:
         if isinstance(program, Path) and program != PROGRAMS[0]:
             return True
     flavour = params.get("flavour")
+    if params.get("place") == "group" and (flavour or _USUAL[0]) != _USUAL[0] and not PRODUCT:
+        return True
     if isinstance(flavour, Flavour) and not PRODUCT and not _shows_payloads(item):
         return (flavour.asyncio, flavour.decodes) not in [(usual.asyncio, usual.decodes) for usual in _USUAL]
     return not getattr(params.get("way"), "usual", True)  # ways to a topology say so; other tests use the name too

@@ -33,6 +33,7 @@ class Admin(Core):
         self.calls: list[Call[Any]] = []
         self.answers: list[Any] = []
         self.between: Callable[[Call[Any]], object] = lambda call: None
+        self.redriven_to = "returned" if self.keys.group else "pending"
 
     def run(self, operation: Operation[T]) -> T:
         answer = None
@@ -81,13 +82,19 @@ class Admin(Core):
 
     # ------------------------------------------------------------------ messages in every state
 
-    def send(self, *names: str, keyed: bool = False) -> list[str]:
-        """Publish messages with these payloads; return their ids."""
+    def send(self, *names: str, keyed: bool = False, bound: bool = False) -> list[str]:
+        """Publish messages with these payloads; return their ids.
+
+        Those that are bound hold their key until they end.
+        """
+        more: dict[str, Any] = {"kind": b"2", "window": 7 * 86400} if bound else {}
         batch = f"b{next(_numbers)}"
+        ids: list[str] = []
         for first in range(0, len(names), 1000):
-            published = self.do(self.publish(f"{batch}.{first}", *names[first : first + 1000], keyed=keyed))
+            published = self.do(self.publish(f"{batch}.{first}", *names[first : first + 1000], keyed=keyed, **more))
             assert published.accepted == len(names[first : first + 1000])
-        return [f"{batch}.{at // 1000 * 1000}-{at % 1000}" for at in range(len(names))]
+            ids += published.ids or [f"{batch}.{first}-{at}" for at in range(published.accepted)]
+        return ids
 
     def take(self, limit: int, **options: object) -> tuple[str, bytes, list[str]]:
         """Claim, the oldest first; return lease, token and names."""
@@ -133,7 +140,9 @@ class Admin(Core):
         return [value.rsplit(b"\x1f", 1)[-1].decode() for value in values]
 
     def marker(self, key: str) -> bytes | None:
-        return self.client.get(self.keys.dedup(key.encode()))
+        """Return the id of the message that holds a deduplication key."""
+        owner = self.client.get(self.keys.dedup(key.encode()))
+        return None if owner is None else owner.split(b"\x1f")[0]
 
     def totals(self) -> dict[str, int]:
         return state.counters(self.client, self.queue)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from sluicegate import RedisGateway
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.entry import PREFIX_LENGTH, bound_markers, client_part, split_entry
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
 from sluicegate.core.ledger import Verb, VerdictGroup
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Known, Opened, claim_call, claim_known_call
@@ -20,10 +21,20 @@ from sluicegate.core.transitions.depth import Depth, ExpiredPage, depth_call
 from sluicegate.core.transitions.extend import Extended, extend_call
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, Published, publish_call
+from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call
 from sluicegate.core.transitions.reap import Reaped, reap_call
 from sluicegate.core.transitions.settle import Settled, SettleRequest, ack_whole_call, settle_call
 
 T = TypeVar("T")
+_groups = {""}  # holds the name of the group that cores are of; "" for queues
+
+
+@contextmanager
+def on_groups() -> Iterator[None]:
+    """Let every `Core` that is made meanwhile work on the group `billing` of a stream instead of on a queue."""
+    _groups.add("billing")
+    yield
+    _groups.discard("billing")
 
 
 class Core:
@@ -32,9 +43,16 @@ class Core:
     def __init__(self, client: redis.Redis, queue: str = "orders", *, most: int = 10, **rules: Any) -> None:
         self.client = client
         self.queue = queue
-        self.keys = QueueKeys(queue)
+        group = max(_groups)
+        self.keys = GroupKeys(queue, group) if group else QueueKeys(queue)
+        self.begin()
         self.rules = QueueRules(max_delivery_count=most, **rules)
         self.gateway = RedisGateway(redis_client=client, retry_budget_seconds=0)
+
+    def begin(self) -> None:
+        """Create the group, if it is one and its stream does not exist."""
+        if self.keys.group and not self.client.exists(self.keys.pending):
+            self.client.xgroup_create(self.keys.pending, self.keys.group, "0", mkstream=True)
 
     def do_once(self, call: Call[T]) -> T:
         return self.gateway.execute(call, retry=False)
@@ -84,7 +102,17 @@ class Core:
             oldest_seconds=oldest,
             **more,
         )
+        if self.keys.group:
+            wakeups = {self.keys.group.encode(): self.keys.wakeup}
+            return publish_to_stream_call(StreamKeys(self.queue), made, wakeups, age_seconds=age)
         return publish_call(self.keys, made, age_seconds=age)
+
+    def add_junk(self, *values: str | bytes) -> None:
+        """Put values that are no messages where they are claimed first; of a group, among its returned messages."""
+        if self.keys.group:
+            self.client.zadd(self.keys.returned, dict.fromkeys(values, 0))
+        else:
+            self.client.rpush(self.keys.pending, *values)
 
     def claim(
         self,

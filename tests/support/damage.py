@@ -101,6 +101,11 @@ def matrix() -> dict[str, Damage]:
     return made
 
 
+def applies(core: Core, damage: str) -> bool:
+    """Return whether a queue can be damaged so, or a group, whose pending messages are in a stream."""
+    return not core.keys.group or not damage.startswith("pending:")
+
+
 def _in_lease(core: Core, fields: dict[str, bytes | str]) -> None:
     core.client.hset(core.keys.lease(b"l"), mapping=fields)
 

@@ -156,8 +156,33 @@ class Pair:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream if name.startswith("publish") else self.group, name)
 
+    def drain(self, timeout: float | None = 30.0) -> bool:
+        """Stop both; return whether nothing is under way any more."""
+        return all([self.group.drain(timeout), self.stream.shutdown(timeout)])
+
+    shutdown = drain
+
+    def close(self) -> None:
+        """Close the group and the stream."""
+        self.group.close()
+        self.stream.close()
+
+    def __enter__(self) -> Pair:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         return f"Pair({self.group!r})"
+
+
+def synchronous(queue: Any, client: redis.Redis) -> Any:
+    """Return another consumer and publisher of the same place, which a handler of any flavour can use."""
+    if not queue.session.keys.group:
+        return RedisMessageQueue(queue.name, client=client)
+    stream = RedisStreamQueue(queue.name, client=client)
+    return Pair(stream, stream.group(queue.session.keys.group, start="beginning"))
 
 
 class Maker:
@@ -198,7 +223,8 @@ class Maker:
         for_group = {one: value for one, value in options.items() if one in GroupOptions.__annotations__}
         place = {one: options[one] for one in ("client", "gateway", "url") if one in options}
         for_stream = {one: value for one, value in options.items() if one not in {*for_group, *place}}
-        shared = {one: for_group[one] for one in ("interrupt", "on_event") if one in for_group}
+        both = ("interrupt", "on_event", "retry_budget_seconds")
+        shared = {one: for_group[one] for one in both if one in for_group}
         group = self.group(name, **place, **for_group)
         return Pair(self.stream(name, **place, **for_stream, **shared), group)
 

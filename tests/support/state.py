@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from sluicegate.core.entry import is_entry, split_entry
+from sluicegate.core.entry import client_part, is_entry, split_entry
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
@@ -58,7 +58,22 @@ def read(client: redis.Redis, root: bytes) -> Contents:
 
 
 def contents(client: redis.Redis, queue: str) -> Contents:
-    return read(client, QueueKeys(queue).pending.removesuffix(b"pending"))
+    """Return everything that a queue holds, or the group `billing` where there is a stream of that name."""
+    keys = keys_of(client, queue)
+    found = read(client, keys.leases.removesuffix(b"leases"))
+    if keys.group:
+        found.pending = unread(client, keys)
+    return found
+
+
+def unread(client: redis.Redis, keys: QueueKeys) -> list[bytes]:
+    """Return what a group has not read of its stream as entries without sequence and time, the oldest first."""
+    positions = {info["name"].decode(): info["last-delivered-id"] for info in client.xinfo_groups(keys.pending)}
+    return [
+        b"%d%028d" % (2 if b"policy" in fields else 1, 0)
+        + client_part(name, fields.get(b"key", b""), fields.get(b"headers", b""), fields[b"data"])
+        for name, fields in client.xrange(keys.pending, b"(" + positions[keys.group])
+    ]
 
 
 def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:

@@ -62,6 +62,7 @@ end
 local seen, ended = read_entries(stream, unread.position, tonumber(max_values), MAX_BYTES, visit)
 if passed > 0 then
   count_up(counters, 'purged', passed)
+  count_up(counters, 'published', passed) -- which counts what the group has read
   advance_group(unread, last, passed, ended and passed == seen)
 end
 reply[2], reply[3] = passed, (not open or not over and not ended) and 1 or 0
