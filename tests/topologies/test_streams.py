@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from sluicegate.core.keys import StreamKeys
+from sluicegate.errors import LeaseLostError
 from tests.support import access_rights
 from tests.support.topologies import AclCluster, AclServer, Topology
 from tests.topologies.ways import QueueMaker
@@ -84,3 +85,21 @@ def test_other_clients_share_a_group(make: QueueMaker, inside: redis.Redis) -> N
     assert texts(group) == ["c"]
     inside.xadd(STREAM, {"data": "d"})
     assert texts(group) == ["d"]
+
+
+def test_what_dead_consumers_held_returns_and_a_group_is_moved_back(make: QueueMaker, inside: redis.Redis) -> None:
+    stream = make.stream()
+    group = stream.group("g", start="beginning", consumer="here", visibility_timeout_seconds=30)
+    ids = stream.publish_many(["a", "b", "c"]).ids
+    lease = group.claim(1)
+    ((_, entries),) = inside.xreadgroup("g", "there", {STREAM: ">"}, count=1)
+    assert group.pending_summary().by_consumer == {"here": 1, "there": 1}
+    inside.xclaim(STREAM, "g", "there", 0, [entries[0][0]], idle=60_000, justid=True)
+    assert [texts(group), texts(group)] == [["b"], ["c"]], "adopted by a claim, and claimed alone"
+    assert group.remove_consumer("here") == 1
+    assert texts(group) == ["a"]
+    with pytest.raises(LeaseLostError):
+        lease.ack()
+    assert group.replay(from_id=ids[1]) == ids[2]
+    assert group.lag() == 2
+    assert texts(group) == ["b", "c"]
