@@ -111,6 +111,7 @@ def test_a_submitted_drain_reports_what_failed_before_its_task_fails(
     assert (queue.stats().acked, queue.depth().in_flight) == (24, 0)
 
 
+@pytest.mark.full  # the Spark operator's test takes a group too, without a process of its own
 def test_a_submitted_drain_takes_a_group_of_a_stream(
     embedded_url: str, connect: Connect, queue_name: str, instance: Instance, tmp_path: Path
 ) -> None:
