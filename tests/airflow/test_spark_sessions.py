@@ -178,6 +178,7 @@ def orders_queue(queue: RedisMessageQueue, embedded_url: str) -> Any:
     orders.close()
 
 
+@pytest.mark.full  # the task of the documentation stands for it in the quick lane
 def test_the_dag_of_the_documentation_stores_what_is_fine_and_buries_the_rest(
     airflow_deployment: Deployment, orders_queue: RedisMessageQueue, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_publishing_twice_adds_nothing_and_the_sensor_requests_the_drain(
     assert request.tags["sluicegate/ready"] == str(COUNT)
 
 
+@pytest.mark.full  # dg is tried on the components in the quick lane
 def test_dg_lists_one_graph_from_the_publishers_through_the_queue_to_the_delays() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "REDIS_URL"}
     listed = subprocess.run(

@@ -207,6 +207,7 @@ def test_threads_that_share_the_only_connection_wait_for_each_other(own_server: 
     queue.close()
 
 
+@pytest.mark.full  # threads on one connection stand for it in the quick lane
 def test_tasks_beyond_the_connections_of_a_fresh_queue_wait_for_each_other(own_server: RedisServer) -> None:
     async def main() -> None:
         queue = AsyncRedisMessageQueue("orders", url=f"{own_server.url}?max_connections=10")

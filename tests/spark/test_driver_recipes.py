@@ -261,6 +261,7 @@ def test_two_who_append_the_same_to_delta_do_so_once(tmp_path: Path) -> None:
     assert not recipe("delta_by_transaction").append_once(table, rows, "orders", 1)
 
 
+@pytest.mark.full  # the other recipes stand for it in the quick lane
 def test_a_stream_repeats_the_batch_that_failed_and_replaces_no_other(
     spark: SparkSession, queue: RedisMessageQueue, tmp_path: Path
 ) -> None:

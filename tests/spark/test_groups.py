@@ -235,6 +235,7 @@ def test_a_query_over_a_group_publishes_into_a_stream_and_a_restart_repeats_noth
     assert (billing.stats().acked, left(audit)) == (120, (120, 0, 0, 0))
 
 
+@pytest.mark.full  # the restart of a query stands for it in the quick lane
 def test_a_query_over_a_group_that_dies_before_its_commit_gets_the_same_rows_again(
     spark: SparkSession, stream: RedisStreamQueue, billing: ConsumerGroup, numbers: Numbers, tmp_path: Path
 ) -> None:

@@ -102,7 +102,7 @@ class Played(Stage):
 @live
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("trigger", quick(["available now", "default"], "available now"))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(KINDS, KINDS[0]))
 def test_a_streaming_query_is_called_as_by_spark(
     kind: Kind, trigger: Trigger, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ PLANNER = {
 }
 
 
-@pytest.mark.parametrize("point", quick(PLANNER, "before an ack", "after an ack"))
+@pytest.mark.parametrize("point", quick(PLANNER, "after an ack"))
 def test_a_planning_process_that_is_killed_at_any_point_repeats_no_batch_that_was_committed(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path, point: str
 ) -> None:

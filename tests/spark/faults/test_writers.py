@@ -69,6 +69,7 @@ def test_a_write_that_ends_at_any_point_publishes_each_row_once(
     assert state.counters(client, queue.name)["published"] == ROWS
 
 
+@pytest.mark.full  # a write that ends at any point stands for it in the quick lane
 @pytest.mark.parametrize("mode", quick(["direct", "staged"], "staged"))
 def test_a_stream_from_queue_to_queue_carries_each_message_once_whatever_is_killed_and_replayed(
     spark: SparkSession,
