@@ -40,6 +40,7 @@ def has_session() -> bool:
     return SparkSession.getActiveSession() is not None or SparkContext._active_spark_context is not None
 
 
+@pytest.mark.full  # the task of the documentation and the drain's retry stand for it in the quick lane
 def test_a_dag_drains_on_its_connection_and_its_retry_works_on_what_failed(
     airflow_deployment: Deployment,
     password_server: PasswordServer,

@@ -63,6 +63,7 @@ def test_the_steps_of_the_publish_and_of_the_requested_run_are_told_by_role(
     assert watched.poll() == 0
 
 
+@pytest.mark.full  # the workflow that succeeds stands for it in the quick lane
 def test_a_requested_run_that_fails_ends_the_demo_and_the_next_begins_with_a_new_instance(
     paths: Paths, watched: DagsterWorkflow
 ) -> None:

@@ -367,6 +367,7 @@ class NoSpark:
         raise AssertionError(f"spark.{name} was used")
 
 
+@pytest.mark.full  # it waits for Spark's idle time
 @pytest.mark.slow
 def test_a_worker_between_chunks_is_not_ended_as_an_idle_one(
     spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers

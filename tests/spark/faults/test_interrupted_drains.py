@@ -33,6 +33,7 @@ def in_background(pool: ThreadPoolExecutor, *args: Any, **options: Any) -> Futur
     return pool.submit(drain, *args, **options)
 
 
+@pytest.mark.full  # a killed worker stands for it in the quick lane
 def test_a_cancelled_job_leaves_its_leases_to_the_next_run_of_the_same_id(
     spark: SparkSession, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path
 ) -> None:
