@@ -108,6 +108,7 @@ def test_metrics_that_fail_are_logged_and_raise_nothing(
     )
 
 
+@pytest.mark.full  # the gauges themselves are tried in the quick lane
 def test_a_trigger_sends_by_what_the_triggerer_configures(server: Server) -> None:
     # The process of the triggers is a fork of the triggerer, which has imported and configured this.
     script = """

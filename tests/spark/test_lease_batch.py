@@ -32,6 +32,7 @@ def numbers_in(df: DataFrame) -> list[int]:
     return sorted(row.n for row in df.select("n").collect())
 
 
+@pytest.mark.full  # a retried task stands for it in the quick lane
 def test_actions_and_joins_read_the_same_rows_until_they_are_acked(
     spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers
 ) -> None:

@@ -97,7 +97,13 @@ def test_a_worker_killed_between_write_and_ack_leaves_no_duplicate(
     check_done(queue, client)
 
 
-@DRAINS
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [
+        pytest.param("parquet_by_lease", in_files, id="parquet", marks=pytest.mark.full),
+        pytest.param("upsert_by_id", in_database, id="upsert"),
+    ],
+)
 def test_a_job_that_crashed_for_good_is_run_again_and_leaves_no_duplicate(
     name: str,
     look: Callable[[Path], Counter[str]],
@@ -120,6 +126,7 @@ def test_a_job_that_crashed_for_good_is_run_again_and_leaves_no_duplicate(
     check_done(queue, client)
 
 
+@pytest.mark.full  # a job that crashed stands for it in the quick lane
 def test_what_a_lost_lease_had_written_is_in_two_files_with_one_id(
     spark: SparkSession,
     queue: RedisMessageQueue,

@@ -158,6 +158,7 @@ def test_a_deleted_checkpoint_begins_anew_with_all_that_is_not_acked(
     assert state.counters(client, "orders")["acked"] == 20
 
 
+@pytest.mark.full  # the epoch of a consumer has tests without a query in the quick lane
 def test_a_second_query_with_the_same_consumer_ends_the_first(
     live: Live, queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
 ) -> None:
