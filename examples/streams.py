@@ -24,6 +24,6 @@ for group in (billing, shipping):
 with stream.replay(from_id=report.ids[1]) as audit, audit.claim(100) as lease:
     print("replayed", [message.json()["order_id"] for message in lease])
 
-for info in stream.info().groups:
-    print(f"group {info.name}: {info.lag} messages to read")
+for group in (billing, shipping):
+    print(f"group {group.group_name}: {group.lag()} messages to read")
 stream.close()
