@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+from sluicegate._notices_base import READERS
 from sluicegate.asyncio import jobs as asynchronous
 from sluicegate.errors import BatchChangedError, ConfigurationError, JobCancelledError, JobFailedError, JobNotFoundError
 from sluicegate.jobs import RedisJobQueue
@@ -119,6 +120,8 @@ def test_a_wait_ends_when_the_queue_object_is_closed(make_jobs: MakeJobs, client
 
 @pytest.mark.parametrize("waiters", [200, pytest.param(2000, marks=pytest.mark.full)])
 def test_thousands_of_tasks_wait_on_one_connection(server: RedisServer, client: redis.Redis, waiters: int) -> None:
+    before = len(client.client_list())  # those of earlier tests may still be there
+
     async def steps() -> tuple[list[Any], int, int]:
         async with asynchronous.RedisJobQueue("work", url=server.url) as jobs:
             report = await jobs.enqueue_many([{"n": number} for number in range(waiters)])
@@ -126,7 +129,7 @@ def test_thousands_of_tasks_wait_on_one_connection(server: RedisServer, client: 
             waiting = [asyncio.create_task(handle.result(60)) for handle in handles]
             await until_following(client)
             connections = count_following(client)
-            most = len(client.client_list())
+            most = len(client.client_list()) - before
             while lease := await jobs.claim_jobs(500):
                 await lease.complete_many({job: job.payload["n"] for job in lease.jobs})
             return await asyncio.gather(*waiting), connections, most
@@ -134,7 +137,7 @@ def test_thousands_of_tasks_wait_on_one_connection(server: RedisServer, client: 
     results, connections, most = asyncio.run(steps())
     assert results == list(range(waiters))
     assert connections == 1
-    assert most < 20, "nor do the reads of many waiters need a connection each"
+    assert most <= READERS + 4, "nor do the reads of many waiters need a connection each"
 
 
 async def until_following(client: redis.Redis) -> None:
