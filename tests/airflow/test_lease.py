@@ -394,7 +394,6 @@ def test_a_keeper_does_not_end_before_airflow_knows_of_its_deferral(
     assert run(work) >= 0.5
 
 
-@pytest.mark.full  # it waits for an outage
 def test_a_keeper_outlives_an_outage_that_is_shorter_than_the_lease(connect: Connect) -> None:
     server = PasswordServer(PASSWORD, "--appendonly", "yes", "--appendfsync", "always")
     server.start()
