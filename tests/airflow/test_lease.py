@@ -347,14 +347,15 @@ def test_a_kept_lease_outlives_its_life_and_the_keeper_ends_with_the_settle(
     queue: RedisMessageQueue, claim: Callable[..., Handle | None]
 ) -> None:
     queue.publish_many({"n": n} for n in range(3))
-    handle = claim(lease_seconds=0.6) or {}
+    handle = claim(lease_seconds=1.5) or {}
 
     async def work() -> dict[str, Any]:
-        async with started(keeper(handle)) as (keeping,):
+        async with started(keeper(handle, seconds=1.5)) as (keeping,):
             began = time.monotonic()
-            while time.monotonic() - began < 2:  # three lives of the lease
+            while time.monotonic() - began < 3:  # two lives of the lease
                 await asyncio.sleep(0.05)
                 assert not keeping.done()
+            assert (await asyncio.to_thread(queue.depth)).expired == 0
             await asyncio.to_thread(settle, handle)
             return await keeping
 
