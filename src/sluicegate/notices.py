@@ -160,7 +160,7 @@ class Notices:
         with self._lock:
             if self._thread is thread and self._is_idle():
                 self._thread = None
-                self._ready.set()  # nobody looks any more, so that whoever waits for a first look must not
+                self._ready.set()  # no look follows, so a waiter for the first one must not wait
             return self._thread is not thread
 
 

@@ -222,7 +222,7 @@ class QueueConsumer(QueueAdministration):
             True when a message was handled and acked, False when none came in time.
 
         Raises:
-            TypeError: the handler returned an awaitable that nobody would await; the message was released.
+            TypeError: the handler returned an awaitable, which this queue cannot await; the message was released.
         """
         async with one_message(self.session, self.claim) as lease:
             if not lease:

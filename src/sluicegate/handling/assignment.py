@@ -52,7 +52,7 @@ class Assignment:
         return cls(lease, message, incoming, job.kind, limits, job)
 
     def stored_result(self, result: Any) -> bytes | None:
-        """Return the result of a job as it is stored; None for a message, whose result nobody reads.
+        """Return the result of a job as it is stored; None for a message, whose result is not stored.
 
         Raises:
             TypeError, ValueError: JSON cannot carry it; the text names the path.

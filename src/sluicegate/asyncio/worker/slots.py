@@ -1,6 +1,6 @@
 """The tasks in which an asyncio worker handles messages; `sluicegate.worker.slots` has threads.
 
-Written by hand: a task can be cancelled and a thread cannot, and a plain handler needs a thread beside the loop.
+Written by hand: a task can be cancelled and a thread cannot, and a plain handler runs in a thread next to the loop.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Slots:
     async def cut(self) -> None:
         """Cancel the handlers that still run, and wait a few seconds for them to end.
 
-        A plain handler runs in a thread, which continues; its result counts for nothing.
+        A plain handler runs in a thread, which cannot be cancelled: it continues, and its result is ignored.
         """
         self._is_cut = True
         for call in list(self._calls):

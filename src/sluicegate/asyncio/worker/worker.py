@@ -160,7 +160,7 @@ class Worker:
         """Add hooks around every handler, inside of those that were added before.
 
         Raises:
-            ConfigurationError: it is no `Middleware`, or has an async hook that nobody would await.
+            ConfigurationError: it is no `Middleware`, or has an async hook, which a worker of threads cannot await.
         """
         if not isinstance(middleware, Middleware):
             raise OptionTypeError(f"middleware must be a Middleware, not a {type(middleware).__name__}")
