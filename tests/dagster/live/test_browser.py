@@ -12,6 +12,11 @@ pytestmark = [pytest.mark.dagster, pytest.mark.slow]
 
 
 def test_the_page_shows_the_gate_and_what_it_drained(drained: LiveGate) -> None:
+    # The ticks before it found the run in flight, and the page shows the newest one only.
+    drained.deployment.wait(
+        lambda: "0 messages ready in 'orders'" in (drained.ticks()[-1].skip_reason or ""),
+        "a tick finds the queue empty",
+    )
     with browser.opened(drained.deployment.url) as page:
         page.goto("/locations/gates/sensors/orders_gate")
         expect(page.get_by_text("Requests a run when 3 messages are ready in the queue")).to_be_visible()
