@@ -1,0 +1,1 @@
+"""The command line: `sluicegate COMMAND`. It needs the extra `cli`."""
