@@ -293,7 +293,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         ExpiredPage(b"12", b"11", b"N", [b"L", b"M"]),
         page_size=7,
         keys={"expired": _leases(b"L", b"M")},
-        args={"max_leases": 7, "name": [b"L", b"M"]},
+        totals=True,
+        args={"max_leases": 7, "all_totals": 1, "name": [b"L", b"M"]},
     ),
     "ended": lambda: sample(ended_call, [b"b:G", b"j:i0"]),
     "adopt": lambda: sample(

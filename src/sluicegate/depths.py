@@ -1,9 +1,9 @@
 # Made from src/sluicegate/asyncio/depths.py by `make format`; edit there.
-"""Reads the depths of many queues in one round trip."""
+"""Reads the depths of many queues in one round trip, or what else one operation of each reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from sluicegate.core.call import Operation
@@ -14,9 +14,10 @@ from sluicegate.gateway import Gateway, RedisGateway
 from sluicegate.place import Place
 from sluicegate.report import Depth
 
-__all__ = ["read_depths"]
+__all__ = ["keys_of", "read_depths", "run_together"]
 
 PlaceT = TypeVar("PlaceT", str, Place)
+T = TypeVar("T")
 
 
 def read_depths(
@@ -40,21 +41,40 @@ def read_depths(
         ConfigurationError: a name that no queue may have, or a stream without a group.
         RedisUnavailableError, RedisRefusedError, RetryBudgetExhaustedError: nothing was read.
     """
-    operations = {place: depth_operation(_keys_of(place)) for place in places}
-    calls = [next(operation) for operation in operations.values()]
-    if isinstance(gateway, RedisGateway):
-        answers = gateway.execute_many(calls, retry=retry)  # type: ignore[arg-type]  # depths only make calls
-    else:
-        answers = [gateway.execute(call, retry=retry) for call in calls]  # type: ignore[arg-type]
+    found = run_together(gateway, {place: depth_operation(keys_of(place)) for place in places}, retry=retry)
     return {
         place: answer.locate(queue=place if isinstance(place, str) else place.name, operation="depth")
         if isinstance(answer, RedisMessageQueueError)
-        else _resume(gateway, operation, answer, retry)
+        else answer
+        for place, answer in found.items()
+    }
+
+
+def run_together(
+    gateway: Gateway, operations: Mapping[PlaceT, Operation[T]], *, retry: bool = True
+) -> dict[PlaceT, T | RedisMessageQueueError]:
+    """Run operations that only make calls: the first call of each in one write per server, the others one by one.
+
+    Returns:
+        Per place the result, or the error that concerns it alone.
+    """
+    calls = [next(operation) for operation in operations.values()]
+    if isinstance(gateway, RedisGateway):
+        answers = gateway.execute_many(calls, retry=retry)  # type: ignore[arg-type]  # they only make calls
+    else:
+        answers = [gateway.execute(call, retry=retry) for call in calls]  # type: ignore[arg-type]
+    return {
+        place: answer if isinstance(answer, RedisMessageQueueError) else _resume(gateway, operation, answer, retry)
         for (place, operation), answer in zip(operations.items(), answers, strict=True)
     }
 
 
-def _keys_of(place: str | Place) -> QueueKeys:
+def keys_of(place: str | Place) -> QueueKeys:
+    """Return the keys of a queue or of a group of a stream.
+
+    Raises:
+        ConfigurationError: a name that no queue may have, or a stream without a group.
+    """
     if isinstance(place, str):
         return QueueKeys(place)
     if place.stream and place.group is None:
@@ -62,11 +82,11 @@ def _keys_of(place: str | Place) -> QueueKeys:
     return QueueKeys(place.name) if place.group is None else GroupKeys(place.name, place.group)
 
 
-def _resume(gateway: Gateway, operation: Operation[Depth], answer: object, retry: bool) -> Depth:
+def _resume(gateway: Gateway, operation: Operation[T], answer: object, retry: bool) -> T:
     try:
         while True:
             step = operation.send(answer)
-            answer = gateway.execute(step, retry=retry)  # type: ignore[arg-type]  # depths only make calls
+            answer = gateway.execute(step, retry=retry)  # type: ignore[arg-type]  # they only make calls
     except StopIteration as stop:
-        depth: Depth = stop.value
-        return depth
+        result: T = stop.value
+        return result

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -305,6 +305,35 @@ class RedisGateway(GatewayBase):
             _log.warning("waiting on %s ended early: %s", self.server, type(error).__name__)
             sleep(min(2 * STOP_SLICE_SECONDS, seconds))
             return None
+
+    def ask(self, sent: Sequence[Command] | Mapping[str, Sequence[Command]]) -> dict[str, list[Any]]:
+        """Ask each server something about itself, such as INFO, or for a page of its keys; nothing is retried.
+
+        Args:
+            sent: commands that every server gets, or those for each server by its address.
+
+        Returns:
+            By server, which has the address `host:port` in a cluster, the raw replies, errors among them.
+
+        Raises:
+            RedisUnavailableError: a server that has keys does not answer within a few seconds.
+            RedisAccessError: it refuses the credentials.
+        """
+        replies = {}
+        try:
+            for name, pool in self._pools.find_servers(Stage.SINGLE).items():
+                server = name or self.server
+                if wanted := sent.get(server, ()) if isinstance(sent, Mapping) else sent:
+                    replies[server] = exchange(pool, wanted)
+        except Exception as error:
+            explained: Exception | None = error_mapping.access_refused(self.server, error)
+            if explained is None and error_mapping.is_transient(error):
+                explained = error_mapping.unavailable(self.server, error)
+            if explained is None:
+                raise
+            raise explained from presentable(error)
+        self._reached = True
+        return replies
 
     def close(self) -> None:
         """Close the connections that this gateway made, of asyncio those of this event loop.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from sluicegate.core.keys import text_of
 from sluicegate.core.transitions.depth import Depth
-from sluicegate.core.transitions.groups import GroupFound
+from sluicegate.core.transitions.groups import GroupFound, StreamFound
 from sluicegate.core.transitions.publish import Published
 from sluicegate.core.transitions.redrive import RedriveReport
 from sluicegate.core.transitions.repair import RepairReport
@@ -138,3 +138,9 @@ class StreamInfo:
     trimmed: int
     trimmed_unfinished: int
     groups: list[GroupInfo]
+
+    @classmethod
+    def of(cls, name: str, found: StreamFound) -> StreamInfo:
+        """Build it from a decoded reply."""
+        known = {each.name: getattr(found, each.name) for each in fields(cls) if each.name not in ("name", "groups")}
+        return cls(name=name, **known, groups=[GroupInfo.of(group) for group in found.groups])

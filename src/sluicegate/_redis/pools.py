@@ -88,6 +88,14 @@ class ClientPools(PoolsBase):
         pool = made.get((stage, node)) or made.setdefault((stage, node), self._node_pool(client, stage, node))
         return pool, node
 
+    def find_servers(self, stage: str) -> dict[str, Any]:
+        """Return a pool for each server that has keys: the only one, or each primary of a cluster by its address."""
+        client = self.client
+        if not isinstance(client, redis.RedisCluster):
+            return {"": self.find(stage, b"", None)[0]}
+        nodes = [(node.host, int(node.port)) for node in client.get_primaries()]
+        return {f"{host}:{port}": self.find(stage, b"", (host, port))[0] for host, port in nodes}
+
     def listen(
         self, command: Command, seconds: float, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool
     ) -> list[Any]:

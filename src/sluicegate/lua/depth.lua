@@ -11,15 +11,17 @@
 -- ARGV:
 --   1 max_leases           expired leases that a page names
 --   2 group                the name of the group of a stream, "" for a queue
---   3 mark                 leases with a later deadline in ms are not counted; this and the following with `expired`
+--   3 all_totals           "1" to answer with the queue's totals, too
+--   4 mark                 leases with a later deadline in ms are not counted; this and the following with `expired`
 --                        only
---   4 score                deadline of the last lease that was named
---   5 after                its member in `leases`
---   6... name              the members in `leases` of those hashes
+--   5 score                deadline of the last lease that was named
+--   6 after                its member in `leases`
+--   7... name              the members in `leases` of those hashes
 -- Returns: {pending, returned, delayed, due, leases, dead, paused, in flight, published, claimed, age of the oldest
 --   ready message in ms or -1, expired messages of the given leases, mark and deadline of the last lease of the next
 --   page, {names on that page}, messages set aside, ms until the first delayed message falls due or -1, ms until the
---   first lease expires or -1}; both are 0 once that has happened
+--   first lease expires or -1, {name, total, name, total, ...} if they were asked for}; both times are 0 once that has
+--   happened
 -- Repeat: reads again.
 
 --- @include clock, entry, lease, lease_page, numbers, unread
@@ -80,4 +82,5 @@ return {
   to_integer(totals[3]),
   oldest > ms and -1 or ms - math.max(0, oldest), count, #names > 0 and mark or '', last_score, names,
   to_integer(totals[5]), ms_until(first_due), ms_until(first_expiry),
+  all_totals == '1' and redis.call('HGETALL', counters) or {},
 }

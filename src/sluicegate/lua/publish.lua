@@ -101,6 +101,9 @@ if fresh > 0 then
   local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   local marker_ms = due and kind % 2 == 0 and format('%.0f', window_ms + due - ms) or window_ms
   redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
+  if job_kinds ~= '' then
+    redis.call('HSET', counters, 'jobs', 1) -- tells a queue of jobs from a queue of messages
+  end
   enqueue(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
     call('PSETEX', marker, marker_ms, id) -- as SET with PX, with less work

@@ -39,7 +39,7 @@ from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.json_default import JsonDefault
 from sluicegate.message import Message
 from sluicegate.publisher import Publisher
-from sluicegate.report import GroupInfo, PublishReport, StreamInfo
+from sluicegate.report import PublishReport, StreamInfo
 from sluicegate.session import close_session, open_session, shut_down_session
 from sluicegate.signatures import explains_unknown_options
 from sluicegate.spec import SpecKind
@@ -374,20 +374,7 @@ class RedisStreamQueue:
     def info(self) -> StreamInfo:
         """Describe the stream and each of its groups."""
         found = self.session.runner.run(alone(stream_info_call(self._keys)))
-        return StreamInfo(
-            name=self.name,
-            exists=found.exists,
-            length=found.length,
-            first_id=found.first_id,
-            last_id=found.last_id,
-            last_generated_id=found.last_generated_id,
-            entries_added=found.entries_added,
-            published=found.published,
-            duplicates=found.duplicates,
-            trimmed=found.trimmed,
-            trimmed_unfinished=found.trimmed_unfinished,
-            groups=[GroupInfo.of(group) for group in found.groups],
-        )
+        return StreamInfo.of(self.name, found)
 
     def peek(self, count: int = 10, *, from_id: str | None = None, from_time: datetime | None = None) -> list[Message]:
         """Show messages of the history, the oldest first, whoever has finished them; at most 32 MB of them.

@@ -97,6 +97,17 @@ class ClientPools(PoolsBase):
             made[stage, node] = self._node_pool(client, stage, node)
         return made[stage, node], node
 
+    async def find_servers(self, stage: str) -> dict[str, Any]:
+        """Return a pool for each server that has keys: the only one, or each primary of a cluster by its address."""
+        client = self.client
+        if not isinstance(client, redis.asyncio.RedisCluster):
+            pool, _ = await self.find(stage, b"", None)
+            return {"": pool}
+        with CancellationGuard():
+            await client.initialize()
+        nodes = [(node.host, int(node.port)) for node in client.get_primaries()]
+        return {f"{host}:{port}": (await self.find(stage, b"", (host, port)))[0] for host, port in nodes}
+
     async def listen(
         self, command: Command, seconds: float, stopped: Callable[[], bool] | None, pool: Any, *, asking: bool
     ) -> list[Any]:

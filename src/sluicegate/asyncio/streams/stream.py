@@ -41,7 +41,7 @@ from sluicegate.events import QueueEvent
 from sluicegate.interrupts import BaseGracefulInterruptHandler
 from sluicegate.json_default import JsonDefault
 from sluicegate.message import Message
-from sluicegate.report import GroupInfo, PublishReport, StreamInfo
+from sluicegate.report import PublishReport, StreamInfo
 from sluicegate.signatures import explains_unknown_options
 from sluicegate.spec import SpecKind
 
@@ -373,20 +373,7 @@ class RedisStreamQueue:
     async def info(self) -> StreamInfo:
         """Describe the stream and each of its groups."""
         found = await self.session.runner.run(alone(stream_info_call(self._keys)))
-        return StreamInfo(
-            name=self.name,
-            exists=found.exists,
-            length=found.length,
-            first_id=found.first_id,
-            last_id=found.last_id,
-            last_generated_id=found.last_generated_id,
-            entries_added=found.entries_added,
-            published=found.published,
-            duplicates=found.duplicates,
-            trimmed=found.trimmed,
-            trimmed_unfinished=found.trimmed_unfinished,
-            groups=[GroupInfo.of(group) for group in found.groups],
-        )
+        return StreamInfo.of(self.name, found)
 
     async def peek(
         self, count: int = 10, *, from_id: str | None = None, from_time: datetime | None = None

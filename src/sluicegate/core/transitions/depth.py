@@ -10,7 +10,7 @@ from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["FIRST_PAGE", "Counted", "Depth", "ExpiredPage", "depth_call", "depth_operation"]
+__all__ = ["FIRST_PAGE", "Counted", "Depth", "ExpiredPage", "count_expired", "depth_call", "depth_operation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,25 @@ class Counted:
     Attributes:
         depth: the counts, whose `expired` covers the leases of the page that was asked for.
         page: the expired leases that follow.
+        totals: names and totals in turn, if they were asked for.
     """
 
     depth: Depth
     page: ExpiredPage
+    totals: Sequence[bytes] = ()
 
 
-def depth_call(keys: QueueKeys, page: ExpiredPage = FIRST_PAGE, *, page_size: int = 500) -> Call[Counted]:
-    """Prepare the call that counts messages by state, those of expired leases only for the leases of `page`."""
+def depth_call(
+    keys: QueueKeys, page: ExpiredPage = FIRST_PAGE, *, page_size: int = 500, totals: bool = False
+) -> Call[Counted]:
+    """Prepare the call that counts messages by state, those of expired leases only for the leases of `page`.
+
+    Args:
+        keys: of the queue.
+        page: the expired leases to count.
+        page_size: how many of them the answer names at most.
+        totals: whether the answer has the totals of the queue, too.
+    """
     place = (page.mark, page.score, page.after, *page.names) if page.names else ()
     return Call(
         scripts.load("depth"),
@@ -106,7 +117,7 @@ def depth_call(keys: QueueKeys, page: ExpiredPage = FIRST_PAGE, *, page_size: in
             keys.counters,
             *(keys.lease(name) for name in page.names),
         ),
-        (page_size, keys.group.encode(), *place),
+        (page_size, keys.group.encode(), int(totals), *place),
         _decode,
     )
 
@@ -118,6 +129,11 @@ def depth_operation(keys: QueueKeys, *, page_size: int = 500) -> Operation[Depth
     before its page is read are not counted; the next count finds them among the returned.
     """
     counted: Counted = yield depth_call(keys, page_size=page_size)
+    return (yield from count_expired(keys, counted, page_size=page_size))
+
+
+def count_expired(keys: QueueKeys, counted: Counted, *, page_size: int = 500) -> Operation[Depth]:
+    """Add the messages of expired leases to the answer of a first call."""
     page, whole = counted.page, None
     named: set[bytes] = set()
     while page.names:
@@ -151,7 +167,8 @@ def _decode(reply: list[Any]) -> Counted:
         next_expiry_seconds=_seconds(reply[17]),
     )
     names = reply[14]
-    return Counted(depth, ExpiredPage(reply[12], reply[13], names[-1], names) if names else FIRST_PAGE)
+    page = ExpiredPage(reply[12], reply[13], names[-1], names) if names else FIRST_PAGE
+    return Counted(depth, page, reply[18])
 
 
 def _seconds(ms: int) -> float | None:

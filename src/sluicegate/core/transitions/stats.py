@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["QueueStats", "stats_call", "stats_operation"]
+__all__ = ["QueueStats", "decode_totals", "stats_call", "stats_operation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class QueueStats:
 
 def stats_call(keys: QueueKeys) -> Call[QueueStats]:
     """Prepare the call that reads the totals."""
-    return Call(scripts.load("stats"), (keys.counters,), (), _decode)
+    return Call(scripts.load("stats"), (keys.counters,), (), decode_totals)
 
 
 def stats_operation(keys: QueueKeys) -> Operation[QueueStats]:
@@ -73,7 +74,7 @@ def stats_operation(keys: QueueKeys) -> Operation[QueueStats]:
     return stats
 
 
-def _decode(reply: list[bytes] | dict[bytes, bytes]) -> QueueStats:
+def decode_totals(reply: Sequence[bytes] | dict[bytes, bytes]) -> QueueStats:
     """Decode the totals: one that was never counted is 0, and one that this version does not know is ignored."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     totals = {name.decode(errors="replace"): _total(value) for name, value in pairs}
