@@ -30,8 +30,7 @@
 --  13... parts             per message: US key US headers US payload
 -- Returns: {accepted, position, owner id, position, owner id, ...} with a pair per duplicate. When the maximum refused
 --   or dropped messages, accepted is an array: {accepted, dropped, refused positions...}. {-1} when the batch is too
---   old; {-2, waiting} when the maximum refused the whole batch; {-3} when the batch
---   it belongs to is sealed without it
+--   old; {-2, waiting} when the maximum refused the whole batch; {-3} when the batch it belongs to is sealed without it
 -- Repeat: finds the receipt, or its own ids in the markers, and answers as the first time. It writes to a receipt that
 --   it finds, because WAIT answers for the last write of its connection. A batch that was refused whole left nothing,
 --   so its repeat may be accepted.
@@ -100,10 +99,8 @@ end
 if fresh > 0 then
   local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   local marker_ms = due and kind % 2 == 0 and format('%.0f', window_ms + due - ms) or window_ms
-  redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh))
-  if job_kinds ~= '' then
-    redis.call('HSET', counters, 'jobs', 1) -- tells a queue of jobs from a queue of messages
-  end
+  -- `jobs` tells a queue of jobs from a queue of messages.
+  call('HSET', counters, 'published', format('%.0f', sequence + fresh), unpack(job_kinds ~= '' and {'jobs', 1} or {}))
   enqueue(pending, delayed, entries, due)
   for marker, id in pairs(owned) do
     call('PSETEX', marker, marker_ms, id) -- as SET with PX, with less work
