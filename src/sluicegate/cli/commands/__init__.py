@@ -1,0 +1,1 @@
+"""The commands of `sluicegate`, one module each; `sluicegate.cli.registry` lists them."""

@@ -1,0 +1,184 @@
+"""The argument PLACE of the commands: a queue, a stream, a group of a stream or a queue of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from sluicegate.errors import ConfigurationError
+from sluicegate.place import Place, is_place_url
+
+if TYPE_CHECKING:
+    from sluicegate.cli.context import Cli
+    from sluicegate.consumer import QueueConsumer
+    from sluicegate.gateway import RedisGateway
+    from sluicegate.jobs.queue import RedisJobQueue
+    from sluicegate.streams.stream import RedisStreamQueue
+
+__all__ = ["Kind", "Target", "Targets", "grouped", "places_or_known", "target_of"]
+
+Kind = Literal["queue", "stream", "group", "jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place that an argument names, and the Redis that it is on.
+
+    Attributes:
+        cli: the command that was called.
+        place: the place.
+        kind: what it is.
+        url: the URL of its Redis, from the argument; None for the one of the settings.
+    """
+
+    cli: Cli
+    place: Place
+    kind: Kind
+    url: str | None = None
+
+    @property
+    def gateway(self) -> RedisGateway:
+        """Return the gateway to its Redis."""
+        return self.cli.gateway(self.url)
+
+    @property
+    def redis_url(self) -> str:
+        """Return the URL of its Redis, which may hold a password: pass it on and never print it."""
+        return self.url or self.cli.settings.url
+
+    def identity(self) -> dict[str, Any]:
+        """Return what `--json` says about which place this is: `kind`, `name` and `group`."""
+        return {"kind": self.kind, "name": self.place.name, "group": self.place.group}
+
+    def open(self, **options: Any) -> Any:
+        """Make the queue, stream, group or queue of jobs. It connects at its first command.
+
+        Args:
+            options: of what the place is.
+        """
+        options = {"gateway": self.gateway, **options}
+        if self.kind == "jobs":
+            from sluicegate.jobs.queue import RedisJobQueue
+
+            return RedisJobQueue(self.place.name, **options)
+        from sluicegate.opening import open_place
+
+        return open_place(self.place, **options)
+
+    def consumed(self) -> Target:
+        """Return this place, if messages can be claimed from it.
+
+        Raises:
+            ConfigurationError: the place is a stream, whose groups consume.
+        """
+        if self.kind == "stream":
+            raise ConfigurationError(f"{self} is consumed by its groups; add --group NAME")
+        return self
+
+    def consumer(self, **options: Any) -> QueueConsumer:
+        """Make what messages can be claimed from: a queue, a group or a queue of jobs.
+
+        Raises:
+            ConfigurationError: the place is a stream, whose groups consume.
+        """
+        self.consumed()
+        consumer: QueueConsumer = self.open(**options)
+        return consumer
+
+    def jobs(self, **options: Any) -> RedisJobQueue:
+        """Make the queue of jobs.
+
+        Raises:
+            ConfigurationError: the place is a stream or a group.
+        """
+        if self.place.stream:
+            raise ConfigurationError(f"{self} holds no jobs; name a queue of jobs")
+        from sluicegate.jobs.queue import RedisJobQueue
+
+        return RedisJobQueue(self.place.name, gateway=self.gateway, **options)
+
+    def stream(self, **options: Any) -> RedisStreamQueue:
+        """Make the stream.
+
+        Raises:
+            ConfigurationError: the place is no stream.
+        """
+        if self.kind != "stream":
+            raise ConfigurationError(f"{self} is no stream; add --stream")
+        stream: RedisStreamQueue = self.open(**options)
+        return stream
+
+    def __str__(self) -> str:
+        return f"queue of jobs {self.place.name!r}" if self.kind == "jobs" else str(self.place)
+
+
+class Targets(tuple[Target, ...]):
+    """The places of a command that takes any number of them."""
+
+
+def target_of(cli: Cli, text: str, *, stream: bool = False, group: str | None = None, jobs: bool = False) -> Target:
+    """Return the place that an argument and its options name.
+
+    Args:
+        cli: the command that was called.
+        text: a name, or a URL of a place such as `redis+sluicegate://host:6379/0?queue=orders`.
+        stream: whether the name is that of a stream.
+        group: the name of a group of that stream.
+        jobs: whether the name is that of a queue of jobs.
+
+    Raises:
+        ConfigurationError: options that contradict each other, or a name or URL that no place has.
+    """
+    if jobs and (stream or group is not None):
+        raise ConfigurationError(
+            "--jobs names a queue of jobs, and --stream and --group name a stream; give one of them"
+        )
+    if is_place_url(text) and "://" in text:
+        if stream or group is not None:
+            raise ConfigurationError("a URL of a place says itself what it names; leave --stream and --group out")
+        url, place = Place.parse_url(text)
+        return Target(cli, place, _kind(place, jobs), url)
+    if "://" in text:
+        raise ConfigurationError(
+            "PLACE is a name or the URL of a place, such as redis+sluicegate://host:6379/0?queue=orders; give the URL "
+            "of a Redis as --url"
+        )
+    place = Place(text, stream=stream or group is not None, group=group)
+    return Target(cli, place, _kind(place, jobs))
+
+
+def places_or_known(cli: Cli, targets: Targets) -> Sequence[Target]:
+    """Return the places of the arguments; without any, those of the configuration file, else all that SCAN finds."""
+    return targets or _configured(cli) or _found(cli)
+
+
+def grouped(targets: Iterable[Target]) -> list[tuple[RedisGateway, list[Target]]]:
+    """Return the gateways that some places are on, each with its places."""
+    by_gateway: dict[int, tuple[RedisGateway, list[Target]]] = {}
+    for target in targets:
+        gateway = target.gateway
+        by_gateway.setdefault(id(gateway), (gateway, []))[1].append(target)
+    return list(by_gateway.values())
+
+
+def _found(cli: Cli) -> Sequence[Target]:
+    raise ConfigurationError("name a place, or list some in the configuration file")
+
+
+def _configured(cli: Cli) -> Sequence[Target]:
+    settings = cli.settings
+    named: list[tuple[Place, Kind]] = [(Place(name), "queue") for name in settings.queues]
+    named += [(Place(name, stream=True), "stream") for name in settings.streams]
+    for stream, groups in settings.groups.items():
+        named += [(Place(stream, stream=True, group=group), "group") for group in groups]
+    named += [(Place(name), "jobs") for name in settings.jobs]
+    return [Target(cli, place, kind) for place, kind in named]
+
+
+def _kind(place: Place, jobs: bool) -> Kind:
+    if jobs:
+        return "jobs"
+    if not place.stream:
+        return "queue"
+    return "stream" if place.group is None else "group"
