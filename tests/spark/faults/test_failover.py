@@ -110,6 +110,7 @@ def test_what_is_written_is_streamed_on_and_drained(
     second.close()
 
 
+@pytest.mark.full  # the core's own failovers stand for it in the quick lane
 def test_a_drain_goes_on_when_the_primary_dies(
     spark: SparkSession, failover: Failover, queue: RedisMessageQueue, sink: Sink, tmp_path: Path
 ) -> None:
@@ -129,7 +130,7 @@ def test_a_drain_goes_on_when_the_primary_dies(
     check(failover.topology, queue, sink, truth)
 
 
-@pytest.mark.full  # the drain's failover stands for it in the quick lane
+@pytest.mark.full  # as the drain's above
 def test_a_stream_goes_on_when_the_primary_dies(
     spark: SparkSession, failover: Failover, queue: RedisMessageQueue, sink: Sink, tmp_path: Path
 ) -> None:
@@ -158,7 +159,7 @@ POINTS = {
 }
 
 
-@pytest.mark.full  # the drain's failover stands for it in the quick lane
+@pytest.mark.full  # as the drain's above
 @pytest.mark.parametrize("point", quick(POINTS, "the commit"))
 def test_a_write_goes_on_when_the_primary_dies(
     spark: SparkSession, failover: Failover, queue: RedisMessageQueue, tmp_path: Path, point: str
