@@ -355,6 +355,11 @@ class ClaimedBatch:
         return now - self._renewed_at > self.lease_seconds or 0 < most < now - self._opened_at
 
     @property
+    def held_for_seconds(self) -> float:
+        """Return the time since this consumer claimed, took over or attached the lease."""
+        return elapsed_clock() - self._opened_at
+
+    @property
     def silent_for_seconds(self) -> float:
         """Return the time since Redis last confirmed that the caller holds the lease."""
         return elapsed_clock() - self.confirmed_at

@@ -212,6 +212,7 @@ def _event(
 ) -> QueueEvent:
     """Return an event about the messages in these slots, with the id of a single message."""
     single = batch.verdicts.message_at(slots[0]) if len(slots) == 1 else None
+    is_no_end = operation is EventOperation.EXTEND or batch.is_acked_ahead
     return QueueEvent(
         operation,
         outcome,
@@ -221,6 +222,7 @@ def _event(
         message_id=single.id if single is not None else None,
         delivery_count=single.delivery_count if single is not None else None,
         error=error,
+        held_seconds=None if is_no_end else batch.held_for_seconds,
     )
 
 

@@ -61,7 +61,7 @@ class EventOutcome(StrEnum):
 class QueueEvent:
     """An event reports one transition of messages of a queue.
 
-    Events that differ only in `error` or `duration_seconds` are equal.
+    Events that differ only in `error`, `duration_seconds` or `held_seconds` are equal.
 
     Attributes:
         operation: the transition.
@@ -77,6 +77,8 @@ class QueueEvent:
         delivery_count: deliveries of the message, including the current one, if the event concerns a single known one.
         duration_seconds: duration of the call, including waits and retries, by a monotonic clock. For `HANDLE`, that
             of the handler with its middleware.
+        held_seconds: for the end of a lease's messages (acked, nacked, released, buried or lost), the time since this
+            consumer claimed, took over or attached the lease.
         message_type: for `HANDLE`, the type by which the worker chose the handler. Types without a handler are whatever
             a publisher writes, so they make poor metric labels.
     """
@@ -93,6 +95,7 @@ class QueueEvent:
     delivery_count: int | None = None
     duration_seconds: float | None = field(default=None, compare=False)
     message_type: str | None = None
+    held_seconds: float | None = field(default=None, compare=False)
 
     @property
     def exception_type(self) -> str | None:

@@ -49,7 +49,7 @@ class OperationRunner:
         self.gateway = gateway
         self.emits_events = on_event is not None
         self._name = name
-        self._on_event = on_event
+        self._observers: tuple[Callable[[QueueEvent], Any], ...] = () if on_event is None else (on_event,)
         self._stopping = stopping
         self.outage = Outage()
 
@@ -92,12 +92,17 @@ class OperationRunner:
         receive = self.gateway.send(step, on_retry=on_retry)
         return lambda: self._resume(operation, step, True, begun, receive)
 
+    def observe(self, on_event: Callable[[QueueEvent], Any]) -> None:
+        """Emit events to this callback as well, after those that receive them already."""
+        self._observers = (*self._observers, on_event)
+        self.emits_events = True
+
     def emit(self, event: QueueEvent, begun: float | None = None) -> None:
-        """Tell an event, with the time since what it is about began, by `elapsed_clock`."""
-        if self._on_event is not None:
-            if begun is not None:
-                event = replace(event, duration_seconds=elapsed_clock() - begun)
-            emit(self._on_event, event)
+        """Emit an event, with the time since what it is about began, by `elapsed_clock`."""
+        if self._observers and begun is not None:
+            event = replace(event, duration_seconds=elapsed_clock() - begun)
+        for observer in self._observers:
+            emit(observer, event)
 
     def _resume(
         self,

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -243,3 +244,24 @@ def test_an_asyncio_worker_runs_beside_the_program(start: Start) -> None:
         "buried: the payload is no Order: $.order_id: int_parsing; $.cents: missing",
         *(f"created: {number} for 19.99" for number in range(3)),
     ]
+
+
+def test_an_exporter_serves_what_is_on_its_redis(start: Start, client: redis.Redis) -> None:
+    RedisMessageQueue("orders", client=client).publish_many("abc")
+    program = start(EXAMPLES / "exporter.py", "0")
+    line = program.wait_for(lambda line: line.startswith("serving "))
+    with urllib.request.urlopen(line.removeprefix("serving "), timeout=10) as answer:  # noqa: S310  (its own)
+        assert b'sluicegate_ready_messages{group="",queue="orders",stream=""} 3.0' in answer.read()
+    program.signal(signal.SIGINT)
+
+    assert program.end() == 0
+    assert program.lines[-1] == "stopped"
+
+
+def test_a_consumer_measures_its_leases(start: Start) -> None:
+    program = start(EXAMPLES / "measured_consumer.py")
+
+    assert program.end() == 0
+    (line,) = program.lines
+    assert line.endswith("} 10.0")
+    assert 'queue="measured"' in line

@@ -1,0 +1,40 @@
+"""Fixtures of the tests of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from sluicegate.metrics import QueueCollector, render
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+Read = Callable[..., float | None]
+
+
+def samples_of(text: str) -> Samples:
+    """Return the samples of a scrape, without the labels that are empty."""
+    return {
+        (sample.name, frozenset((name, value) for name, value in sample.labels.items() if value)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def scrape(collector: QueueCollector) -> Read:
+    """Scrape once; returns a function from a name without `sluicegate_`, and labels, to the value."""
+    _, text = render(collector)
+    samples = samples_of(text.decode())
+
+    def read(name: str, **labels: str) -> float | None:
+        return samples.get((f"sluicegate_{name}", frozenset(labels.items())))
+
+    return read
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    """Return a registry of the test's own."""
+    return CollectorRegistry()
