@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash demo-dagster quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -21,6 +21,9 @@ demo-crash: setup ## The same while a Spark worker is killed in the middle: noth
 
 demo-dagster: setup ## The flights again, from Dagster's assets, daemon and sensor through Redis and Spark to Parquet
 	@$(PYTHON_IN_VENV) -m example_dags.demo --orchestrator dagster $(ARGS)
+
+demo-ui: setup ## Watch jobs that fail, hang and return to the queue in the browser; prints a link; no Java, no Airflow
+	@$(PYTHON_IN_VENV) -m sluicegate.web.demo $(ARGS)
 
 quickstart: setup ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow
 	@$(PYTHON_IN_VENV) example_dags/quickstart.py

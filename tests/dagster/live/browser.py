@@ -1,38 +1,27 @@
-"""The machine's own Chromium, which opens Dagster's page."""
+"""Dagster's page in a window of the machine's own Chromium."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from tests.support.project import ROOT
+from tests.support.browser import SCREENSHOTS, program, running
+
+__all__ = ["MISSING", "keep", "opened", "program"]
 
 MISSING = "Dagster's page in a browser (apt-get install chromium)"
-SCREENSHOTS = ROOT / "build" / "screenshots"
-_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _WAIT_SECONDS = 30
-
-
-def program() -> str | None:
-    """Return the browser of this machine; None without one."""
-    return next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
 
 
 @contextmanager
 def opened(url: str) -> Iterator[Page]:
     """Yield a window on a site, which waits for what it shall show or click."""
-    with sync_playwright() as playwright:
-        flags = ["--no-sandbox", "--headless=new"]  # containers run as root
-        browser = playwright.chromium.launch(executable_path=program(), args=flags)
+    with running() as browser:
         page = browser.new_page(base_url=url, viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(1000 * _WAIT_SECONDS)
-        try:
-            yield page
-        finally:
-            browser.close()
+        yield page
 
 
 def keep(page: Page, name: str) -> None:
