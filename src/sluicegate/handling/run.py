@@ -59,6 +59,7 @@ class Run(Generic[L]):
         self._stopped_at: float | None = None
         self._left = limit
         self._clock = clock
+        self._beat_at = clock()
         self._held: dict[int, L] = {}
         self._tally = Tally()
         self._lock = threading.Lock()
@@ -94,6 +95,14 @@ class Run(Generic[L]):
         if self._stopped_at is None and self._stopping():
             self.stop()
         return self._stopped_at is not None
+
+    def beat(self) -> None:
+        """Note that the loop of the worker runs."""
+        self._beat_at = self._clock()
+
+    def silent_seconds(self) -> float:
+        """Return how long ago the loop of the worker last ran."""
+        return max(0.0, self._clock() - self._beat_at)
 
     def left_seconds(self) -> float:
         """Return how long the handlers of a stopped run may still take."""

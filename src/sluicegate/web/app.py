@@ -14,9 +14,11 @@ from starlette.staticfiles import StaticFiles
 
 from sluicegate.errors import ConfigurationError
 from sluicegate.gateway import RedisGateway
+from sluicegate.health import HealthLimits, health_router
+from sluicegate.health.checking import Beating
 from sluicegate.place import Place
 from sluicegate.survey import FoundPlace, PlaceDirectory
-from sluicegate.web import login_routes, looking, refusals, streaming
+from sluicegate.web import acting, job_lists, leases, login_routes, looking, messages, refusals, streaming
 from sluicegate.web.access import Access, TokenAccess
 from sluicegate.web.guard import Guard, GuardMiddleware
 from sluicegate.web.masking import Masks
@@ -27,6 +29,7 @@ from sluicegate.web.sampling import Sampler
 __all__ = ["create_app"]
 
 _STATIC = Path(__file__).parent / "static"
+_HEALTH_PATHS = ("/healthz", "/readyz")
 _RETRY_SECONDS = 5.0  # a visitor waits for no longer while Redis is away
 
 
@@ -41,6 +44,8 @@ def create_app(
     masks: Sequence[str] = (),
     title: str = "Sluicegate",
     origins: Sequence[str] = (),
+    health: HealthLimits | None = None,
+    workers: Sequence[Beating] = (),
     open_health: bool = False,
 ) -> FastAPI:
     """Make the web page of the queues, streams and job lists on one Redis: an ASGI application.
@@ -58,6 +63,8 @@ def create_app(
         masks: what of payloads and headers must not be shown, such as `card.number` or `*.password`; see `Masks`.
         title: in the head of the page.
         origins: further origins from which writes are accepted, for a proxy that rewrites the host.
+        health: the limits of `/readyz`.
+        workers: of this process, whose loops `/readyz` looks at.
         open_health: answer `/healthz` and `/readyz` to anybody, `/readyz` then without its reasons.
 
     Raises:
@@ -97,19 +104,28 @@ def create_app(
         read_only=read_only,
         allowed=None if fixed is None else frozenset(each.place for each in fixed.places()),
     )
-    refusals.add_handlers(app)
-    for router in (streaming.router, looking.router, *([login_routes.router] if has_login else [])):
-        app.include_router(router)
-    app.add_api_route("/", _index, methods=["GET"])
-    app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     app.state.guard = Guard(
         access=access,
         read_only=read_only,
-        open_paths=login_routes.LOGIN_PATHS if has_login else (),
+        open_paths=(*(login_routes.LOGIN_PATHS if has_login else ()), *(_HEALTH_PATHS if open_health else ())),
         logins=("/login",) if has_login else (),
         origins=origins,
         login_page=login_routes.login_page(401) if has_login else None,
     )
+    refusals.add_handlers(app)
+    for part in (looking, streaming, messages, leases, job_lists, acting, *([login_routes] if has_login else [])):
+        app.include_router(part.router)
+    app.include_router(
+        health_router(
+            reached,
+            listed,
+            limits=health or HealthLimits(),
+            workers=workers,
+            shows_details=app.state.guard.knows if open_health else True,
+        )
+    )
+    app.add_api_route("/", _index, methods=["GET"])
+    app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     app.add_middleware(GuardMiddleware, guard=app.state.guard)
     return app
 

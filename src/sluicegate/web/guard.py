@@ -109,6 +109,13 @@ class Guard:
         """
         return await ask(self._access.may_look, request)
 
+    async def knows(self, request: HTTPConnection) -> bool:
+        """Return whether this visitor may see the page; for a path that is open to all."""
+        try:
+            return await self.may_look(request)
+        except HTTPException:
+            return False
+
     async def csrf_token(self, request: HTTPConnection) -> str:
         """Return the token that writes of this visitor have to bring along."""
         return await csrf_token(self._access, self._csrf_secret, request)

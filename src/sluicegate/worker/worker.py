@@ -186,6 +186,15 @@ class Worker:
         """Return whether the worker runs, in this process."""
         return self._current() is not None
 
+    @property
+    def silent_seconds(self) -> float | None:
+        """Return how long ago the worker's loop last ran, which it does ten times per second; None if it does not run.
+
+        A handler that blocks the event loop makes this grow, and so does a process that gets no processor time.
+        """
+        run = self._current()
+        return None if run is None else run.silent_seconds()
+
     def run(self) -> WorkerReport:
         """Handle messages until `stop` is called, the queue is closed or interrupted, or an error ends it.
 
@@ -343,10 +352,10 @@ class Worker:
         try:
             slots.start()
             while not slots.wait(_POLL_SECONDS) and not run.stopping():
-                pass
+                run.beat()
             run.stop()
             while (left := run.left_seconds()) > 0 and not slots.wait(min(left, _POLL_SECONDS)):
-                pass
+                run.beat()
         except BaseException:  # an interruption: whatever still runs is given up at once
             run.stop(0)
             self._give_up(run, slots, queue)

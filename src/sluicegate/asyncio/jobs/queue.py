@@ -495,6 +495,10 @@ class RedisJobQueue(QueueConsumer):
 
     # ------------------------------------------------------------------ parts
 
+    def keep_as_stored(self) -> None:
+        """Leave how ended jobs are kept as it is set in Redis. Internal: for tools that enqueue in somebody's queue."""
+        self._keeps = True
+
     async def _keep_as_configured(self) -> None:
         """Set how ended jobs are kept, once per object: who enqueues decides it, whoever works or looks."""
         if not self._keeps:
