@@ -39,6 +39,7 @@ from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_kn
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.depth import ExpiredPage, depth_call
 from sluicegate.core.transitions.eviction import eviction_call
+from sluicegate.core.transitions.examine import examine_call, probe_rights_call
 from sluicegate.core.transitions.extend import extend_call
 from sluicegate.core.transitions.forget import forget_call
 from sluicegate.core.transitions.group_pending import expire_leases_call, foreign_pending_call
@@ -319,6 +320,12 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         expire_leases_call, b"C", [b"L", b"M"], keys={"lease": _leases(b"L", b"M")}, args={"names": [b"L", b"M"]}
     ),
     "eviction": lambda: sample(eviction_call),
+    "examine": lambda: sample(
+        examine_call, [b"L", b"M"], sample=7, recent_ms=8, max_leases=9, keys={"lease": _leases(b"L", b"M")}
+    ),
+    "probe_rights": lambda: Sample(
+        probe_rights_call(b"S", [("GET", "@")]), {"spare": b"S"}, {"words": [b"2", b"GET", b"@"]}
+    ),
     "extend": lambda: sample(extend_call, b"L", b"T", lease_seconds=2, max_lease_seconds=3),
     "acquire_consumer": lambda: sample(
         acquire_consumer_call, "C", b"N", 1, floor=2, top=3, life_seconds=4, keys={"consumer": KEYS.consumer("C")}

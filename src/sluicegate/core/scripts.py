@@ -24,18 +24,19 @@ __all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body"
 NAMES = (
     "ack_whole", "acquire_consumer", "adopt", "batch", "browse_group", "cancel", "cancel_in_stream", "cancel_job",
     "claim", "claim_known", "commit_write", "conclude", "create_group", "delete_group", "depth", "ended", "eviction",
-    "expire_leases", "extend", "find_unread", "foreign_pending", "forget", "in_flight", "keep_group", "keep_jobs",
-    "list_jobs", "manifest", "pause", "peek", "peek_in_stream", "peek_jobs", "promote", "publish",
-    "publish_to_stream", "purge", "purge_unread", "reap", "recount_in_flight", "redrive", "remember_returned",
-    "repair", "repair_leases", "replay", "scan", "settle", "stage_rows", "stats", "stream_info", "trim", "update_job",
-    "wake_groups",
+    "examine", "expire_leases", "extend", "find_unread", "foreign_pending", "forget", "in_flight", "keep_group",
+    "keep_jobs", "list_jobs", "manifest", "pause", "peek", "peek_in_stream", "peek_jobs", "probe_rights", "promote",
+    "publish", "publish_to_stream", "purge", "purge_unread", "reap", "recount_in_flight", "redrive",
+    "remember_returned", "repair", "repair_leases", "replay", "scan", "settle", "stage_rows", "stats", "stream_info",
+    "trim", "update_job", "wake_groups",
 )  # fmt: skip
 VERBS = {
     "ack_whole": "settle", "adopt": "reap", "browse_group": "peek", "cancel_in_stream": "cancel",
-    "cancel_job": "cancel", "claim_known": "claim", "expire_leases": "reap", "find_unread": "cancel",
-    "foreign_pending": "peek", "keep_jobs": "publish", "list_jobs": "peek", "peek_in_stream": "peek",
-    "peek_jobs": "peek", "publish_to_stream": "publish", "purge_unread": "purge", "recount_in_flight": "repair",
-    "repair_leases": "repair", "update_job": "update", "wake_groups": "publish",
+    "cancel_job": "cancel", "claim_known": "claim", "examine": "peek", "expire_leases": "reap",
+    "find_unread": "cancel", "foreign_pending": "peek", "keep_jobs": "publish", "list_jobs": "peek",
+    "peek_in_stream": "peek", "peek_jobs": "peek", "probe_rights": "peek", "publish_to_stream": "publish",
+    "purge_unread": "purge", "recount_in_flight": "repair", "repair_leases": "repair", "update_job": "update",
+    "wake_groups": "publish",
 }  # fmt: skip
 """The operations that scripts of other names belong to."""
 _FOLDER = resources.files("sluicegate") / "lua"
