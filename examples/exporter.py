@@ -10,7 +10,7 @@ import sys
 
 from sluicegate.metrics import serve
 
-port = int(sys.argv[1]) if len(sys.argv) > 1 else 9473
+port = int(sys.argv[1]) if len(sys.argv) > 1 else 9464
 with serve(url=os.environ.get("REDIS_URL", "redis://localhost:6379/0"), port=port) as exporter:
     print(f"serving {exporter.url}", flush=True)
     try:

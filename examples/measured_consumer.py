@@ -18,7 +18,7 @@ with RedisMessageQueue("measured", url=os.environ.get("REDIS_URL", "redis://loca
     while lease := queue.claim(10):
         lease.ack()
 
-# A service would serve them: prometheus_client.start_http_server(9474)
+# A service would serve them: prometheus_client.start_http_server(9465)
 for line in generate_latest().decode().splitlines():
     if line.startswith("sluicegate_client_hold_duration_seconds_count"):
         print(line)

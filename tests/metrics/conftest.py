@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluicegate.metrics import QueueCollector, render
+from tests.metrics import promtool
+from tests.support import not_run
+
+# Without promtool, a run that would need it lists it as not run.
+collect_ignore = [] if promtool.is_there() else ["test_promtool.py"]
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 Read = Callable[..., float | None]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if collect_ignore and any(Path(__file__).parent in item.path.parents for item in session.items):
+        not_run.note(promtool.MISSING)
 
 
 def samples_of(text: str) -> Samples:

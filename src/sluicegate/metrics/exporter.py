@@ -21,7 +21,7 @@ from sluicegate.survey import FoundPlace
 
 __all__ = ["DEFAULT_PORT", "Exporter", "make_app", "render", "serve"]
 
-DEFAULT_PORT = 9473
+DEFAULT_PORT = 9464
 Environment: TypeAlias = dict[str, Any]
 Application: TypeAlias = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
 _LOOK_SECONDS = 0.05  # between looks whether to close
