@@ -76,5 +76,5 @@ def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypa
     path = write(tmp_path / "a.parquet", [{"id": 1}])
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
 
-    with pytest.raises(ConfigurationError, match="Parquet needs pyarrow where the task runs; pip install pyarrow"):
+    with pytest.raises(ConfigurationError, match="Parquet needs pyarrow where it is read; pip install pyarrow"):
         MessageFile(path).check()

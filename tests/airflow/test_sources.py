@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_sluicegate import sources
 from airflow_provider_sluicegate.sources import MalformedMessageFileError, MessageFile
+from sluicegate.bulk import message_file
 from sluicegate.errors import ConfigurationError
 
 pytestmark = pytest.mark.airflow
@@ -124,7 +124,7 @@ def test_the_lines_before_a_malformed_one_are_read(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "_MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(message_file, "_MAX_LINE_BYTES", 1000)
 
     assert len(read(written(tmp_path / "a.jsonl", b"[" + b" " * 998 + b"]"))) == 1
     with pytest.raises(MalformedMessageFileError, match="line 1: the line is longer than 1000 bytes"):

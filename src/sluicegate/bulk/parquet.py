@@ -17,24 +17,24 @@ class DamagedParquetError(Exception):
 
 
 def check_can_read(path: object) -> None:
-    """
-    Fail before the file is opened when pyarrow is missing.
+    """Fail before the file is opened when pyarrow is missing.
 
-    :raises ConfigurationError: pyarrow cannot be imported.
+    Raises:
+        ConfigurationError: pyarrow cannot be imported.
     """
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ConfigurationError(
-            f"{path} cannot be read: Parquet needs pyarrow where the task runs; pip install pyarrow ({error})"
+            f"{path} cannot be read: Parquet needs pyarrow where it is read; pip install pyarrow ({error})"
         ) from error
 
 
 def rows(stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """
-    Yield the number of each row, from 1, and the row; at most one row group is in memory.
+    """Yield the number of each row, from 1, and the row; at most one row group is in memory.
 
-    :raises DamagedParquetError: it cannot be read further.
+    Raises:
+        DamagedParquetError: it cannot be read further.
     """
     import pyarrow
     from pyarrow.parquet import ParquetFile
