@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sluicegate.cli.output import Output
+from sluicegate.cli.output import Output, print_error
 
 if TYPE_CHECKING:
     from sluicegate.cli.settings import Settings
@@ -57,6 +57,10 @@ class Cli:
         if key not in self._gateways:
             self._gateways[key] = RedisGateway(url=where, retry_budget_seconds=retry_budget_seconds)
         return self._gateways[key]
+
+    def fail(self, error: Exception) -> None:
+        """Print an error of a command that continues, or that has printed what it did before."""
+        print_error(str(error), type(error).__name__, as_json=self.output.as_json)
 
     def close(self) -> None:
         """Close the gateways."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -16,8 +17,7 @@ from typer.main import get_command
 from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.loading import RootGroup
 from sluicegate.cli.options import Config, StoppedError, Url
-from sluicegate.cli.output import styled, to_json
-from sluicegate.cli.text import shown, without_secrets
+from sluicegate.cli.output import Output, print_error
 
 __all__ = ["main", "run"]
 
@@ -109,36 +109,34 @@ def _report_usage(error: Any, arguments: Sequence[str]) -> int:
     """Print what is wrong with the arguments, and where their description is."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "sluicegate"
-    _print_error(error.format_message(), "UsageError", arguments, hint=f"See `{path} --help`.")
+    print_error(error.format_message(), "UsageError", as_json=_as_json(arguments), hint=f"See `{path} --help`.")
     return ExitCode.USAGE
 
 
 def _report(error: Exception, code: ExitCode | None, arguments: Sequence[str]) -> None:
     """Print an error in one line, with its notes."""
     if code is None:
-        _print_error(
+        print_error(
             f"{type(error).__name__} inside sluicegate, which is a bug; please report it with what "
             f"{_TRACEBACK}=1 shows",
             type(error).__name__,
-            arguments,
+            as_json=_as_json(arguments),
         )
         return
     text = str(error)
+    if type(error).__name__ == "GroupNotFoundError":
+        text = "the stream has no such group; `claim` and `drain` create it with --start beginning, end or an id"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
     notes = getattr(error, "__notes__", [])
-    _print_error("; ".join([text or type(error).__name__, *notes]), type(error).__name__, arguments)
+    text = "; ".join([text or type(error).__name__, *notes])
+    print_error(text, type(error).__name__, as_json=_as_json(arguments))
 
 
-def _print_error(text: str, kind: str, arguments: Sequence[str], *, hint: str = "") -> None:
-    text = without_secrets(text)
-    if "--json" in arguments:
-        sys.stderr.write(f"{to_json({'error': {'type': kind, 'message': text}})}\n")
-        return
-    lines = "\n       ".join(shown(line) for line in text.splitlines())
-    sys.stderr.write(f"{styled('error:', 'red bold', sys.stderr)} {lines}\n")
-    if hint:
-        sys.stderr.write(styled(hint, "dim", sys.stderr) + "\n")
+def _as_json(arguments: Sequence[str]) -> bool:
+    """Return whether `--json` is among the options; behind `--` it is not ours."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own
 
 
 def _discard_output() -> None:
@@ -146,6 +144,19 @@ def _discard_output() -> None:
     with suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, sys.stdout.fileno())
+
+
+class _LogLines(logging.Handler):
+    """Prints what the library logs, a line each."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, with the error that belongs to it but without its traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        reason = "" if error is None else f": {type(error).__name__}: {error}"
+        Output(as_json=False).warn(f"{record.getMessage()}{reason}")
 
 
 class _Terminated(BaseException):
@@ -161,6 +172,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a replaced stream may lack it
+    logging.getLogger("sluicegate").addHandler(_LogLines())
     with suppress(ValueError):
         signal.signal(signal.SIGTERM, _terminate)
     return run(sys.argv[1:])

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["Cell", "Column", "Output", "Style", "colours", "plain", "styled"]
+__all__ = [
+    "Bar",
+    "Cell",
+    "Column",
+    "Output",
+    "Style",
+    "colours",
+    "make_console",
+    "plain",
+    "print_error",
+    "styled",
+    "to_json",
+]
 
 Style: TypeAlias = str
 """Words out of bold, dim, red, green, yellow, blue, magenta, cyan, with spaces between them."""
@@ -72,7 +84,6 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._console: Console | None = None
 
     # ------------------------------------------------------------------ for programs
 
@@ -109,36 +120,28 @@ class Output:
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str | Cell]], *, empty: str = "") -> None:
         """Print a table, or the text `empty` when it has no rows; nothing with `--json`.
 
-        On a terminal it fits the width; in a file or a pipe nothing is cut.
+        On a terminal its flexible columns are cut to the width, and where even that does not fit, each row becomes a
+        paragraph. In a file or a pipe nothing is cut.
         """
         if self.as_json:
             return
         if not rows:
             self.note(empty)
             return
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
+        from sluicegate.cli.tables import lines_of, widths_of
 
-        on_terminal = sys.stdout.isatty()
-        table = Table(
-            box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, header_style="bold", show_edge=False
-        )
-        for column in columns:
-            table.add_column(
-                column.name,
-                justify="right" if column.right else "left",
-                style=column.style or None,
-                no_wrap=True,
-                overflow="ellipsis",
-                min_width=min(len(column.name), 8) if column.flexible else None,
-            )
-        for row in rows:
-            cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
-            table.add_row(*(Text(shown(cell.text), cell.style) for cell in cells))
-        with self.console.capture() as printed:
-            self.console.print(table)
-        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+        cells = [[Cell(shown(cell.text), cell.style) for cell in _cells(columns, row)] for row in rows]
+        is_terminal = sys.stdout.isatty()
+        widths = widths_of(columns, cells, shutil.get_terminal_size().columns if is_terminal else None)
+        if widths is None:
+            for row in cells:
+                facts = [(column.name, cell) for column, cell in zip(columns[1:], row[1:], strict=True)]
+                facts = [(name, cell) for name, cell in facts if cell.text not in ("", "-")]
+                self.facts(facts, title=row[0].text)
+            return
+        header = [Cell(column.name, "bold") for column in columns]
+        for line in lines_of(columns, widths, [header, *cells], lambda text, style: styled(text, style, sys.stdout)):
+            sys.stdout.write(f"{line}\n")
 
     def note(self, text: str) -> None:
         """Print a remark to stderr, for people and with `--json` too."""
@@ -148,13 +151,6 @@ class Output:
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""
         sys.stderr.write(f"{styled('warning:', 'yellow bold', sys.stderr)} {shown(without_secrets(text))}\n")
-
-    @property
-    def console(self) -> Console:
-        """Return rich's console on stdout: as wide as the terminal, or unbounded where there is none."""
-        if self._console is None:
-            self._console = make_console(sys.stdout)
-        return self._console
 
     @contextmanager
     def progress(self, label: str, total: int | None = None, *, unit: str = "messages") -> Iterator[Bar]:
@@ -170,6 +166,12 @@ class Output:
             yield bar
         finally:
             bar.close()
+
+
+def _cells(columns: Sequence[Column], row: Sequence[str | Cell]) -> list[Cell]:
+    return [
+        cell if isinstance(cell, Cell) else Cell(cell, column.style) for column, cell in zip(columns, row, strict=True)
+    ]
 
 
 class Bar:
@@ -205,6 +207,25 @@ class Bar:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+def print_error(text: str, kind: str, *, as_json: bool, hint: str = "") -> None:
+    """Print an error to stderr: in a line for people, or as JSON.
+
+    Args:
+        text: what is wrong; credentials in it are hidden.
+        kind: the class of the error.
+        as_json: whether to print JSON.
+        hint: where to read on.
+    """
+    text = without_secrets(text)
+    if as_json:
+        sys.stderr.write(f"{to_json({'error': {'type': kind, 'message': text}})}\n")
+        return
+    lines = "\n       ".join(shown(line) for line in text.splitlines())
+    sys.stderr.write(f"{styled('error:', 'red bold', sys.stderr)} {lines}\n")
+    if hint:
+        sys.stderr.write(styled(hint, "dim", sys.stderr) + "\n")
 
 
 def make_console(file: TextIO) -> Console:

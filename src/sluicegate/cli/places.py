@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from sluicegate.cli.output import Column
 from sluicegate.errors import ConfigurationError
 from sluicegate.place import Place, is_place_url
 
@@ -15,8 +16,20 @@ if TYPE_CHECKING:
     from sluicegate.gateway import RedisGateway
     from sluicegate.jobs.queue import RedisJobQueue
     from sluicegate.streams.stream import RedisStreamQueue
+    from sluicegate.survey.snapshots import PlaceState
 
-__all__ = ["Kind", "Target", "Targets", "grouped", "places_or_known", "target_of"]
+__all__ = [
+    "PLACE_COLUMNS",
+    "Kind",
+    "Target",
+    "Targets",
+    "found_places",
+    "grouped",
+    "place_cells",
+    "places_or_known",
+    "read_states",
+    "target_of",
+]
 
 Kind = Literal["queue", "stream", "group", "jobs"]
 
@@ -55,9 +68,9 @@ class Target:
         """Make the queue, stream, group or queue of jobs. It connects at its first command.
 
         Args:
-            options: of what the place is.
+            options: of what the place is; they come before those of the configuration file.
         """
-        options = {"gateway": self.gateway, **options}
+        options = {"gateway": self.gateway, **self._configured(), **options}
         if self.kind == "jobs":
             from sluicegate.jobs.queue import RedisJobQueue
 
@@ -65,6 +78,11 @@ class Target:
         from sluicegate.opening import open_place
 
         return open_place(self.place, **options)
+
+    def _configured(self) -> dict[str, Any]:
+        """Return the options that the configuration file has for this place."""
+        name, group = self.place.name, self.place.group
+        return dict(self.cli.settings.options.get(name if group is None else f"{name}/{group}", {}))
 
     def consumed(self) -> Target:
         """Return this place, if messages can be claimed from it.
@@ -96,7 +114,7 @@ class Target:
             raise ConfigurationError(f"{self} holds no jobs; name a queue of jobs")
         from sluicegate.jobs.queue import RedisJobQueue
 
-        return RedisJobQueue(self.place.name, gateway=self.gateway, **options)
+        return RedisJobQueue(self.place.name, **{"gateway": self.gateway, **self._configured(), **options})
 
     def stream(self, **options: Any) -> RedisStreamQueue:
         """Make the stream.
@@ -148,9 +166,19 @@ def target_of(cli: Cli, text: str, *, stream: bool = False, group: str | None = 
     return Target(cli, place, _kind(place, jobs))
 
 
+PLACE_COLUMNS = (Column("name", flexible=True, style="bold"), Column("kind", style="dim"))
+"""The columns of a table in which `place_cells` stand."""
+
+
+def place_cells(target: Target) -> list[str]:
+    """Return what a table shows of a place: its name and kind."""
+    name, group = target.place.name, target.place.group
+    return [name if group is None else f"{name} / {group}", target.kind]
+
+
 def places_or_known(cli: Cli, targets: Targets) -> Sequence[Target]:
     """Return the places of the arguments; without any, those of the configuration file, else all that SCAN finds."""
-    return targets or _configured(cli) or _found(cli)
+    return targets or _configured(cli) or found_places(cli)
 
 
 def grouped(targets: Iterable[Target]) -> list[tuple[RedisGateway, list[Target]]]:
@@ -162,8 +190,22 @@ def grouped(targets: Iterable[Target]) -> list[tuple[RedisGateway, list[Target]]
     return list(by_gateway.values())
 
 
-def _found(cli: Cli) -> Sequence[Target]:
-    raise ConfigurationError("name a place, or list some in the configuration file")
+def found_places(cli: Cli) -> Sequence[Target]:
+    """Return all places that SCAN finds on the Redis of the settings."""
+    from sluicegate.survey import find_places
+
+    return [Target(cli, found.place, found.kind) for found in find_places(cli.gateway())]
+
+
+def read_states(cli: Cli, targets: Targets) -> dict[Target, PlaceState]:
+    """Return the state of each place, or the error that concerns it alone; without places, of all that are known."""
+    from sluicegate.survey import read_snapshots
+
+    found: dict[Target, PlaceState] = {}
+    for gateway, some in grouped(places_or_known(cli, targets)):
+        states = read_snapshots(gateway, [target.place for target in some])
+        found.update({target: states[target.place] for target in some})
+    return found
 
 
 def _configured(cli: Cli) -> Sequence[Target]:

@@ -29,4 +29,25 @@ class Listed:
     module: str = ""
 
 
-COMMANDS = (Listed("depth", "Look", "Count the messages of queues and groups by state."),)
+COMMANDS = (
+    Listed("publish", "Publish and consume", "Publish messages from files or stdin, without duplicates."),
+    Listed("claim", "Publish and consume", "Lease messages, for a script that settles them later."),
+    Listed("ack", "Publish and consume", "Settle messages of a lease as done."),
+    Listed("nack", "Publish and consume", "Return failed messages of a lease; the delivery counts."),
+    Listed("release", "Publish and consume", "Return messages of a lease that were not worked on."),
+    Listed("bury", "Publish and consume", "Turn messages of a lease into dead letters."),
+    Listed("extend", "Publish and consume", "Move the deadline of a lease."),
+    Listed("drain", "Publish and consume", "Run a program for each message or batch until the queue is empty."),
+    Listed("depth", "Look", "Count the messages of queues and groups by state."),
+    Listed("stats", "Look", "Show the totals since a queue exists."),
+    Listed("queues", "Look", "Find all queues, streams, groups and queues of jobs."),
+    Listed("peek", "Look", "Show messages without claiming them."),
+    Listed("leases", "Look", "Show which consumers hold messages, and until when."),
+    Listed("dead", "Administer", "List, show, redrive or purge dead letters."),
+    Listed("jobs", "Administer", "List, show or cancel jobs."),
+    Listed("pause", "Administer", "Stop all claims from taking new messages."),
+    Listed("resume", "Administer", "Let claims take messages again."),
+    Listed("cancel", "Administer", "Delete waiting messages by id."),
+    Listed("purge", "Administer", "Delete everything that is in a state."),
+    Listed("repair", "Administer", "Repair counts and indexes that another program damaged."),
+)

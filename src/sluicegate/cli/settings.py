@@ -27,11 +27,12 @@ class Settings:
 
     Attributes:
         path: the file that was read; None without one.
-        queues: names of queues, or patterns of none: the file lists what to show.
+        queues: names of queues, which commands without a place show.
         streams: names of streams.
         groups: names of groups by stream.
         jobs: names of queues of jobs.
         gates: gates by the name of their queue.
+        options: options of queues, streams and groups by their names; that of a group is `stream/group`.
         health: limits for health checks, as the file has them.
         web: settings of the web page, as the file has them.
         metrics: settings of the exporter, as the file has them.
@@ -43,6 +44,7 @@ class Settings:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     jobs: tuple[str, ...] = ()
     gates: Mapping[str, Gate] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     health: Mapping[str, Any] = field(default_factory=dict)
     web: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class Settings:
             },
             jobs=_names(path, values, "jobs"),
             gates={name: _gate(path, name, rules) for name, rules in _table(path, values, "gates").items()},
+            options=_options(path, _table(path, values, "options")),
             health=_table(path, values, "health"),
             web=_table(path, values, "web"),
             metrics=_table(path, values, "metrics"),
@@ -123,6 +126,7 @@ _KNOWN = {
     "jobs": list,
     "groups": dict,
     "gates": dict,
+    "options": dict,
     "health": dict,
     "web": dict,
     "metrics": dict,
@@ -169,3 +173,10 @@ def _gate(path: Path, name: str, rules: object) -> Gate:
         return Gate(**rules)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: gates.{name}: {error}") from None
+
+
+def _options(path: Path, tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    for name, options in tables.items():
+        if not isinstance(options, dict):
+            raise ConfigurationError(f"{path}: options.{name} must be a table of options, not {type(options).__name__}")
+    return dict(tables)

@@ -7,7 +7,18 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-__all__ = ["ago", "clock_time", "count", "duration", "one_line", "shown", "size", "sparkline", "without_secrets"]
+__all__ = [
+    "ago",
+    "clock_time",
+    "count",
+    "counted",
+    "duration",
+    "one_line",
+    "shown",
+    "size",
+    "sparkline",
+    "without_secrets",
+]
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -38,6 +49,11 @@ def one_line(text: str, width: int = 80) -> str:
 def count(number: int | None) -> str:
     """Return a number with separators, `-` for none."""
     return "-" if number is None else f"{number:,}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number and what is counted, such as `1 message` or `1,000 messages`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def duration(seconds: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sluicegate.cli.context import Cli
 from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.output import Cell, Column
-from sluicegate.cli.places import Target, Targets, grouped, places_or_known
+from sluicegate.cli.places import PLACE_COLUMNS, Target, Targets, grouped, place_cells, places_or_known
 from sluicegate.cli.text import count, duration
 from sluicegate.errors import RedisMessageQueueError
 
@@ -50,7 +50,7 @@ def _print(cli: Cli, found: Mapping[Target, Depth | RedisMessageQueueError]) -> 
             raise answer
         output.facts(_facts(answer), title=str(target))
     else:
-        columns = [Column("place", flexible=True), *(Column(name, right=True) for name in _COLUMNS), Column("")]
+        columns = [*PLACE_COLUMNS, *(Column(name, right=True) for name in _COLUMNS), Column("")]
         output.table(columns, [_row(target, answer) for target, answer in found.items()], empty="no queues were found")
 
 
@@ -59,9 +59,9 @@ _COLUMNS = ("ready", "delayed", "in flight", "dead", "oldest")
 
 def _row(target: Target, answer: Depth | RedisMessageQueueError) -> list[str | Cell]:
     if isinstance(answer, RedisMessageQueueError):
-        return [str(target), *("-" for _ in _COLUMNS), Cell(str(answer), "red")]
+        return [*place_cells(target), *("-" for _ in _COLUMNS), Cell(str(answer), "red")]
     return [
-        str(target),
+        *place_cells(target),
         _ready(answer),
         count(answer.delayed - answer.due),
         count(answer.in_flight - answer.expired),
