@@ -14,7 +14,7 @@ from sluicegate.web import TokenAccess, create_app
 from tests.support import browser as machine
 from tests.support import not_run
 from tests.support.servers import RedisServer, free_port
-from tests.web.browser.site import PREFIX, TOKEN, OpenWindow, Site, Window, new_context
+from tests.web.browser.site import PREFIX, TOKEN, OpenWindow, Site, Window, log_in, new_context
 
 MISSING = "the web page in a browser (apt-get install chromium)"
 # Without a browser, a run that would need it lists it as not run.
@@ -61,6 +61,8 @@ def open_window(browser: Browser, open_site: Any) -> Iterator[OpenWindow]:
         at = site or open_site(**options)
         context = new_context(browser, size=size, dark=dark)
         contexts.append(context)
+        if at.has_login:
+            log_in(context, at.url)
         windows.append(Window(context.new_page(), at.url))
         return windows[-1]
 

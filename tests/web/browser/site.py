@@ -31,6 +31,7 @@ class Site:
 
     def __init__(self, app: FastAPI, port: int, prefix: str = PREFIX) -> None:
         served = app
+        self.has_login: bool = app.state.has_login
         if prefix:
             served = FastAPI()
             served.mount(prefix, app)
@@ -47,6 +48,11 @@ class Site:
         self._server.should_exit = True
         self._thread.join(timeout=20)
         assert not self._thread.is_alive(), "the site did not end"
+
+
+def log_in(context: BrowserContext, url: str) -> None:
+    """Log a profile in, as the form does."""
+    assert context.request.post(f"{url}login", form={"token": TOKEN}).ok
 
 
 @dataclass
@@ -114,10 +120,10 @@ OpenWindow = Callable[..., Window]
 def new_context(
     browser: Browser, *, size: tuple[int, int] = DESKTOP, dark: bool = False, **options: Any
 ) -> BrowserContext:
-    """Return a profile of its own, whose requests carry the token."""
+    """Return a profile of its own."""
     return browser.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if dark else "light",
         reduced_motion="reduce",
-        **{"extra_http_headers": {"Authorization": f"Bearer {TOKEN}"}, **options},
+        **options,
     )

@@ -67,6 +67,7 @@ def test_a_place_shows_its_depth_over_time_with_the_lines_of_its_gates(
     window.shows(".chart-values", "ready 30")
 
 
+@pytest.mark.full
 def test_the_page_says_that_its_connection_is_lost_and_finds_it_again(
     make_queue: MakeQueue, open_site: Any, open_window: OpenWindow
 ) -> None:
@@ -86,9 +87,10 @@ def test_the_page_says_that_its_connection_is_lost_and_finds_it_again(
     window.shows("tr:has-text('orders') .cell-ready", "2")
 
 
+@pytest.mark.full
 def test_a_visitor_logs_in_and_out(browser: Browser, make_queue: MakeQueue, open_site: Any) -> None:
     make_queue("orders").publish("a")
-    context = new_context(browser, extra_http_headers={})
+    context = new_context(browser)
     window = Window(context.new_page(), open_site().url)
     page = window.page
 
@@ -109,6 +111,7 @@ def test_a_visitor_logs_in_and_out(browser: Browser, make_queue: MakeQueue, open
     assert not window.problems
 
 
+@pytest.mark.full
 def test_an_empty_server_says_what_will_appear(open_window: OpenWindow) -> None:
     window = open_window(prefix="").go()
 

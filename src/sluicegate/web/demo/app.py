@@ -16,7 +16,7 @@ from sluicegate.gateway import RedisGateway
 from sluicegate.web.access import TokenAccess
 from sluicegate.web.app import create_app
 from sluicegate.web.demo.link import OneTimeLink
-from sluicegate.web.demo.pool import NAME, DemoPool, DemoSettings, open_jobs
+from sluicegate.web.demo.pool import LEASE_SECONDS, NAME, DemoPool, DemoSettings, open_jobs
 from sluicegate.web.demo.view import DemoView
 
 __all__ = ["Demo", "create_demo"]
@@ -54,10 +54,10 @@ class Demo:
         link: the path that lets the first visitor in without the form.
     """
 
-    def __init__(self, gateway: RedisGateway, settings: DemoSettings) -> None:
+    def __init__(self, gateway: RedisGateway, settings: DemoSettings, lease_seconds: float) -> None:
         self.token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        self.jobs = open_jobs(gateway)
-        self.pool = DemoPool(gateway, settings)
+        self.jobs = open_jobs(gateway, lease_seconds=lease_seconds)
+        self.pool = DemoPool(gateway, settings, lease_seconds=lease_seconds)
         self.view = DemoView(self.jobs, self.pool)
         self.link = f"/open?once={once}"
         access = TokenAccess(self.token)
@@ -77,17 +77,21 @@ class Demo:
 
 
 @contextmanager
-def create_demo(url: str, settings: DemoSettings | None = None) -> Iterator[Demo]:
+def create_demo(
+    url: str, settings: DemoSettings | None = None, *, lease_seconds: float = LEASE_SECONDS, first_jobs: int = 6
+) -> Iterator[Demo]:
     """Make the demo on a Redis of its own, start its workers, and stop them in the end.
 
     Args:
         url: of a Redis that nothing else uses.
         settings: to begin with; four workers by default.
+        lease_seconds: how long a worker may be silent before another one gets its job.
+        first_jobs: jobs that wait when the page opens.
     """
     gateway = RedisGateway(url=url)
     try:
-        demo = Demo(gateway, settings or DemoSettings())
-        demo.enqueue("email", 6)
+        demo = Demo(gateway, settings or DemoSettings(), lease_seconds)
+        demo.enqueue("email", first_jobs)
         demo.pool.change()
         try:
             yield demo

@@ -13,7 +13,7 @@ from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.gateway import RedisGateway
 from sluicegate.jobs import ClaimedJob, JobKind, JobLease, RedisJobQueue
 
-__all__ = ["KINDS", "NAME", "DemoPool", "DemoSettings", "open_jobs"]
+__all__ = ["KINDS", "LEASE_SECONDS", "NAME", "DemoPool", "DemoSettings", "open_jobs"]
 
 NAME = "demo"
 LEASE_SECONDS = 5.0
@@ -59,9 +59,11 @@ class DemoSettings:
                 raise ConfigurationError(f"{each.name} must be from {lowest} to {highest}, not {value}")
 
 
-def open_jobs(gateway: RedisGateway, worker: str | None = None) -> RedisJobQueue:
+def open_jobs(
+    gateway: RedisGateway, worker: str | None = None, *, lease_seconds: float = LEASE_SECONDS
+) -> RedisJobQueue:
     """Make the demo's queue of jobs: three attempts, a second apart, and five seconds of silence."""
-    kind = JobKind(max_attempts=3, visibility_timeout_seconds=LEASE_SECONDS, retry_backoff=wait_fixed(1))
+    kind = JobKind(max_attempts=3, visibility_timeout_seconds=lease_seconds, retry_backoff=wait_fixed(1))
     return RedisJobQueue(NAME, gateway=gateway, default_kind=kind, worker=worker, max_ended=1000)
 
 
@@ -71,10 +73,12 @@ class DemoPool:
     Args:
         gateway: of the demo's Redis.
         settings: to begin with.
+        lease_seconds: how long a worker may be silent before another one gets its job.
     """
 
-    def __init__(self, gateway: RedisGateway, settings: DemoSettings) -> None:
+    def __init__(self, gateway: RedisGateway, settings: DemoSettings, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self._gateway = gateway
+        self._lease_seconds = lease_seconds
         self._settings = settings
         self._workers: list[_DemoWorker] = []
         self._lock = threading.Lock()
@@ -110,7 +114,7 @@ class DemoPool:
 
     def open(self, worker: str) -> RedisJobQueue:
         """Make the queue object of one worker."""
-        return open_jobs(self._gateway, worker)
+        return open_jobs(self._gateway, worker, lease_seconds=self._lease_seconds)
 
     def doing(self) -> list[tuple[str, str]]:
         """Return the workers by name, each `idle` or `working`."""

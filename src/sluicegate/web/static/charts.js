@@ -77,7 +77,7 @@ export function chart({ title, series, format, readout = format, inTime = false,
     class: "chart-plot", tabindex: "0", role: "group", "aria-label": `${title}; arrow keys read single times`,
   }, canvas);
   const node = h("figure", { class: "chart" },
-    h("figcaption", { class: "chart-head" }, h("h3", null, title), legend, h("span", { class: "chart-readout" }, time, values)),
+    h("figcaption", { class: "chart-head" }, h("h2", null, title), legend, h("span", { class: "chart-readout" }, time, values)),
     plot);
   let points = [];
   let lines = [];
@@ -117,7 +117,8 @@ export function chart({ title, series, format, readout = format, inTime = false,
     }
     for (const { index, className, area } of series) {
       const line = path(points, index, x, y);
-      if (!line) continue;
+      // A line along the bottom would say nothing and hide others.
+      if (!line || (!area && points.every((point) => !point[index]))) continue;
       if (area) {
         parts.push(svg("path", { class: `area ${className}`, d: areaUnder(points, index, x, y, bottom) }));
       }

@@ -2,7 +2,7 @@
 
 import { h, List, put, setAttribute, setText, svg } from "./dom.js";
 import { age, count, dateTime, epoch, isNumber, shortAge, visible } from "./format.js";
-import { cell, emptyState, failed, loading, table } from "./parts.js";
+import { badge, cell, emptyState, failed, loading, table } from "./parts.js";
 
 const LEASE = [
   { label: "Lease" }, { label: "Consumer" }, { label: "Messages", numeric: true }, { label: "Held for", numeric: true },
@@ -58,7 +58,7 @@ function makeLease(lease) {
 function updateLease(node, lease, now) {
   const { count: count_, held, left, fill } = node.parts;
   const deadline = epoch(lease.deadline);
-  const opened = epoch(lease.opened ?? lease.held_since);
+  const opened = epoch(lease.held_since ?? lease.opened);
   const extended = epoch(lease.extended) ?? opened;
   const seconds = deadline - now;
   setText(count_, count(lease.messages));
@@ -75,14 +75,14 @@ const CONSUMER = [
 ];
 
 export function consumersPanel(context, query) {
-  const { node: drawn, body } = table("Consumers of the group", CONSUMER);
+  const { node: drawn, body } = table("Consumers", CONSUMER);
   return livePanel(() => context.api.get("consumers", query), (box, { consumers }) => {
     if (!consumers.length) {
-      put(box, emptyState("No consumer holds messages", "Consumers are listed while they hold messages of this group."));
+      put(box, emptyState("No consumer holds messages", "Consumers are listed here while they hold messages."));
       return;
     }
     put(body, consumers.map((one) => h("tr", { role: "row" },
-      cell(CONSUMER[0], visible(one.name ?? one.consumer ?? "–")), cell(CONSUMER[1], count(one.messages ?? one.pending)),
+      cell(CONSUMER[0], visible(one.name || "without a name"), one.foreign && badge("other library", "warn")), cell(CONSUMER[1], count(one.messages)),
       cell(CONSUMER[2], count(one.leases)), cell(CONSUMER[3], shortAge(one.idle_seconds)))));
     if (box.firstChild !== drawn) put(box, drawn);
   }, "consumers");

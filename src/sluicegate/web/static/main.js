@@ -81,7 +81,7 @@ async function checkSession() {
   }
 }
 
-function route() {
+function route(event) {
   const hash = location.hash.slice(1);
   const place = placeOf(new URLSearchParams(hash));
   if (hash === "main") return;
@@ -92,6 +92,7 @@ function route() {
   put(byId("main"), view.node);
   document.title = `${view.title} – ${context.session.title}`;
   window.scrollTo(0, 0);
+  if (event) byId("main").focus(); // a screen reader begins with the new view
   live.listen(address("events", view.query));
 }
 

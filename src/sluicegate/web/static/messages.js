@@ -26,20 +26,19 @@ const CHOICE = { label: "Select", hidden: true };
 export function messagesPanel(context, place, query) {
   const states = STATES.filter(([key]) => place.kind !== "group" || GROUP_STATES.includes(key));
   const may = context.session.may_act;
-  const panel = listPanel(context, query, {
+  return listPanel(context, query, {
     states,
     columns: (state) => [...(may && CANCELLED.includes(state) ? [CHOICE] : []), ID, PAYLOAD, TIME, TRIED, SIZE],
     none: (state) => [`No ${labelOf(state).toLowerCase()} messages`, "They appear here as soon as there are some."],
     actions: (list) => may && [
       CANCELLED.includes(list.state) && list.selectionButton("Cancel selected", "cancel", async (ids) => {
         const answer = await context.api.post("cancel", query, { ids });
-        toast(`${counted(answer.cancelled?.length ?? answer.count ?? ids.length, "message")} cancelled.`);
+        toast(`${counted(answer.cancelled.length, "message")} cancelled.`);
       }),
       PURGED.includes(list.state) && button("Purge…", () => purge(context, place, query, list.state, list.read),
         { "data-action": "purge" }),
     ],
   });
-  return panel;
 }
 
 export function deadPanel(context, place, query) {
@@ -50,8 +49,7 @@ export function deadPanel(context, place, query) {
     none: () => ["No dead letters", "A message that cannot be handled is kept here until somebody redrives or purges it."],
     actions: (list) => [
       may && list.selectionButton("Redrive selected", "redrive", async (ids) => {
-        const answer = await context.api.post("redrive", query, { ids });
-        toast(`${counted(answer.redriven ?? answer.count ?? 0, "message")} redriven.`);
+        toastRedriven(await context.api.post("redrive", query, { ids }));
       }),
       may && button("Redrive all…", async () => {
         const agreed = await confirm({
@@ -59,10 +57,7 @@ export function deadPanel(context, place, query) {
           text: "They become pending again, with a fresh count of deliveries, in the order in which they died.",
         });
         if (!agreed) return;
-        await act(async () => {
-          const answer = await context.api.post("redrive", query, {});
-          toast(`${counted(answer.redriven ?? answer.count ?? 0, "message")} redriven.`);
-        });
+        await act(async () => toastRedriven(await context.api.post("redrive", query, {})));
         list.read();
       }, { "data-action": "redrive-all" }),
       h("a", { class: "button plain", href: address("dead/export", query), download: true, "data-action": "export" }, "Export"),
@@ -71,18 +66,25 @@ export function deadPanel(context, place, query) {
   });
 }
 
+function toastRedriven({ redriven, blocked }) {
+  const held = blocked ? `; ${count(blocked)} stayed, because another message holds their deduplication key` : "";
+  toast(`${counted(redriven, "message")} redriven${held}.`, blocked && !redriven ? "bad" : "good");
+}
+
 /** Make a list of messages with search, paging and actions. */
 function listPanel({ api }, query, { states, columns, none, actions }) {
   const list = { state: states[0][0], read, selectionButton };
   let offset = 0;
   let search = "";
   let asked = 0;
+  let isEmpty = false; // then it is read again every second; a list that somebody reads does not move
   const selected = new Set();
   const box = h("div");
   const bar = h("div", { class: "list-actions" });
   const position = h("span", { class: "hint" });
   const newer = button("‹ Back", () => turn(-PAGE), { kind: "quiet", "aria-label": "Previous page" });
   const older = button("Next ›", () => turn(PAGE), { kind: "quiet", "aria-label": "Next page" });
+  const searched = h("p", { class: "hint", role: "status" });
   const pager = h("div", { class: "pager", hidden: true }, newer, position, older);
   let waiting;
   const searching = h("input", {
@@ -95,11 +97,11 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
       },
     },
   });
-  const node = h("div", { on: { refresh: read } },
+  const node = h("div", { on: { refresh: read, tick: () => isEmpty && !search && read() } },
     h("div", { class: "tools" },
       states.length > 1 && select(states, list.state, (state) => { list.state = state; offset = 0; read(); }, { "aria-label": "State" }),
       searching, button("Refresh", read, { kind: "quiet", "data-action": "refresh" }), bar),
-    box, pager);
+    box, searched, pager);
   put(box, loading("messages"));
 
   function turn(step) {
@@ -111,20 +113,23 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
     asked += 1;
     const mine = asked;
     try {
-      const { messages } = await api.get("messages", { ...query, state: list.state, count: PAGE, offset, search });
-      if (mine === asked) show(messages);
+      const answer = await api.get("messages", { ...query, state: list.state, count: PAGE, offset, search });
+      if (mine === asked) show(answer.messages, answer);
     } catch (refused) {
       if (mine === asked) put(box, failed(refused, read));
     }
   }
 
-  function show(messages) {
+  function show(messages, { scanned, whole }) {
     const ids = new Set(messages.map(({ id }) => id));
+    const partly = search && whole === false && messages.length < PAGE;
+    setText(searched, partly ? `Only the first ${count(scanned)} messages were searched.` : "");
     for (const id of [...selected]) if (!ids.has(id)) selected.delete(id);
     put(bar, actions(list));
     newer.disabled = offset === 0;
     older.disabled = messages.length < PAGE;
     setText(position, messages.length ? `${count(offset + 1)} to ${count(offset + messages.length)}` : "");
+    isEmpty = !messages.length;
     pager.hidden = offset === 0 && messages.length < PAGE;
     if (!messages.length) {
       const [title, detail] = search ? ["Nothing found", "No message here contains this text."] : none(list.state);
@@ -139,8 +144,8 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
 
   function row(message, shown) {
     const cells = new Map([
-      [CHOICE, () => checkbox(message)],
-      [ID, () => h("button", { type: "button", class: "link mono", on: { click: () => viewMessage(message) } }, visible(message.id))],
+      [CHOICE, () => message.id !== null && checkbox(message)],
+      [ID, () => h("button", { type: "button", class: "link mono", on: { click: () => viewMessage(message) } }, visible(message.id ?? "foreign value"))],
       [PAYLOAD, () => h("code", { class: "preview" }, visible((message.payload ?? "").slice(0, PREVIEW)))],
       [TIME, () => ago(message.enqueued_at)],
       [BURIED, () => ago(message.buried_at)],
@@ -180,6 +185,41 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
   return node;
 }
 
+/** The messages of a stream, the oldest first; it has no states. */
+export function historyPanel({ api }, query) {
+  const after = [null];
+  const box = h("div");
+  const shown = [ID, PAYLOAD, TIME, SIZE];
+  const back = button("‹ Back", () => { after.pop(); read(); }, { kind: "quiet" });
+  const next = button("Next ›", () => { after.push(last); read(); }, { kind: "quiet" });
+  let last = null;
+  const pager = h("div", { class: "pager", hidden: true }, back, next);
+  put(box, loading("messages"));
+
+  async function read() {
+    try {
+      const { messages } = await api.get("messages", { ...query, count: PAGE, after: after.at(-1) });
+      back.disabled = after.length === 1;
+      next.disabled = messages.length < PAGE;
+      last = messages.at(-1)?.id ?? null;
+      pager.hidden = back.disabled && next.disabled;
+      if (!messages.length) return put(box, emptyState("No messages", "Messages stay in a stream until it is trimmed."));
+      const { node, body } = table("Messages of the stream", shown);
+      body.append(...messages.map((message) => h("tr", { role: "row" },
+        cell(ID, h("button", { type: "button", class: "link mono", on: { click: () => viewMessage(message) } }, visible(message.id))),
+        cell(PAYLOAD, h("code", { class: "preview" }, visible(message.payload.slice(0, PREVIEW)))),
+        cell(TIME, ago(message.enqueued_at)), cell(SIZE, bytes(message.size)))));
+      return put(box, node);
+    } catch (refused) {
+      return put(box, failed(refused, read));
+    }
+  }
+
+  read();
+  return h("div", { on: { refresh: read } },
+    h("div", { class: "tools" }, button("Refresh", read, { kind: "quiet", "data-action": "refresh" })), box, pager);
+}
+
 /** Show a message; its payload is text, whatever it contains. */
 export function viewMessage(message) {
   return openDialog("Message", (close) => {
@@ -192,13 +232,15 @@ export function viewMessage(message) {
     const facts = [
       ["Id", message.id], ["Enqueued", dateTime(message.enqueued_at)], ["Deliveries", count(message.delivery_count)],
       ["Deduplication key", message.deduplication_key], ["Size", bytes(message.size)], ["Format", message.format],
-      ["Reason", message.reason], ["Error", [message.error_type, message.error].filter(Boolean).join(": ")],
-      ["Buried", message.buried_at && dateTime(message.buried_at)],
+      ["Lease", message.lease_id], ["Consumer", message.consumer], ["Reason", message.reason], ["Error", [message.error_type, message.error].filter(Boolean).join(": ")],
+      ["Buried", message.buried_at && dateTime(message.buried_at)], ["Failed", message.failed_at && dateTime(message.failed_at)],
+      ["Completed", message.completed_at && dateTime(message.completed_at)],
       ...Object.entries(message.headers ?? {}).map(([name, value]) => [`Header ${name}`, value]),
     ].filter(([, value]) => value !== undefined && value !== null && value !== "");
     return h("div", { class: "dialog-body" },
       h("dl", { class: "facts wide" }, facts.map(([name, value]) =>
         h("div", null, h("dt", null, visible(name)), h("dd", null, visibleLines(value))))),
+      message.masked && h("p", { class: "notice" }, "Parts of the payload or of the headers are masked."),
       message.truncated && h("p", { class: "notice" }, "Only the first part of the payload is shown."),
       message.format === "binary" && h("p", { class: "notice" }, "The payload is not UTF-8; bytes that are no text are replaced."),
       pre,
@@ -231,7 +273,7 @@ async function purge({ api }, place, query, state, afterwards) {
   await act(async () => {
     const body = { state, confirm: place.name, ...(olderThan && { older_than_seconds: Number(olderThan) }) };
     const answer = await api.post("purge", query, body);
-    toast(`${counted(answer.purged ?? answer.count ?? 0, "message")} purged.`);
+    toast(`${counted(answer.purged, "message")} purged.`);
   });
   afterwards();
 }

@@ -39,7 +39,7 @@ export function table(caption, columns) {
 }
 
 export function cell(column, ...children) {
-  return h("td", { role: "cell", "data-label": column.label, class: column.numeric ? "numeric" : null }, children);
+  return h("td", { role: "cell", "data-label": column.hidden ? null : column.label, class: column.numeric ? "numeric" : null }, children);
 }
 
 /** Make a labelled field of a form. */

@@ -6,7 +6,7 @@ import { h, List, put, setAttribute, setText, svg } from "./dom.js";
 import { age, compact, count, counted, isNumber, plainGate, rate, roughAge, shortAge, visible } from "./format.js";
 import { jobsPanel } from "./jobs.js";
 import { consumersPanel, leasesPanel } from "./leases.js";
-import { deadPanel, messagesPanel } from "./messages.js";
+import { deadPanel, historyPanel, messagesPanel } from "./messages.js";
 import { fullName, marksOf, showEntries } from "./overview.js";
 import { badge, button, failed, loading, tabs, toast } from "./parts.js";
 import { publishDialog } from "./publish.js";
@@ -23,8 +23,10 @@ const NOUNS = { queue: "queue", stream: "stream", group: "group of a stream", jo
 export function placeView(context, place) {
   const { api, session } = context;
   const query = placeQuery(place);
+  const isStream = place.kind === "stream";
   const view = { depth: null, history: [], gates: [] };
   const marks = h("span", { class: "marks" });
+  let shownMarks = "";
   const why = h("p", { class: "why" });
   const tiles = h("dl", { class: "tiles" });
   const chartOfDepth = chart({ title: "Messages", series: DEPTH, format: compact, readout: count });
@@ -35,15 +37,14 @@ export function placeView(context, place) {
   const gateList = new List(gates, (gate) => gate.label, makeGate, (node, gate) => updateGate(node, gate, view.depth));
   const totals = h("dl", { class: "facts" });
   const options = h("dl", { class: "facts" });
-  const side = h("aside", { class: "side", "aria-label": "Gates and totals" },
-    h("section", { class: "card" }, h("h2", null, "Gates"), gates),
+  const side = h("aside", { class: "side", "aria-label": "Gates and totals" }, [
+    !isStream && h("section", { class: "card" }, h("h2", null, "Gates"), gates),
     h("section", { class: "card" }, h("h2", null, "Totals"), totals),
-    h("details", { class: "card options", hidden: true }, h("summary", null, "Options"), options));
+    h("details", { class: "card options", hidden: true }, h("summary", null, "Options"), options)]);
   const charts = h("section", { class: "card charts", "aria-label": "Depth over time" }, chartOfDepth.node, chartOfAge.node);
   const streamCard = h("section", { class: "card", "aria-label": "Groups" });
   const panels = tabs("Contents", tabsOf(context, place, query));
   const error = h("div");
-  const isStream = place.kind === "stream";
   const pause = actionButton("Pause", () => (view.depth?.paused ? "resume" : "pause"), "pause");
   const reap = actionButton("Recover expired leases", () => "reap", "reap");
   reap.hidden = true;
@@ -52,7 +53,7 @@ export function placeView(context, place) {
       kind: "primary", id: "publish",
     }));
   const content = h("div", { class: "place-grid" },
-    h("div", { class: "place-main" }, isStream ? streamCard : charts, isStream ? null : panels.node), side);
+    h("div", { class: "place-main" }, isStream ? streamCard : charts, panels.node), side);
   const node = h("div", { class: "view" },
     h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, h("a", { href: "#" }, "Overview"), " / ", NOUNS[place.kind]),
     h("div", { class: "view-head" },
@@ -68,7 +69,7 @@ export function placeView(context, place) {
       node.disabled = true;
       try {
         const answer = await api.post(verb, query);
-        toast(done[verb] ?? `${counted(answer.recovered ?? answer.count ?? 0, "message")} recovered from expired leases.`);
+        toast(done[verb] ?? `${counted(answer.recovered, "message")} recovered from expired leases.`);
         await read();
         panels.chosen && refresh();
       } catch (refused) {
@@ -96,7 +97,9 @@ export function placeView(context, place) {
     put(error, row.error ? failed({ message: row.error.message ?? String(row.error) }) : null);
     content.hidden = false;
     view.depth = row.depth ?? null;
-    put(marks, marksOf({ ...row, open: data.open }).map(([text, tone]) => badge(text, tone)));
+    const found = marksOf({ ...row, open: data.open });
+    if (JSON.stringify(found) !== shownMarks) put(marks, found.map(([text, tone]) => badge(text, tone)));
+    shownMarks = JSON.stringify(found);
     setText(why, data.why_not_ready ? sentence(data.why_not_ready) : "");
     why.hidden = !data.why_not_ready;
     showTiles(row);
@@ -145,7 +148,7 @@ export function placeView(context, place) {
   }
 
   const refresh = () => node.querySelector(".tab-panel > *")?.dispatchEvent(new CustomEvent("refresh"));
-  if (!isStream) panels.choose(tabsOf(context, place, query)[0].key);
+  panels.choose(tabsOf(context, place, query)[0].key);
   read();
   return {
     node,
@@ -156,21 +159,21 @@ export function placeView(context, place) {
     refresh,
     chooseTab: (index) => {
       const entry = tabsOf(context, place, query)[index];
-      if (entry && !isStream) panels.choose(entry.key);
+      if (entry) panels.choose(entry.key);
     },
     publish: () => node.querySelector("#publish")?.click(),
   };
 }
 
 function tabsOf(context, place, query) {
-  if (place.kind === "stream") return [];
+  if (place.kind === "stream") return [{ key: "history", label: "Messages", panel: () => historyPanel(context, query) }];
   const jobs = { key: "jobs", label: "Jobs", panel: () => jobsPanel(context, query) };
   const messages = { key: "messages", label: "Messages", panel: () => messagesPanel(context, place, query) };
   return [
     ...(place.kind === "jobs" ? [jobs] : []),
     messages,
     { key: "leases", label: "In flight", panel: () => leasesPanel(context, query) },
-    ...(place.kind === "group" ? [{ key: "consumers", label: "Consumers", panel: () => consumersPanel(context, query) }] : []),
+    { key: "consumers", label: "Consumers", panel: () => consumersPanel(context, query) },
     { key: "dead", label: "Dead letters", panel: () => deadPanel(context, place, query) },
   ];
 }

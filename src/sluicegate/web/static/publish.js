@@ -8,9 +8,11 @@ export function publishDialog({ api }, place) {
   const query = place.kind === "jobs" ? { jobs: place.name } : { [place.kind]: place.name };
   const isJobs = place.kind === "jobs";
   return openDialog(isJobs ? `Enqueue jobs in ${visible(place.name)}` : `Publish to ${visible(place.name)}`, (close) => {
-    const payload = h("textarea", { rows: 7, spellcheck: "false", class: "mono", autofocus: true, required: true }, isJobs ? '{"kind": "default"}' : "{}");
+    const payload = h("textarea", { rows: 7, spellcheck: "false", class: "mono", autofocus: true, required: true }, "{}");
     let format = "json";
     const formats = select([["json", "JSON"], ["text", "Text"]], format, (value) => { format = value; }, {});
+    const isStream = place.kind === "stream";
+    const kind = h("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder: "default" });
     const key = h("input", { type: "text", autocomplete: "off", spellcheck: "false" });
     const delay = h("input", { type: "number", min: 0, step: "any", value: 0 });
     const copies = h("input", { type: "number", min: 1, max: 10_000, step: 1, value: 1 });
@@ -28,12 +30,13 @@ export function publishDialog({ api }, place) {
       try {
         if (format === "json") checkJson(payload.value);
         const body = { payload: payload.value, ...(isJobs ? {} : { format }), headers: parseHeaders(headers.value) };
+        if (isJobs && kind.value) body.kind = kind.value;
         if (key.value) body.deduplication_key = key.value;
         if (Number(delay.value) > 0) body.delay_seconds = Number(delay.value);
         if (Number(copies.value) > 1) body.count = Number(copies.value);
         const answer = await api.post("publish", query, body);
         const duplicates = answer.duplicates ? `, ${counted(answer.duplicates, "duplicate")} refused` : "";
-        toast(`${counted(answer.accepted ?? answer.count ?? 1, isJobs ? "job" : "message")} ${isJobs ? "enqueued" : "published"}${duplicates}.`);
+        toast(`${counted(answer.accepted, isJobs ? "job" : "message")} ${isJobs ? "enqueued" : "published"}${duplicates}.`);
         close(true);
       } catch (refused) {
         complain(refused.message);
@@ -44,8 +47,9 @@ export function publishDialog({ api }, place) {
     return h("form", { class: "dialog-body", on: { submit } },
       field("Payload", payload), wrong,
       h("div", { class: "field-row" },
-        !isJobs && field("Format", formats), field("Copies", copies), field("Delay in seconds", delay)),
-      !isJobs && field("Deduplication key", key, "While another message holds this key, the publish is refused as a duplicate."),
+        isJobs ? field("Kind", kind) : field("Format", formats), field("Copies", copies),
+        !isStream && field("Delay in seconds", delay)),
+      field("Deduplication key", key, "While another message holds this key, the publish is refused as a duplicate."),
       field("Headers", headers, "One per line, as name: value."),
       h("div", { class: "dialog-actions" }, button("Cancel", () => close()), go));
   });
