@@ -46,6 +46,7 @@ PARTS = {
     "scrape": "benchmarks.scrape:steps",
     "jobs": "benchmarks.jobs:steps",
     "streams": "benchmarks.streams:steps",
+    "moves": "benchmarks.migrating:steps",
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
     "dagster-latency": "benchmarks.dagster_latency:steps",

@@ -17,8 +17,8 @@ WITHOUT_TTL = re.compile(
     rb"tracking:ended|tracking:news|lease:.+|stream|stream:counters|stream:groups)"
 )
 WITH_TTL = re.compile(
-    rb"(closed:.+|consumer:.+|dedup:.*|published:.+|run:.+|stage:.+|write:.+|written:.+|"
-    rb"stream:(dedup|published|stage|write|written):.*)"
+    rb"(closed:.+|consumer:.+|dedup:.*|moved|published:.+|run:.+|stage:.+|write:.+|written:.+|"
+    rb"stream:(moved|(dedup|published|stage|write|written):.*))"
 )
 
 

@@ -50,4 +50,5 @@ COMMANDS = (
     Listed("cancel", "Administer", "Delete waiting messages by id."),
     Listed("purge", "Administer", "Delete everything that is in a state."),
     Listed("repair", "Administer", "Repair counts and indexes that another program damaged."),
+    Listed("migrate", "Administer", "Move what other libraries have stored into a queue or stream."),
 )

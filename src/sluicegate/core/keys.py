@@ -190,6 +190,11 @@ class QueueKeys:
         """Return the key of what one attempt of one task has staged."""
         return self._root + b"stage:" + name
 
+    @property
+    def moved(self) -> bytes:
+        """Return the key that records which pages of other libraries' queues were moved here."""
+        return self._root + b"moved"
+
     def run(self, run_id: str) -> bytes:
         """Return the key that lists what a run has returned itself; any text is the id of a run."""
         return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()

@@ -19,7 +19,18 @@ from functools import cache
 from importlib import resources
 from types import MappingProxyType
 
-__all__ = ["NAMES", "VERBS", "Header", "Script", "load", "load_all", "read_body", "read_includes", "read_insides"]
+__all__ = [
+    "NAMES",
+    "VERBS",
+    "Header",
+    "Script",
+    "load",
+    "load_all",
+    "make_script",
+    "read_body",
+    "read_includes",
+    "read_insides",
+]
 
 NAMES = (
     "ack_whole", "acquire_consumer", "adopt", "batch", "browse_group", "cancel", "cancel_in_stream", "cancel_job",
@@ -86,7 +97,11 @@ class Script:
 @cache
 def load(name: str) -> Script:
     """Load one script by name."""
-    source = _read(name)
+    return make_script(name, _read(name))
+
+
+def make_script(name: str, source: str) -> Script:
+    """Make the script of a source, with this package's includes; for scripts that belong to one room alone."""
     header = _parse_header(name, source)
     includes = [_with_insides(_read_include(include)) for include in _in_order(read_includes(source))]
     body = "".join(
