@@ -51,6 +51,7 @@ __all__ = [
     "hook_lineage_collector",
     "is_triggerer",
     "keyword_arguments",
+    "plugin_base",
     "renders_start_trigger",
     "stats",
     "worker_lag_seconds",
@@ -95,6 +96,19 @@ async def amask_secret(secret: str) -> None:
 def has_shared_streams() -> bool:
     """Return whether event triggers can share a stream and learn when their event is stored: from Airflow 3.3 on."""
     return find_spec("airflow.triggers.shared_stream") is not None
+
+
+def plugin_base() -> Any:
+    """
+    Return the class that plugins derive from.
+
+    From Airflow 3.2 on it is that of the Task SDK, so that workers, which load plugins too, need no other of them.
+    """
+    try:
+        from airflow.sdk.plugins_manager import AirflowPlugin
+    except ImportError:  # Airflow 3.1
+        from airflow.plugins_manager import AirflowPlugin  # type: ignore[assignment]
+    return AirflowPlugin
 
 
 def renders_start_trigger() -> bool:

@@ -51,6 +51,33 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "redis_queue", "class-name": f"{_PACKAGE}.decorators.redis_queue.redis_queue_task"}
         ],
         "cli": [f"{_PACKAGE}.cli.definition.get_cli_commands"],
+        "extra-links": [f"{_PACKAGE}.links.queue.QueueLink"],
+        "config": {
+            "sluicegate": {
+                "description": "The page of the queues in Airflow's web interface.",
+                "options": {
+                    "ui_enabled": _option("Whether there is a page at all.", "boolean", "True"),
+                    "ui_connections": _option(
+                        "Ids of the connections that have a page, separated by commas.", "string", "sluicegate_default"
+                    ),
+                    "ui_read_only": _option("Whether nobody may change a queue there.", "boolean", "False"),
+                    "ui_masks": _option(
+                        "Paths of payloads, and names of headers, whose values the page does not show, separated by "
+                        "commas.",
+                        "string",
+                        "",
+                        "card.number, *.password, headers.authorization",
+                    ),
+                    "ui_gates": _option(
+                        "The gates of your sensors as JSON, by the name of a queue or by stream/group; the page draws "
+                        "them into its charts.",
+                        "string",
+                        "",
+                        '{"orders": {"min_ready": 1000, "max_age_seconds": 900}}',
+                    ),
+                },
+            }
+        },
         "notifications": [f"{_PACKAGE}.notifications.redis_queue.RedisQueueNotifier"],
         "asset-uris": [
             {
@@ -83,6 +110,16 @@ def get_provider_info() -> dict[str, Any]:
 
 def _modules(*modules: str) -> dict[str, Any]:
     return {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.{module}" for module in modules]}
+
+
+def _option(description: str, kind: str, default: str, example: str | None = None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.2.0",
+        "type": kind,
+        "example": example,
+        "default": default,
+    }
 
 
 def _field(label: str, kind: str, description: str, **schema: Any) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, XComArg
 
+from airflow_provider_sluicegate.links.queue import QueueLink
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,7 @@ class PlaceOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("queue_name", "stream", "redis_conn_id")
+    operator_extra_links = (QueueLink(),)
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from tests.support.snippets import PAGES, blocks
 # Run elsewhere, where their servers and sessions are.
 OTHERS = [
     file.read_text()
-    for room in ("airflow", "spark", "dagster", "doctor", "worker")
+    for room in ("airflow", "spark", "dagster", "doctor", "worker", "web", "health")
     for file in (ROOT / "tests" / room).glob("*.py")
 ]
 SNIPPETS = [(page, *block) for page in PAGES for block in blocks(page) if block[1] == "python"]

@@ -24,6 +24,7 @@ from sluicegate.survey import PlaceDirectory
 from sluicegate.worker import Worker
 from tests.support.flavours import MakeQueue, MakeStream
 from tests.support.servers import RedisServer, free_port
+from tests.support.snippets import snippet
 from tests.support.waiting import wait_until
 
 
@@ -181,3 +182,17 @@ def test_a_check_loads_no_fastapi() -> None:
     script = "import sys, sluicegate.health; sys.exit('fastapi' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_documented_programs_work(
+    client: redis.Redis, server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, code in {"health-check": snippet("health-check"), "health-router": snippet("health-router")}.items():
+        program: dict[str, object] = {}
+        exec(code.replace("redis://localhost:6379/0", server.url), program)  # noqa: S102
+        if name == "health-check":
+            assert capsys.readouterr().out.splitlines()[0] == "False"  # the group does not exist here
+        else:
+            app = program["app"]
+            assert isinstance(app, FastAPI)
+            assert TestClient(app).get("/readyz").json() == {"status": "unready"}  # the worker does not run

@@ -184,6 +184,14 @@ class RedisQueueHook(BaseHook):
         self._async_queues.append(opened)
         return opened
 
+    def connection_url(self) -> str:
+        """
+        Return the URL of the connection.
+
+        A literal password is part of it, and masked in logs from now on; do not store or render the URL.
+        """
+        return self._url
+
     async def aconnection_url(self) -> str:
         """
         Return the URL of the connection, looked up without blocking the event loop.

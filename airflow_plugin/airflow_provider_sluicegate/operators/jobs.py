@@ -11,6 +11,7 @@ from airflow_provider_sluicegate.compat import AirflowSkipException
 from airflow_provider_sluicegate.failures import fail_at_once
 from airflow_provider_sluicegate.hidden import HidingPartial, hidden
 from airflow_provider_sluicegate.lineage import ReportsLineage
+from airflow_provider_sluicegate.links.queue import QueueLink
 from airflow_provider_sluicegate.queue_options import options_of
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class RedisJobEnqueueOperator(ReportsLineage, BaseOperator):
         "redis_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"headers": "json"}
+    operator_extra_links = (QueueLink(),)
     ui_color = "#dcecf7"
     lineage_direction = "output"
 

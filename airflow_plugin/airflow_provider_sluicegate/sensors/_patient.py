@@ -13,6 +13,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.compat import AirflowException, AirflowFailException, AirflowSensorTimeout
 from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+from airflow_provider_sluicegate.links.queue import QueueLink
 from airflow_provider_sluicegate.outages import RescheduledOutage
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = ["PatientSensor", "raise_failure"]
 class PatientSensor(BaseSensorOperator):
     """Declares what a sensor looks for, and waits for it."""
 
+    operator_extra_links = (QueueLink(),)
     redis_conn_id: str
     in_vain: ClassVar[str] = "the gate gave no messages"
 

@@ -57,7 +57,7 @@ def messages(
         found = where.open().peek(count, from_id=_next_id(after))
         return answer({"messages": [message_shape(each, masks) for each in found], "scanned": len(found)})
     if state == "history":
-        raise ConfigurationError(f"only a stream has a history; {where.place} has none")
+        raise ConfigurationError(f"state 'history' is that of a stream; {where.place} has none")
     queue = where.open()
     if not search:
         found = queue.peek(count, state=state, offset=offset)
@@ -87,6 +87,7 @@ def message_shape(stored: Stored, masks: Masks, *, most: int | None = _MAX_SHOWN
     raw = stored if isinstance(stored, bytes) else stored.value if isinstance(stored, DeadMessage) else b""
     masked = masks.payload(message.payload if message is not None else raw)
     headers = {} if message is None else masks.headers(_headers(message), masked)
+    headers = {name: masked.redact(value) for name, value in headers.items()}
     shape: MessageShape = {
         "id": None if message is None else message.id,
         "enqueued_at": None if message is None else _epoch(message.enqueued_at),

@@ -1,0 +1,1 @@
+"""Links from tasks to the page of their queue."""
