@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from sluicegate import checks
+from sluicegate import checks, spans
 from sluicegate._session import QueueSession
 from sluicegate.clock import elapsed_clock
 from sluicegate.core import policies
@@ -259,6 +260,7 @@ class ClaimedBatch:
         acks_whole: whether one small call may ack all of it, because nothing is recorded of its messages.
         at_exit: changes the verdicts for what has none when the lease's block ends; None leaves them.
         after_extend: what an extension that succeeded asks of Redis as well; None for nothing.
+        trace: what a tracer keeps with it.
     """
 
     __slots__ = (
@@ -285,6 +287,7 @@ class ClaimedBatch:
         "state",
         "takeovers",
         "token",
+        "trace",
         "verdicts",
         "yielded",
     )
@@ -303,6 +306,7 @@ class ClaimedBatch:
         self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = self.is_detached = False
         self.yielded = -1
         self.acks_whole = True
+        self.trace: Any = None
         self.at_exit: Callable[[list[Verdict]], list[Verdict]] | None = None
         self.after_extend: Callable[[], Operation[None]] | None = None
         self._max_lease_seconds = session.rules.max_lease_seconds
@@ -445,6 +449,12 @@ class LeaseBase(Generic[R]):
     def unsettled(self) -> list[int]:
         """Return the slots without a verdict."""
         return self._batch.verdicts.open
+
+    def traced(self) -> AbstractContextManager[None]:
+        """Return a block in which the work on the messages is traced, if tracing is on; `with lease` is one."""
+        if spans.tracer is None or not self.messages:
+            return nullcontext()
+        return spans.tracer.handling(self._session, self._batch)
 
     def __len__(self) -> int:
         return len(self.messages)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sluicegate import checks
+from sluicegate import checks, spans
 from sluicegate._lease_base import ClaimedBatch, Verdict
 from sluicegate._session import QueueSession
 from sluicegate.clock import elapsed_clock
@@ -64,14 +64,15 @@ def settle(
         len(batch.messages) if batch.acks_whole else 0,
     )
     rules = rules or session.rules
+    send = _send if spans.tracer is None else _send_traced
     try:
-        yield from _send(session, batch, request, rules, sent)
+        yield from send(session, batch, request, rules, sent)
     except (Exception, GeneratorExit):
         raise
     except BaseException:
         if not batch.verdicts.is_confirmed(sent):  # an interruption: no later call may settle this lease: send again
             with suppress(Exception):
-                yield from _send(session, batch, request, rules, sent)
+                yield from send(session, batch, request, rules, sent)
         raise
 
 
@@ -180,6 +181,24 @@ def _send(
     batch.confirmed_at = asked_at
     if settled.held == 0:
         batch.is_finished, batch.is_gone = True, False
+
+
+def _send_traced(
+    session: QueueSession[Any],
+    batch: ClaimedBatch,
+    request: SettleRequest,
+    rules: QueueRules,
+    sent: Sequence[int],
+) -> Operation[None]:
+    begun, failure = elapsed_clock(), None
+    try:
+        yield from _send(session, batch, request, rules, sent)
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        if spans.tracer is not None:
+            spans.tracer.settled(session, batch, request.groups, begun, failure)
 
 
 def _events_of(

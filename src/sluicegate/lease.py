@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from sluicegate import _lease_operations, checks
+from sluicegate import _lease_operations, checks, spans
 from sluicegate._lease_base import ClaimedBatch, LeaseBase, Verdict
 from sluicegate.config import QueueConfig
 from sluicegate.core.keys import text_of
@@ -133,6 +133,7 @@ class Lease(LeaseBase[OperationRunner]):
     """
 
     _heartbeat: LeaseHeartbeat | None = None
+    _trace: AbstractContextManager[None] | None = None
 
     def ack(self, *messages: Message | Iterable[Message]) -> None:
         """Mark messages as done; without arguments, all that have no verdict."""
@@ -253,6 +254,9 @@ class Lease(LeaseBase[OperationRunner]):
     def __enter__(self) -> Self:
         if self._batch.claim.heartbeat:
             self.start_heartbeat()
+        if spans.tracer is not None:
+            self._trace = self.traced()
+            self._trace.__enter__()
         return self
 
     def __exit__(
@@ -261,7 +265,11 @@ class Lease(LeaseBase[OperationRunner]):
         try:
             self.stop_heartbeat()
         finally:  # an interruption must leave no message in a lease that nobody holds
-            self._settle_at_exit(error)
+            try:
+                self._settle_at_exit(error)
+            finally:
+                if self._trace is not None:
+                    self._trace.__exit__(kind, error, traceback)
 
     def _settle_at_exit(self, error: BaseException | None) -> None:
         session, batch = self._session, self._batch

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
-from sluicegate import checks
+from sluicegate import checks, spans
 from sluicegate._session import new_id
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Operation, alone
@@ -59,17 +59,25 @@ class Publisher:
         """Publish one message; False when its deduplication key is held."""
         publish = self._activity.begin_publish(current_owner())
         try:
-            ahead = self._session.publishing.batches(
-                [payload], headers, new_id=new_id, delay_seconds=delay_seconds, due_at=due_at, durability=durability
-            )
-            begun = elapsed_clock()
-            try:
-                batch = self._next(ahead)
-            except Exception as error:
-                self._emit_refused(error, begun)
-                raise
-            assert batch is not None
-            return self._send(batch).accepted == 1
+            with spans.publishing(self._session, headers) as span:
+                ahead = self._session.publishing.batches(
+                    [payload],
+                    span.headers,
+                    new_id=new_id,
+                    delay_seconds=delay_seconds,
+                    due_at=due_at,
+                    durability=durability,
+                )
+                begun = elapsed_clock()
+                try:
+                    batch = self._next(ahead)
+                except Exception as error:
+                    self._emit_refused(error, begun)
+                    raise
+                assert batch is not None
+                report = self._send(batch)
+                span.published(report)
+                return report.accepted == 1
         finally:
             self._activity.end_publish(publish)
 
@@ -84,21 +92,23 @@ class Publisher:
     ) -> PublishReport:
         """Publish any number of messages, call after call."""
         report = PublishReport()
-        ahead = self._session.publishing.batches(
-            payloads,
-            headers,
-            new_id=new_id,
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            partial=partial,
-        )
-        try:
-            for done in self.publish_batches(ahead):
-                report.add(done)
-        except Exception as error:
-            error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
-            raise
+        with spans.publishing(self._session, headers) as span:
+            ahead = self._session.publishing.batches(
+                payloads,
+                span.headers,
+                new_id=new_id,
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+                partial=partial,
+            )
+            try:
+                for done in self.publish_batches(ahead):
+                    report.add(done)
+                    span.published(done)
+            except Exception as error:
+                error.add_note(f"{len(report.ids)} messages before these were handled: {report}")
+                raise
         return report
 
     def publish_batch(
@@ -113,16 +123,19 @@ class Publisher:
     ) -> PublishReport:
         """Publish messages as a batch, or what an earlier attempt did not publish of it, and seal it."""
         name = batch_name(batch_id)
-        ahead = self._session.publishing.batches(
-            payloads,
-            headers,
-            new_id=batch_call_ids(name),
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            tracked=name,
-        )
-        return self.publish_tracked(batch_id, ahead, retention_seconds)
+        with spans.publishing(self._session, headers) as span:
+            ahead = self._session.publishing.batches(
+                payloads,
+                span.headers,
+                new_id=batch_call_ids(name),
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+                tracked=name,
+            )
+            report = self.publish_tracked(batch_id, ahead, retention_seconds)
+            span.published(report)
+        return report
 
     def publish_tracked(self, batch_id: str, ahead: Batches, retention_seconds: float) -> PublishReport:
         """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""
@@ -173,20 +186,33 @@ class Publisher:
         """Publish call after call, and yield a report for each; unless `ahead`, one call's messages are in memory."""
         checks.count("batch_size", batch_size, MAX_PER_CALL)
         name = b"" if batch_id is None else batch_name(batch_id)
-        batches = self._session.publishing.batches(
-            payloads,
-            headers,
-            new_id=batch_call_ids(name) if name else new_id,
-            most=batch_size,
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            tracked=name,
-        )
-        reports = self.publish_batches(batches) if ahead else self._one_by_one(batches)
-        if batch_id is not None:
-            reports = self._opened_and_sealed(batch_id, reports, retention_seconds)
-        return reports
+
+        def reports_of(headers: Mapping[str, str] | None) -> Iterator[PublishReport]:
+            batches = self._session.publishing.batches(
+                payloads,
+                headers,
+                new_id=batch_call_ids(name) if name else new_id,
+                most=batch_size,
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+                tracked=name,
+            )
+            reports = self.publish_batches(batches) if ahead else self._one_by_one(batches)
+            return reports if batch_id is None else self._opened_and_sealed(batch_id, reports, retention_seconds)
+
+        return reports_of(headers) if spans.tracer is None else self._traced(reports_of, headers)
+
+    def _traced(
+        self,
+        reports_of: Callable[[Mapping[str, str] | None], Iterator[PublishReport]],
+        headers: Mapping[str, str] | None,
+    ) -> Iterator[PublishReport]:
+        """Publish with these headers and the context of a trace, which lasts from the first report to the last."""
+        with spans.publishing(self._session, headers, is_current=False) as span:
+            for report in reports_of(span.headers):
+                span.published(report)
+                yield report
 
     def _one_by_one(self, batches: Batches) -> Iterator[PublishReport]:
         """Publish batches in order, and make each after the report of the one before was used."""

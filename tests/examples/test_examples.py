@@ -265,3 +265,11 @@ def test_a_consumer_measures_its_leases(start: Start) -> None:
     (line,) = program.lines
     assert line.endswith("} 10.0")
     assert 'queue="measured"' in line
+
+
+def test_a_traced_queue_handles_each_message_in_the_trace_of_its_publish(start: Start) -> None:
+    program = start(EXAMPLES / "traced_queue.py")
+
+    assert program.end() == 0
+    spans = ["publish traced", "checkout", "claim traced", "ack traced", "handle traced"]
+    assert sorted(program.lines) == sorted(f"trace {number}: {name}" for number in range(3) for name in spans)

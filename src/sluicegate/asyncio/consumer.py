@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import ClassVar, Self
 
+from sluicegate import spans
 from sluicegate._arguments import Handler, claim_of
 from sluicegate._handle_operations import attach, attached_claim, extend_detached
 from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
@@ -102,7 +103,7 @@ class QueueConsumer(QueueAdministration):
             on_batch_error=on_batch_error,
             exclude_run=exclude_run,
         )
-        asked_at = elapsed_clock()
+        begun = asked_at = elapsed_clock()
 
         def clock() -> float:  # the operation reads it before each claim, and a lease's life begins no later
             nonlocal asked_at
@@ -128,6 +129,8 @@ class QueueConsumer(QueueAdministration):
         batch = ClaimedBatch(session, claim, reply, asked_at)
         if not batch.messages:
             return self._lease_of(batch)
+        if spans.tracer is not None:
+            spans.tracer.claimed(session, batch, begun)
         if session.activity.stopping():  # the queue stopped while claiming, so release the lease
             released = batch.verdicts.record((Verdict("release"),))
             await session.runner.run(settle(session, batch, released))

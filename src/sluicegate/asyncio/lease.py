@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from sluicegate import _lease_operations, checks
+from sluicegate import _lease_operations, checks, spans
 from sluicegate._lease_base import ClaimedBatch, LeaseBase, Verdict
 from sluicegate.asyncio.heartbeat import scheduler
 from sluicegate.asyncio.operation_runner import OperationRunner
@@ -132,6 +132,7 @@ class Lease(LeaseBase[OperationRunner]):
     """
 
     _heartbeat: LeaseHeartbeat | None = None
+    _trace: AbstractContextManager[None] | None = None
 
     async def ack(self, *messages: Message | Iterable[Message]) -> None:
         """Mark messages as done; without arguments, all that have no verdict."""
@@ -252,6 +253,9 @@ class Lease(LeaseBase[OperationRunner]):
     async def __aenter__(self) -> Self:
         if self._batch.claim.heartbeat:
             self.start_heartbeat()
+        if spans.tracer is not None:
+            self._trace = self.traced()
+            self._trace.__enter__()
         return self
 
     async def __aexit__(
@@ -260,7 +264,11 @@ class Lease(LeaseBase[OperationRunner]):
         try:
             await self.stop_heartbeat()
         finally:  # an interruption must leave no message in a lease that nobody holds
-            await self._settle_at_exit(error)
+            try:
+                await self._settle_at_exit(error)
+            finally:
+                if self._trace is not None:
+                    self._trace.__exit__(kind, error, traceback)
 
     async def _settle_at_exit(self, error: BaseException | None) -> None:
         session, batch = self._session, self._batch

@@ -60,22 +60,8 @@ class Chunk:
         over whole; when the process is asked to end, what was done is settled and the rest is released.
         """
         self.lease.start_heartbeat(self._plan.heartbeat_seconds)
-        try:
-            self.bisect.run()
-            if self._plan.on_failure == "raise" and self.bisect.error is not None:
-                self._settle_failed(self.bisect.error)
-                raise self.bisect.error
-            if self._plan.holds:
-                return
-            self._remember_returned()
-        except Exception:
-            self.lease.stop_heartbeat()
-            raise
-        except BaseException:
-            self.release()
-            raise
-        self.lease.stop_heartbeat()
-        self.lease.settle(*self.bisect.verdicts())
+        with self.lease.traced():
+            self._work()
 
     def settle(self) -> None:
         """Settle a chunk that was held, in one call."""
@@ -104,6 +90,24 @@ class Chunk:
     def counts(self) -> LeaseCounts:
         """Return how many messages a held chunk will ack, return and bury."""
         return LeaseCounts(*self.bisect.counts())
+
+    def _work(self) -> None:
+        try:
+            self.bisect.run()
+            if self._plan.on_failure == "raise" and self.bisect.error is not None:
+                self._settle_failed(self.bisect.error)
+                raise self.bisect.error
+            if self._plan.holds:
+                return
+            self._remember_returned()
+        except Exception:
+            self.lease.stop_heartbeat()
+            raise
+        except BaseException:
+            self.release()
+            raise
+        self.lease.stop_heartbeat()
+        self.lease.settle(*self.bisect.verdicts())
 
     def _settle_failed(self, error: Exception) -> None:
         """Give a failed chunk back whole with its error; what the handler raised matters more than this call."""

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextvars import copy_context
 
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.engine import DrainEngine
@@ -45,7 +46,10 @@ def run_threads(plan: DrainPlan, queue: QueueConsumer) -> list[PartitionSummary]
     """
     stop = threading.Event()
     with ThreadPoolExecutor(plan.partitions, thread_name_prefix="sluicegate-drain") as pool:
-        futures = [pool.submit(work, plan, queue, number, 0, stop.is_set) for number in range(plan.partitions)]
+        futures = [
+            pool.submit(copy_context().run, work, plan, queue, number, 0, stop.is_set)
+            for number in range(plan.partitions)
+        ]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:

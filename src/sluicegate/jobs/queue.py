@@ -11,7 +11,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias, Unpack
 
-from sluicegate import checks
+from sluicegate import checks, spans
 from sluicegate._arguments import refuse_unfit_gateway
 from sluicegate._lease_base import ClaimedBatch, LeaseState, OnBatchError
 from sluicegate._session import new_id
@@ -240,18 +240,20 @@ class RedisJobQueue(QueueConsumer):
             return EnqueueReport.of(batch.report, batch_id)
         named, names = job_headers(kind, headers), JobKindNames(payloads, kind)
         self._keep_as_configured()
-        ahead = self.session.publishing.batches(
-            names,
-            named,
-            new_id=new_id,
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            partial=partial,
-        )
         report = PublishReport()
-        for done in self._publisher.publish_batches(job_batches(ahead, names)):
-            report.add(done)
+        with spans.publishing(self.session, named) as span:
+            ahead = self.session.publishing.batches(
+                names,
+                span.headers,
+                new_id=new_id,
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+                partial=partial,
+            )
+            for done in self._publisher.publish_batches(job_batches(ahead, names)):
+                report.add(done)
+                span.published(done)
         return EnqueueReport.of(report)
 
     def batch(
@@ -286,16 +288,18 @@ class RedisJobQueue(QueueConsumer):
         name = new_id().decode() if batch_id is None else batch_id
         tracked, named, names = batch_name(name), job_headers(kind, headers), JobKindNames(payloads, kind)
         self._keep_as_configured()
-        ahead = self.session.publishing.batches(
-            names,
-            named,
-            new_id=batch_call_ids(tracked),
-            delay_seconds=delay_seconds,
-            due_at=due_at,
-            durability=durability,
-            tracked=tracked,
-        )
-        report = self._publisher.publish_tracked(name, job_batches(ahead, names), retention_seconds)
+        with spans.publishing(self.session, named) as span:
+            ahead = self.session.publishing.batches(
+                names,
+                span.headers,
+                new_id=batch_call_ids(tracked),
+                delay_seconds=delay_seconds,
+                due_at=due_at,
+                durability=durability,
+                tracked=tracked,
+            )
+            report = self._publisher.publish_tracked(name, job_batches(ahead, names), retention_seconds)
+            span.published(report)
         return Batch(self.session, name, report)
 
     # ------------------------------------------------------------------ claim

@@ -1,0 +1,10 @@
+"""Traces messages with OpenTelemetry: publish, claim, handling and verdict, across processes.
+
+It needs the extra `tracing`, and an SDK that exports the spans. `instrument` switches it on for every queue, stream,
+group, queue of jobs, worker and drain of the process, threaded and asyncio.
+"""
+
+from sluicegate.tracing.context import context_of, links_of
+from sluicegate.tracing.tracer import instrument, is_instrumented, uninstrument
+
+__all__ = ["context_of", "instrument", "is_instrumented", "links_of", "uninstrument"]
