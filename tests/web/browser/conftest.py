@@ -26,9 +26,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         not_run.note(MISSING)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Yield a browser for the tests of one module: later modules may call `asyncio.run` again."""
+    """Yield a browser for the tests of this package: those that follow may call `asyncio.run` again."""
     with machine.running() as running:
         yield running
 

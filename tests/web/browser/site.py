@@ -127,3 +127,8 @@ def new_context(
         reduced_motion="reduce",
         **options,
     )
+
+
+def fits(window: Window) -> bool:
+    """Return whether the page is no wider than the window."""
+    return bool(window.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))

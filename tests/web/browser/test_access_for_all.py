@@ -13,10 +13,10 @@ from sluicegate.gates import Gate
 from sluicegate.jobs import RedisJobQueue
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
-from tests.web.browser.site import DESKTOP, PHONE, OpenWindow, Window
+from tests.web.browser.site import DESKTOP, PHONE, OpenWindow, Window, fits
 
 LOOKS = [
-    pytest.param(DESKTOP, False, id="desktop-light"),
+    pytest.param(DESKTOP, False, id="desktop-light", marks=pytest.mark.full),
     pytest.param(PHONE, True, id="phone-dark", marks=pytest.mark.full),
     pytest.param(DESKTOP, True, id="desktop-dark", marks=pytest.mark.full),
     pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.full),
@@ -31,11 +31,6 @@ def serious(window: Window) -> list[str]:
         for each in found["violations"]
         if each["impact"] in ("moderate", "serious", "critical")
     ]
-
-
-def fits(window: Window) -> bool:
-    """Return whether the page is no wider than the window."""
-    return bool(window.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize(("size", "dark"), LOOKS)
@@ -82,6 +77,19 @@ def test_axe_finds_nothing_serious(
         assert (serious(window), fits(window)) == ([], True)
         job.release()
     held.release()
+
+
+def test_axe_finds_nothing_serious_at_first_sight(make_queue: MakeQueue, open_window: OpenWindow) -> None:
+    make_queue("orders").publish_many([{"n": number} for number in range(3)])
+    window = open_window(gates={"orders": Gate(min_ready=5)}).go()
+
+    expect(window.find(".place-link")).to_have_count(1)
+    assert (serious(window), fits(window)) == ([], True)
+    window.page.emulate_media(color_scheme="dark")
+    window.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    window.go("queue=orders")
+    expect(window.find(".tab-panel tbody tr")).to_have_count(3)
+    assert (serious(window), fits(window)) == ([], True)
 
 
 def test_the_keyboard_alone_leads_from_the_overview_to_a_redriven_message(

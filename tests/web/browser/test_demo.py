@@ -19,7 +19,7 @@ from sluicegate.web.demo import Demo, DemoSettings, create_demo
 from tests.support.project import ROOT
 from tests.support.servers import RedisServer, free_port
 from tests.support.waiting import wait_until
-from tests.web.browser.site import Site, Window, new_context
+from tests.web.browser.site import PHONE, Site, Window, fits, new_context
 
 FAST = DemoSettings(workers=0, latency_ms=50, fail_percent=0, hang_percent=0)
 
@@ -90,6 +90,9 @@ def test_failing_jobs_are_tried_three_times_and_redriven(demo: Demo, window: Win
 
     knob(window, "workers", 0)
     wait_until(lambda: not demo.pool.doing(), "the workers have stopped")
+    assert fits(window)
+    window.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    assert fits(window)
     window.click("[data-action=redrive]")
     window.shows("[data-lane=pending] .lane-count", "10")
     assert demo.jobs.depth().dead == 0

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from sluicegate import RedisMessageQueue
 from sluicegate.gates import Gate
 from tests.support.flavours import MakeQueue, MakeStream
-from tests.support.servers import free_port
+from tests.support.servers import RedisServer, free_port
 from tests.web.browser.site import TOKEN, OpenWindow, Window, new_context
 
 NAMES = ".place-link"
@@ -118,6 +119,42 @@ def test_an_empty_server_says_what_will_appear(open_window: OpenWindow) -> None:
     window.shows(".empty", "appears with its first message")
     window.go("queue=never")
     window.shows(".why", "no such queue yet")
+
+
+@pytest.mark.full
+def test_the_page_says_that_redis_is_away_and_keeps_the_last_values(
+    own_server: RedisServer, open_window: OpenWindow
+) -> None:
+    with RedisMessageQueue("orders", url=own_server.url) as queue:
+        queue.publish_many(["a", "b"])
+        window = open_window(url=own_server.url).go()
+        window.shows("tr:has-text('orders') .cell-ready", "2")
+
+        own_server.stop()
+        window.shows("#trouble", "Redis cannot be read")
+        window.shows("tr:has-text('orders') .cell-ready", "2")
+        window.go("queue=orders")
+        window.click("[data-action=refresh]")
+        window.shows(".tab-panel .notice", "Try again")
+
+        own_server.start()
+        expect(window.find("#trouble")).to_be_hidden(timeout=20_000)
+        window.click("text=Try again")
+        expect(window.find(".tab-panel tbody tr")).to_have_count(2)
+
+
+@pytest.mark.full
+def test_what_is_masked_is_nowhere_in_the_page(make_queue: MakeQueue, open_window: OpenWindow) -> None:
+    queue = make_queue("orders")
+    queue.publish({"card": {"number": "4111-1111"}, "n": 1}, headers={"authorization": "secret-token"})
+    window = open_window(masks=["card.number", "headers.authorization"]).go("queue=orders")
+
+    window.shows(".bar", "masked")
+    window.click(".tab-panel .link")
+    window.shows("dialog", "Parts of the payload or of the headers are masked")
+    everything = window.page.content()
+    assert "4111-1111" not in everything
+    assert "secret-token" not in everything
 
 
 @pytest.mark.full

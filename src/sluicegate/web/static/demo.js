@@ -32,7 +32,7 @@ export function demoView(context) {
     h("button", { type: "button", class: "segment", "data-size": size, on: { click: () => chooseBatch(size) } }, count(size))));
   const reclaim = button("Run reclaim sweep", sweep, { kind: "primary", "data-action": "reclaim" });
   const swept = h("p", { class: "hint", role: "status" });
-  const redrive = button("Redrive", async () => {
+  const redrive = button("Redrive all", async () => {
     try {
       const { redriven } = await api.post("redrive", { jobs: state.name }, {});
       toast(`${counted(redriven ?? 0, "job")} enqueued again.`);
@@ -40,8 +40,8 @@ export function demoView(context) {
       toast(refused.message, "bad");
     }
     read();
-  }, { kind: "quiet", "data-action": "redrive", hidden: true });
-  lanes.failed.node.querySelector("h2").after(redrive);
+  }, { "data-action": "redrive", hidden: true });
+  lanes.failed.node.querySelector(".lane-list").before(redrive);
   const crew = h("div", { class: "crew", "aria-label": "Workers" });
   const details = h("a", { href: "#" }, "Open the job list");
   const node = h("div", { class: "view" },
@@ -185,5 +185,5 @@ function updateCard(node, lane, job, now) {
   };
   setText(state, visible(texts[lane] ?? ""));
   state.hidden = !texts[lane];
-  setAttribute(node, "class", `job${job.hung && lane === "processing" ? " is-hung" : ""}${job.reclaimed && lane !== "completed" ? " is-back" : ""}`);
+  setAttribute(node, "class", `job${job.hung && lane === "processing" ? " is-hung" : ""}${job.reclaimed && ["pending", "processing"].includes(lane) ? " is-back" : ""}`);
 }

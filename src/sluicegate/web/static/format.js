@@ -51,6 +51,13 @@ export function age(seconds, whenNone = NOTHING) {
   return words.join(" ");
 }
 
+/** Format a duration for an axis: one number and its unit. */
+export function axisAge(seconds) {
+  const [unit, size] = [["d", 172_800, 86_400], ["h", 7200, 3600], ["min", 60, 60]].find(([, least]) => seconds >= least)
+    ?.filter((_, index) => index !== 1) ?? ["s", 1];
+  return `${ONE_DIGIT.format(seconds / size)} ${unit}`;
+}
+
 /** Format a duration by its largest unit only. */
 export function roughAge(seconds, whenNone = NOTHING) {
   return isNumber(seconds) && seconds >= 120 ? age(seconds).split(" ").slice(0, 2).join(" ") : age(seconds, whenNone);
@@ -58,7 +65,16 @@ export function roughAge(seconds, whenNone = NOTHING) {
 
 /** Format a duration briefly: 1 h 5 min. */
 export function shortAge(seconds, whenNone = NOTHING) {
-  return age(seconds, whenNone)
+  return shorten(age(seconds, whenNone));
+}
+
+/** The same by its largest unit only: 1 h. */
+export function shortRoughAge(seconds, whenNone = NOTHING) {
+  return shorten(roughAge(seconds, whenNone));
+}
+
+function shorten(words) {
+  return words
     .replace(/ days?/g, " d").replace(/ hours?/g, " h").replace(/ minutes?/g, " min").replace(/ seconds?/g, " s")
     .replace("just now", "0 s");
 }

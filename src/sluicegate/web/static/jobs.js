@@ -106,9 +106,11 @@ function updateJob(node, job, now) {
   const done = job.status === "completed" ? 1 : job.progress;
   bar.hidden = !isNumber(done);
   if (isNumber(done)) bar.value = Math.max(0, Math.min(1, done));
-  const said = job.cancel_requested && job.status === "running" ? "asked to stop" : job.last_error && job.status !== "completed" ? job.last_error : job.note;
+  const runs = job.status === "running";
+  const failing = Boolean(job.last_error) && !runs && job.status !== "completed";
+  const said = job.cancel_requested && runs ? "asked to stop" : failing ? job.last_error : job.note;
   setText(note, visible((said ?? "").slice(0, 200)));
-  setAttribute(note, "class", job.last_error && job.status !== "completed" ? "note bad-ink" : "note");
+  setAttribute(note, "class", failing ? "note bad-ink" : "note");
   setText(attempts, count(job.attempts));
   setText(worker, visible(job.worker ?? "–"));
   const when = epoch(job.ended_at ?? (job.status === "running" ? job.claimed_at : null) ?? job.enqueued_at);

@@ -2,7 +2,7 @@
 
 import { address } from "./api.js";
 import { h, put, setText } from "./dom.js";
-import { bytes, count, counted, dateTime, epoch, indentJson, shortAge, visible, visibleLines } from "./format.js";
+import { bytes, count, counted, dateTime, epoch, indentJson, shortRoughAge, visible, visibleLines } from "./format.js";
 import { badge, button, cell, confirm, emptyState, failed, field, loading, openDialog, select, table, toast } from "./parts.js";
 
 const PAGE = 50;
@@ -293,5 +293,5 @@ function labelOf(state) {
 function ago(value) {
   const seconds = epoch(value);
   if (seconds === null) return "–";
-  return h("time", { title: dateTime(value) }, `${shortAge(Date.now() / 1000 - seconds)} ago`);
+  return h("time", { title: dateTime(value) }, `${shortRoughAge(Date.now() / 1000 - seconds)} ago`);
 }

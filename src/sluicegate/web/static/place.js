@@ -3,7 +3,7 @@
 import { placeHref, placeQuery } from "./api.js";
 import { chart } from "./charts.js";
 import { h, List, put, setAttribute, setText, svg } from "./dom.js";
-import { age, compact, count, counted, isNumber, plainGate, rate, roughAge, shortAge, visible } from "./format.js";
+import { age, axisAge, compact, count, counted, isNumber, plainGate, rate, roughAge, shortAge, visible } from "./format.js";
 import { jobsPanel } from "./jobs.js";
 import { consumersPanel, leasesPanel } from "./leases.js";
 import { deadPanel, historyPanel, messagesPanel } from "./messages.js";
@@ -31,7 +31,7 @@ export function placeView(context, place) {
   const tiles = h("dl", { class: "tiles" });
   const chartOfDepth = chart({ title: "Messages", series: DEPTH, format: compact, readout: count });
   const chartOfAge = chart({
-    title: "Age of the oldest ready message", series: AGE, format: shortAge, readout: shortAge, inTime: true, height: 120,
+    title: "Age of the oldest ready message", series: AGE, format: axisAge, readout: shortAge, inTime: true, height: 120,
   });
   const gates = h("div", { class: "gates" });
   const gateList = new List(gates, (gate) => gate.label, makeGate, (node, gate) => updateGate(node, gate, view.depth));
