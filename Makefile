@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format docs diagrams dist bench bench-compare bench-peers lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -25,8 +25,8 @@ demo-dagster: setup ## The flights again, from Dagster's assets, daemon and sens
 demo-ui: setup ## Watch jobs that fail, hang and return to the queue in the browser; prints a link; no Java, no Airflow
 	@$(PYTHON_IN_VENV) -m sluicegate.web.demo $(ARGS)
 
-quickstart: setup ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow
-	@$(PYTHON_IN_VENV) example_dags/quickstart.py
+quickstart: ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow, 30 seconds
+	@bash scripts/quickstart.sh
 
 test: setup ## Test every behaviour, in ten minutes on two cores (make test ARGS="-k lease tests/unit" for a part)
 	@$(PYTHON_IN_VENV) -m scripts.run_tests $(ARGS)
@@ -51,6 +51,18 @@ format: setup ## Put format, imports, the synchronous shells and the documentati
 	@.venv/bin/ruff check --fix .
 	@$(PYTHON_IN_VENV) scripts/snippets.py
 
+docs: setup ## Make the documentation's site in build/site, and check its links
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON_IN_VENV) -m mkdocs build --strict --quiet
+	@$(PYTHON_IN_VENV) -m scripts.check_site build/site
+
+diagrams: setup ## Draw the diagrams of docs/ anew (needs Chromium and npm)
+	@bash scripts/diagrams.sh
+
+dist: setup ## Build what the package index gets into dist/: the source archive and three wheels
+	@rm -rf dist
+	@$(PYTHON_IN_VENV) -m hatchling build --directory dist
+	@for name in packages/*/; do (cd $$name && ../../$(PYTHON_IN_VENV) -m hatchling build --target wheel --directory ../../dist); done
+
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
 	@$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
 
@@ -60,7 +72,7 @@ bench-compare: setup ## Compare the speed of two commits in turn: make bench-com
 bench-peers: setup ## Measure beside redis-message-queue 8.3.0 and 11, in environments under build/peers (needs Python 3.12)
 	@$(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
 
-lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11, 3.12 and 3.13 (ARGS=--upgrade for the newest)
+lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11 to 3.14 (ARGS=--upgrade for the newest)
 	@bash scripts/lock.sh $(ARGS)
 
 clean: ## Remove build/ and caches, keep .venv

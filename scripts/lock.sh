@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for version in 3.11 3.12 3.13; do
+for version in 3.11 3.12 3.13 3.14; do
   lock=locks/py$version.txt
   echo "resolving for Python $version ..." >&2
   .venv/bin/uv pip compile --quiet --python-version "$version" --python-platform linux \

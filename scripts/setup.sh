@@ -7,11 +7,12 @@ readonly STAMP=.venv/.sluicegate-setup
 readonly NEEDED_GB=4
 readonly OLDEST_JAVA=17
 
-# What .venv was made from: the lock, the project file and the folder, whose path is written into its scripts.
+# What .venv was made from: the lock, the project file, the version and the folder, whose path is written into its scripts.
 fingerprint() {
   local minor
   minor=$(sed -n 's/^version = \([0-9]*\.[0-9]*\).*/\1/p' .venv/pyvenv.cfg)
-  { pwd -P; cat "locks/py$minor.txt" pyproject.toml scripts/setup.sh; } | sha256sum
+  { pwd -P; cat "locks/py$minor.txt" pyproject.toml scripts/setup.sh; grep '^__version__' src/sluicegate/__init__.py; } |
+    sha256sum
 }
 
 up_to_date() {
@@ -22,11 +23,12 @@ say() { printf '%s\n' "$*" >&2; }
 
 step() { say "[$1/3] $2  (${SECONDS} s so far)"; }
 
-# Prints the first Python that the project supports, or nothing.
+# Prints the first Python that the project supports, or nothing. 3.14 only if PYTHON names it: it has a lock, and no promise.
 find_python() {
-  local candidate
+  local candidate newest=13
+  [[ -z ${PYTHON:-} ]] || newest=14
   for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
-    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    if "$candidate" -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $newest))" 2>/dev/null; then
       echo "$candidate"
       return
     fi

@@ -157,7 +157,7 @@ __all__ = [
     "open_url",
     "replicated",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The module of each name that is not an error. A name loads its module when it is first used, so that a program which
 # names a gate or an error does not load redis-py.

@@ -1,7 +1,7 @@
 """This module defines every exception of Sluicegate, one per decision that a caller can take.
 
 Messages name the queue, the key or the field, state what was wrong and how to correct it, and never contain a password
-or a payload.
+or a payload. Each error has the address of its entry in the documentation, which is shown below its traceback.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ __all__ = [
 ]
 
 
+# Has an entry for each class of these packages, under its name.
+_TROUBLESHOOTING = "https://sluicegate.github.io/sluicegate/troubleshooting/"
+_PACKAGES = ("sluicegate", "airflow_provider_sluicegate", "dagster_sluicegate")
+
+
 class _Context(TypedDict, total=False):
     """These keys locate an error; see the attributes of `RedisMessageQueueError`."""
 
@@ -77,6 +82,9 @@ class _Context(TypedDict, total=False):
 
 class RedisMessageQueueError(Exception):
     """This is the base class of every error that Sluicegate raises. It keeps its attributes when pickled.
+
+    Its traceback ends with `docs_url`, as a note. The note is no part of `str(error)`, so log lines, dead letters and
+    events do not have it.
 
     Attributes:
         queue: name of the queue. Each of these attributes is None if it is not known.
@@ -100,6 +108,19 @@ class RedisMessageQueueError(Exception):
     ) -> None:
         super().__init__(*args)
         self.locate(queue=queue, operation=operation, message_id=message_id, position=position)
+        super().add_note(f"See {self.docs_url}")
+
+    @property
+    def docs_url(self) -> str:
+        """Return the address of the error's entry in the documentation: what causes it, and what to do."""
+        own = (kind for kind in type(self).__mro__ if kind.__module__.partition(".")[0] in _PACKAGES)
+        return f"{_TROUBLESHOOTING}#{next(own).__name__.lower()}"
+
+    def add_note(self, note: str, /) -> None:
+        """Add a note above the address of the documentation, which stays the last one."""
+        super().add_note(note)
+        if len(self.__notes__) > 1:
+            self.__notes__.insert(-1, self.__notes__.pop())
 
     def locate(self, **known: Unpack[_Context]) -> Self:
         """Set the attributes that are still None from `known`, and return the error."""

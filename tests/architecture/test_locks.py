@@ -13,6 +13,8 @@ from packaging.utils import canonicalize_name
 from tests.support.project import ROOT
 
 VERSIONS = ("3.11", "3.12", "3.13")
+TRIED = "3.14"  # by hosted CI, which may fail there
+LOCKED = (*VERSIONS, TRIED)
 LINE = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+")
 
 
@@ -31,8 +33,8 @@ def requirements() -> list[Requirement]:
     ]
 
 
-def test_there_is_a_lock_for_each_supported_python_and_no_other() -> None:
-    assert sorted(path.name for path in (ROOT / "locks").iterdir()) == [f"py{version}.txt" for version in VERSIONS]
+def test_there_is_a_lock_for_each_python_that_is_supported_or_tried_and_no_other() -> None:
+    assert sorted(path.name for path in (ROOT / "locks").iterdir()) == [f"py{version}.txt" for version in LOCKED]
 
 
 def test_the_package_claims_the_pythons_that_are_tested_and_allows_one_more() -> None:
@@ -40,7 +42,7 @@ def test_the_package_claims_the_pythons_that_are_tested_and_allows_one_more() ->
     claimed = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]
     assert tuple(claimed) == VERSIONS
     allowed = SpecifierSet(project["requires-python"])
-    assert [f"3.{minor}" for minor in range(9, 18) if f"3.{minor}" in allowed] == [*VERSIONS, "3.14"]
+    assert [f"3.{minor}" for minor in range(9, 18) if f"3.{minor}" in allowed] == [*LOCKED]
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -61,7 +63,7 @@ def test_a_server_is_asked_for_where_there_is_a_wheel_of_one(
     assert [one.name for one in asked if one.marker is None or one.marker.evaluate(where)] == wheels[machine]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", LOCKED)
 def test_a_lock_holds_only_names_and_versions(version: str) -> None:
     lines = lock_lines(version)
 
@@ -69,7 +71,7 @@ def test_a_lock_holds_only_names_and_versions(version: str) -> None:
     assert [line for line in lines if not LINE.fullmatch(line)] == []
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", LOCKED)
 def test_a_lock_answers_everything_that_the_project_asks_for(version: str) -> None:
     locked = dict(line.split("==") for line in lock_lines(version))
     machine = {"python_version": version, "sys_platform": "linux", "platform_machine": "x86_64"}

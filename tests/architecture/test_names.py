@@ -14,7 +14,10 @@ from sluicegate.core.ledger import Verb
 from sluicegate.tracing import attributes
 from tests.support.project import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 TOP = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
 # Made by programs of the documentation when they run.
 MADE = {"build"}
@@ -24,7 +27,7 @@ SPAN_ATTRIBUTES = {
     *(value for value in vars(attributes).values() if isinstance(value, str)),
     *(f"sluicegate.{verb}" for verb in get_args(Verb)),
 }
-DOTTED = re.compile(r"\b(?:sluicegate|airflow_provider_sluicegate|dagster_sluicegate)(?:\.\w+)+")
+DOTTED = re.compile(r"(?<![/\w.])(?:sluicegate|airflow_provider_sluicegate|dagster_sluicegate)(?:\.\w+)+")
 
 
 def resolves(dotted: str) -> bool:
@@ -46,13 +49,13 @@ def resolves(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paths_exist(page: Path) -> None:
     named = {path.rstrip("/") for code in CODE.findall(page.read_text()) for path in PATH.findall(code)}
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_dotted_names_exist(page: Path) -> None:
     named = {name for name in DOTTED.findall(page.read_text()) if not name.endswith((".py", ".zip", ".parquet"))}
     assert [name for name in sorted(named - SPAN_ATTRIBUTES) if not resolves(name)] == []

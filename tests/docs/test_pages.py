@@ -13,11 +13,11 @@ from sluicegate.embedded import stop_server
 from tests.support.project import ROOT
 from tests.support.snippets import PAGES, blocks
 
-# Run elsewhere, where their servers and sessions are.
-OTHERS = [
-    file.read_text()
-    for room in ("airflow", "spark", "dagster", "doctor", "worker", "web", "health")
-    for file in (ROOT / "tests" / room).glob("*.py")
+# Blocks that are no file are run elsewhere, where their servers and sessions are.
+OTHERS = [file.read_text() for file in sorted((ROOT / "tests").rglob("*.py"))]
+OTHER_PAGES = [
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")),
+    ROOT / "packages" / "README.md",
 ]
 SNIPPETS = [(page, *block) for page in PAGES for block in blocks(page) if block[1] == "python"]
 
@@ -78,11 +78,28 @@ def test_the_batch_example_waits_for_all_of_its_messages(tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+REPOSITORY = re.compile(r"https://github\.com/sluicegate/sluicegate/(blob|tree)/main/")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
-        if not target.startswith("http"):
+        if found := REPOSITORY.match(target):
+            path = ROOT / target.removeprefix(found[0])
+            assert path.is_dir() if found[1] == "tree" else path.is_file(), f"{page.name} links to {target}"
+        elif not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_the_readme_is_short_and_begins_with_the_picture_and_the_installation() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) < 150
+    assert [language for _, language, _ in blocks(ROOT / "README.md")] == ["text", "bash", "python"]
+    picture, install = (code for _, _, code in blocks(ROOT / "README.md")[:2])
+    assert max(map(len, picture.splitlines())) <= 88
+    assert "pip install" in install
+    rows = re.findall(r"^\| (\w+) \|.*\]\(.*\]\(.*\]\(.*$", readme, re.MULTILINE)
+    assert {"Airflow", "Dagster", "Spark"} <= set(rows)
 
 
 def test_guarantees_name_tests_that_exist() -> None:

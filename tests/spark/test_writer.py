@@ -154,7 +154,7 @@ def test_the_error_of_a_task_says_what_it_has_published(queue: RedisMessageQueue
     plan = plan_write(WriteOptions.parse(options_of(queue, deduplicationKeyColumn="n")), _schema(rows), overwrite=False)
     with pytest.raises(ConfigurationError, match="column 'n' is null") as caught:
         plan.write(rows.to_batches(), 2, "w")
-    (note,) = caught.value.__notes__
+    note, _ = caught.value.__notes__
     assert note == (
         "write 'w', partition 2: 10 messages published, 0 duplicates before this error; they stay published, and a "
         "retry repeats none of them"
