@@ -71,6 +71,7 @@ def execute(
     :raises DrainFailedError: the function failed on a message at least; the report is stored.
     """
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+    from airflow_provider_sluicegate.stats import emit_drain
     from sluicegate.errors import DrainFailedError
 
     with fail_at_once():
@@ -85,11 +86,14 @@ def execute(
             operator.lineage_count = partial.acked
             log_failures(operator.log, place, partial)
             push_report(context, operator, partial)
+            if not _may_be_retried(context):  # the summary of a retry has what this try did
+                emit_drain(place, partial)
             hook.close()
             raise
         if summary is not None:
             operator.lineage_count = summary.acked
             log_end(operator.log, place, queue, summary)
+            emit_drain(place, summary)
         hook.close()
     if summary is None:
         operator.log.warning(
@@ -100,6 +104,11 @@ def execute(
         push_report(context, operator, summary)
         raise AirflowSkipException(f"{place} had no message")
     return report_of(summary)
+
+
+def _may_be_retried(context: Mapping[str, Any]) -> bool:
+    instance = context["ti"]
+    return bool(getattr(instance, "try_number", 1) <= getattr(instance, "max_tries", 0))
 
 
 def handler_of(process: object) -> Callable[..., object]:

@@ -1,19 +1,21 @@
-"""Report the depth of queues as gauges, where Airflow sends its own metrics."""
+"""Report depths of queues as gauges, and what tasks did as counters, where Airflow sends its own metrics."""
 
 from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_sluicegate import compat
 from airflow_provider_sluicegate.places import value_of
 
 if TYPE_CHECKING:
-    from sluicegate import Depth
+    from sluicegate import Depth, DrainSummary
     from sluicegate.place import Place
 
-__all__ = ["emit_depth"]
+__all__ = ["emit_counts", "emit_depth", "emit_drain"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,19 +40,68 @@ def emit_depth(queue: str | Place, depth: Depth) -> None:
     :param queue: the name of a queue, or a place such as ``Place("orders", stream=True, group="billing")``.
     :param depth: what was read.
     """
+    values = _values(depth)
+
+    def send_all(stats: Any, send: Callable[..., None]) -> None:
+        for name, value in values.items():
+            send(stats.gauge, name, value)
+
+    _emit(queue, "depth", send_all)
+
+
+def emit_counts(queue: str | Place, counts: Mapping[str, int], *, seconds: float | None = None) -> None:
+    """
+    Report what a task did as counters of Airflow's metrics, and how long it took as a timer.
+
+    The counter of ``{"acked": 7}`` is ``sluicegate.queue.acked``, with the tags and the second name that the gauges of
+    :func:`emit_depth` have; the timer is ``sluicegate.queue.drain_duration``. A count of 0 is not sent.
+
+    Nothing is sent unless Airflow's metrics are on. It never raises: an error of the metrics is logged.
+
+    :param queue: the name of a queue, or a place.
+    :param counts: messages by what became of them.
+    :param seconds: how long a drain worked.
+    """
+
+    def send_all(stats: Any, send: Callable[..., None]) -> None:
+        for name, count in counts.items():
+            if count:
+                send(stats.incr, name, count)
+        if seconds is not None:
+            send(stats.timing, "drain_duration", timedelta(seconds=seconds))
+
+    _emit(queue, "counts", send_all)
+
+
+def emit_drain(queue: str | Place, summary: DrainSummary) -> None:
+    """
+    Report a drain: the counters ``claimed``, ``acked``, ``returned``, ``buried`` and ``failed``, and its duration.
+
+    :param queue: the name of a queue, or a place.
+    :param summary: of the drain, with what earlier tries of its run did.
+    """
+    names = ("claimed", "acked", "returned", "buried", "failed")
+    emit_counts(queue, {name: getattr(summary, name) for name in names}, seconds=summary.seconds)
+
+
+def _emit(queue: str | Place, what: str, send_all: Callable[[Any, Callable[..., None]], object]) -> None:
+    """Send metrics of a place under both of their names; an error is logged."""
     try:
         kind, tags = _named(queue)
         stats = compat.stats()
         has_legacy_names = compat.has_legacy_metric_names()
         # A dot in a name would be a level of the hierarchy.
         path = ".".join(name.replace(".", "__") for name in tags.values())
-        for gauge, value in _values(depth).items():
-            stats.gauge(f"sluicegate.{kind}.{gauge}", value, tags=tags)
+
+        def send(method: Callable[..., object], name: str, value: object) -> None:
+            method(f"sluicegate.{kind}.{name}", value, tags=tags)
             if has_legacy_names:
-                stats.gauge(f"sluicegate.{kind}.{gauge}.{path}", value)
+                method(f"sluicegate.{kind}.{name}.{path}", value)
+
+        send_all(stats, send)
     except Exception as error:  # noqa: BLE001  (metrics change no outcome)
         shown = f"queue {queue!r}" if isinstance(queue, str) else queue
-        _log.warning("%s: its depth could not be reported to Airflow's metrics: %s", shown, error)
+        _log.warning("%s: its %s could not be reported to Airflow's metrics: %s", shown, what, error)
 
 
 def _named(queue: str | Place) -> tuple[str, dict[str, str]]:

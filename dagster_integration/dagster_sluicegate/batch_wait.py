@@ -89,11 +89,13 @@ def build_batch_wait_op(
         raise ConfigurationError(f"op {name!r}: {error}") from None
 
     def wait(context: dg.OpExecutionContext, batch_id: str, **resources: Any) -> dg.Output[dict[str, Any]]:
-        with check_resource(resources[resource_key], resource_key).get_queue(queue_name) as queue:
+        resource = check_resource(resources[resource_key], resource_key)
+        with resource.get_queue(queue_name) as queue:
             status = queue.get_batch(batch_id).wait(timeout_seconds)
             place = place_of(queue)
         counts = {count: getattr(status, count) for count in _COUNTS}
-        metadata = {BATCH_ID: batch_id, **names_of(place), **{f"sluicegate/{key}": n for key, n in counts.items()}}
+        metadata: dict[str, Any] = {BATCH_ID: batch_id, **names_of(place), **resource.page_metadata(place)}
+        metadata |= {f"sluicegate/{key}": n for key, n in counts.items()}
         if not status.exists:
             raise dg.Failure(f"op {name!r}: {place} has no batch {batch_id!r}; it was never published, or forgotten")
         if not status.is_complete:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from sluicegate.core.keys import encode_name
 from sluicegate.errors import ConfigurationError
 from sluicegate.place import Place
 
-__all__ = ["consumed", "in_title", "label_of", "names_of", "place_of", "shown"]
+__all__ = ["consumed", "in_title", "label_of", "names_of", "page_link", "place_of", "shown"]
 
 _KINDS = ("queue:", "stream:")
 
@@ -45,6 +46,20 @@ def names_of(place: Place) -> dict[str, str]:
     if place.group is not None:
         names["sluicegate/group"] = place.group
     return names
+
+
+def page_link(page_url: str, place: Place) -> str:
+    """Return where the web page shows a place.
+
+    Args:
+        page_url: of the page itself.
+        place: a queue, a stream or a group.
+    """
+    if not place.stream:
+        named = {"queue": place.name}
+    else:
+        named = {"stream": place.name} | ({} if place.group is None else {"group": place.group})
+    return f"{page_url.partition('#')[0]}#{urlencode(named)}"
 
 
 def place_of(opened: Any) -> Place:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import dagster as dg
 
@@ -31,14 +32,16 @@ class QueueLook:
         place: the queue or the group.
         queue_id: its name and a mark of its server, which separates those of one name on several servers.
         depth: what it holds.
+        page: the metadata with the link to it on the web page; empty without one.
     """
 
     place: Place
     queue_id: str
     depth: Depth
+    page: Mapping[str, dg.UrlMetadataValue] = field(default_factory=dict)
 
     @property
-    def metadata(self) -> dict[str, float | str]:
+    def metadata(self) -> dict[str, Any]:
         """Return whose numbers they are, and the numbers, which Dagster's UI plots."""
         return {
             QUEUE_ID: self.queue_id,
@@ -49,6 +52,7 @@ class QueueLook:
             "sluicegate/in_flight": self.depth.in_flight - self.depth.expired,
             "sluicegate/dead": self.depth.dead,
             "sluicegate/delayed": self.depth.delayed - self.depth.due,
+            **self.page,
         }
 
 
@@ -104,7 +108,9 @@ class QueueRef:
     def look(self, resource: RedisQueueResource) -> QueueLook:
         """Read its depth."""
         where = self.locate(resource)
-        return QueueLook(where.place, where.queue_id, resource.read_depth(where.place))
+        return QueueLook(
+            where.place, where.queue_id, resource.read_depth(where.place), resource.page_metadata(where.place)
+        )
 
     @contextmanager
     def open(self, resource: RedisQueueResource) -> Iterator[QueueConsumer]:

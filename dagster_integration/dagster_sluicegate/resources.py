@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from urllib.parse import urlsplit
 
 import dagster as dg
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -12,7 +13,7 @@ from pydantic import ConfigDict, Field, PrivateAttr
 from dagster_sluicegate.compat import show_markdown
 from dagster_sluicegate.names import NO_NAMES, Names
 from dagster_sluicegate.place_options import STREAM_FIELDS, check_stream_fields, options_of, unfit_fields
-from dagster_sluicegate.places import consumed
+from dagster_sluicegate.places import consumed, page_link
 from dagster_sluicegate.urls import (
     has_password,
     holds,
@@ -147,6 +148,14 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     trim_unfinished: bool = Field(
         default=False,
         description="Of a stream: remove messages beyond these limits even if a group has not finished them.",
+    )
+    page_url: str | None = Field(
+        default=None,
+        description=(
+            "Where the web page of Sluicegate is, such as https://queues.example.com/. Observations, checks, drains "
+            "and publishes then link to it in the metadata sluicegate/page, and sensors in a tag of the runs that they "
+            "request. None: no links."
+        ),
     )
     deduplication_key: str | None = Field(
         default=None,
@@ -352,6 +361,14 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             depth: Depth = consumer.depth()
             return depth
 
+    def page_metadata(self, place: Place) -> dict[str, dg.UrlMetadataValue]:
+        """Return the link to a place on the web page as metadata `sluicegate/page`; empty without a `page_url`."""
+        return {name: dg.MetadataValue.url(link) for name, link in self.page_tags(place).items()}
+
+    def page_tags(self, place: Place) -> dict[str, str]:
+        """Return the same as tags of a run."""
+        return {} if self.page_url is None else {"sluicegate/page": page_link(self.page_url, place)}
+
     @property
     def server_url(self) -> str:
         """Return the URL of the Redis, without the names of a queue, stream or group."""
@@ -477,6 +494,7 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         for name, hint in unfit_fields(self.names).items():
             if name in fields and getattr(self, name) != fields[name].default:
                 raise ConfigurationError(f"{self._described}: {name} {hint}")
+        self._check_page_url()
         options = self._configured()
         known = {name: value for name, value in options.items() if not is_variable(value)}
         if len(known) == len(options):
@@ -484,6 +502,19 @@ class RedisQueueResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         for name, value in known.items():
             OPTIONS[name].check(name, value)
         check_stream_fields({name: getattr(self, name) for name in STREAM_FIELDS})
+
+    def _check_page_url(self) -> None:
+        """Refuse what no browser would open as a page, and a password in it, which the UI would show."""
+        if self.page_url is None or is_variable(self.page_url):
+            return
+        if not self.page_url.startswith(("https://", "http://")):
+            raise ConfigurationError(
+                f"{self._described}: page_url is no http:// or https:// URL; give the one of the web page"
+            )
+        if urlsplit(self.page_url).password is not None:
+            raise ConfigurationError(
+                f"{self._described}: page_url has a password, which Dagster's UI would show; leave it out"
+            )
 
     def _job_options(self, overriding: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a queue of jobs, where those of a delivery are options of a kind of job."""

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Client:
-    """A StatsD client, as far as Airflow uses one for gauges."""
+    """A StatsD client, as far as Airflow uses one for gauges, counters and timers."""
 
     def __init__(self, port: int) -> None:
         self._address = ("127.0.0.1", port)
@@ -18,11 +18,22 @@ class Client:
 
     def gauge(self, stat: str, value: float, rate: float = 1, delta: bool = False) -> None:
         """Send a gauge in StatsD's protocol."""
-        self._socket.sendto(f"airflow.{stat}:{value}|g".encode(), self._address)
+        self._send(stat, value, "g")
+
+    def incr(self, stat: str, count: int = 1, rate: float = 1) -> None:
+        """Send a counter."""
+        self._send(stat, count, "c")
+
+    def timing(self, stat: str, delta: Any, rate: float = 1) -> None:
+        """Send a timer, in milliseconds."""
+        self._send(stat, delta.total_seconds() * 1000, "ms")
+
+    def _send(self, stat: str, value: float, kind: str) -> None:
+        self._socket.sendto(f"airflow.{stat}:{value}|{kind}".encode(), self._address)
 
 
 class Server:
-    """A socket that gauges are sent to."""
+    """A socket that metrics are sent to."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -31,10 +42,10 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
 
     def read(self, count: int) -> dict[str, float]:
-        """Wait for so many gauges and return their values by name."""
+        """Wait for so many gauges, counters or timers and return their values by name."""
         found = {}
         for _ in range(count):
-            name, _, value = self._socket.recv(4096).decode().removesuffix("|g").rpartition(":")
+            name, _, value = self._socket.recv(4096).decode().rpartition("|")[0].rpartition(":")
             found[name] = float(value)
         return found
 

@@ -104,7 +104,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_the_fields_are_the_options_that_are_plain_values() -> None:
     fields = RedisQueueResource.model_fields
-    names = {"url", "queue_name", "stream_name", "group", "deduplication_key"}
+    names = {"url", "page_url", "queue_name", "stream_name", "group", "deduplication_key"}
     of_streams = {"start", "max_length", "max_age_seconds", "trim_unfinished"}
     assert set(fields) - names - of_streams == set(OPTIONS) - NO_FIELDS
     for name, option in OPTIONS.items():

@@ -10,9 +10,11 @@ import pytest
 import redis
 
 from sluicegate import RedisGateway, RedisMessageQueue
+from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.errors import ConfigurationError
 from sluicegate.jobs import RedisJobQueue
-from sluicegate.migrating import JobQueueSource, MessageQueueSource, Migration, StreamSource
+from sluicegate.migrating import JobQueueSource, MessageQueueSource, Migration, StreamSource, calls
+from sluicegate.migrating.sources import entry_tail
 from sluicegate.streams import RedisStreamQueue
 from tests.migrating.conftest import RepeatingGateway, StoppedError, StoppingGateway
 from tests.migrating.old_queues import OldJobQueue, OldMessageQueue
@@ -167,3 +169,21 @@ def test_equal_sources_on_two_servers_are_told_apart(client: redis.Redis, own_se
             gateway, target = RedisGateway(redis_client=place), RedisGateway(redis_client=client)
             Migration(source, "new", source_gateway=gateway, target_gateway=target, live_seconds=0, into="queue").run()
     assert Counter(messages_in(client)) == Counter(WANTED * 2)
+
+
+def test_a_page_enters_only_behind_the_one_that_it_follows(client: redis.Redis) -> None:
+    """Two runs read pages of different lengths from one stream; the longer page holds what the shorter one had."""
+    gateway, keys, stream = RedisGateway(redis_client=client), QueueKeys("new"), StreamKeys("new")
+    values = [value for number in (1, 2) for value in (entry_tail(number, 0, b"%d" % number, b"", b"x"), b"")]
+    entries = [(b"1-1", [b"data", b"x"]), (b"2-1", [b"data", b"x"])]
+
+    def enter(after: bytes, page: bytes, count: int) -> tuple[calls.Entered, calls.Entered]:
+        return (
+            gateway.execute(calls.move_in_call(keys, b"old", page, values[: 2 * count], after=after)),
+            gateway.execute(calls.move_into_stream_call(stream, b"old", after, page, entries[:count])),
+        )
+
+    assert enter(b"0-0", b"1-1", 1) == (calls.Entered(1), calls.Entered(1))
+    assert enter(b"0-0", b"2-1", 2) == (calls.Entered(last=b"1-1"),) * 2
+    assert enter(b"0-0", b"1-1", 1) == (calls.Entered(before=True),) * 2
+    assert (client.llen(keys.pending), client.xlen(stream.stream)) == (1, 1)

@@ -147,6 +147,7 @@ class RedisQueueConsumeOperator(ReportsLineage, ConsumerOperator):
     def _hand_on(self, lease: Lease, context: Context) -> list[dict[str, Any]]:
         """Return what fits, and settle what does not."""
         from airflow_provider_sluicegate.payloads import parts_of
+        from airflow_provider_sluicegate.stats import emit_counts
         from sluicegate import Verdict
 
         parts = parts_of(lease.messages, self.max_xcom_bytes)
@@ -154,6 +155,15 @@ class RedisQueueConsumeOperator(ReportsLineage, ConsumerOperator):
             Verdict("bury", parts.too_large, reason=_TOO_LARGE, error=self._too_large()),
             Verdict("ack", parts.fitting if self.ack_policy == "immediate" else ()),
             Verdict("release", parts.left),
+        )
+        emit_counts(
+            self.place,
+            {
+                "claimed": len(lease.messages),
+                "acked": len(parts.fitting) if self.ack_policy == "immediate" else 0,
+                "returned": len(parts.left),
+                "buried": len(parts.too_large),
+            },
         )
         if parts.too_large:
             ids = [message.id for message in parts.too_large]
@@ -170,6 +180,7 @@ class RedisQueueConsumeOperator(ReportsLineage, ConsumerOperator):
 
     def _ack(self, context: Context) -> None:
         """Ack the batch: Airflow has stored the list, and that this task succeeded."""
+        from airflow_provider_sluicegate.stats import emit_counts
         from sluicegate.errors import RedisMessageQueueError
 
         if self._held is None:
@@ -178,6 +189,7 @@ class RedisQueueConsumeOperator(ReportsLineage, ConsumerOperator):
         try:
             lease.ack()
             self.log.info("%s: %d messages are acked", self.place, len(lease.messages))
+            emit_counts(self.place, {"acked": len(lease.messages)})
         except RedisMessageQueueError as error:
             self.log.error(
                 "%s: the batch was handed on but could not be acked, so it will be delivered again: %s",

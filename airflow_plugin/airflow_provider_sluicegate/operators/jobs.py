@@ -135,6 +135,7 @@ class RedisJobEnqueueOperator(ReportsLineage, BaseOperator):
         from airflow_provider_sluicegate.due import delay_of
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
         from airflow_provider_sluicegate.payloads import size_of
+        from airflow_provider_sluicegate.stats import emit_counts
 
         with fail_at_once():
             payloads = self._read(context)
@@ -151,6 +152,7 @@ class RedisJobEnqueueOperator(ReportsLineage, BaseOperator):
                     delay_seconds=delay_of(self.delay_seconds),
                 )
         self.lineage_count = report.accepted
+        emit_counts(self.queue_name, {"published": report.accepted, "duplicates": report.duplicates})
         self.log.info(
             "queue %r: %d jobs enqueued, %d duplicates refused", self.queue_name, report.accepted, report.duplicates
         )

@@ -88,6 +88,7 @@ class RedisQueueClaimOperator(ReportsLineage, ConsumerOperator):
         from airflow_provider_sluicegate.claims import claim_batch
         from airflow_provider_sluicegate.draining import why_nothing
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from airflow_provider_sluicegate.stats import emit_counts
 
         with fail_at_once(), RedisQueueHook(self.redis_conn_id) as hook:
             place = self.place
@@ -96,6 +97,7 @@ class RedisQueueClaimOperator(ReportsLineage, ConsumerOperator):
             self.lineage_count = len(lease)
             if lease:
                 self.log.info("%s: %d messages are leased as %r", place, len(lease), lease.id)
+                emit_counts(place, {"claimed": len(lease)})
                 return lease_value(lease, place)
             reason = f"{place}: there was nothing to claim: {why_nothing(queue)}"
         if self.skip_if_empty:
@@ -177,6 +179,7 @@ class RedisQueueSettleLeaseOperator(BaseOperator):
 
     def _settle(self, unfinished: Sequence[str]) -> dict[str, int]:
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from airflow_provider_sluicegate.stats import emit_counts
         from sluicegate import Verdict
         from sluicegate.draining.returned import RETENTION_SECONDS
         from sluicegate.errors import LeaseEndedError, LeaseLostError
@@ -198,6 +201,7 @@ class RedisQueueSettleLeaseOperator(BaseOperator):
                     "give the claim a longer lease_seconds if its tasks were waiting for longer than that"
                 ) from lost
             counts = lease.counts
+            emit_counts(place, {"acked": counts.acked, "returned": counts.returned, "buried": counts.buried})
             return self._report(place, handle.id, counts.acked, counts.returned, counts.buried)
 
     def _report(self, place: Place, lease_id: str, acked: int, returned: int, buried: int) -> dict[str, int]:

@@ -226,6 +226,7 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
     def _publish(self, context: Context, earlier: dict[str, Any] | None) -> dict[str, Any]:
         from airflow_provider_sluicegate.due import delay_of, due_time_of
         from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
+        from airflow_provider_sluicegate.stats import emit_counts
         from sluicegate.bulk.publisher import Publisher, PublishStoppedError
         from sluicegate.errors import QueueBackpressureError
 
@@ -256,6 +257,9 @@ class RedisQueuePublishOperator(ReportsLineage, PlaceOperator):
                 raise
             finally:
                 self.lineage_count = publisher.published
+                # A publish that was deferred finds its earlier messages again, as duplicates.
+                duplicates = max(0, publisher.duplicates - (earlier or {}).get("published", 0))
+                emit_counts(place, {"published": publisher.published, "duplicates": duplicates})
 
     def _check_batch_id(self, context: Context) -> None:
         """Refuse an id that rendered to nothing, and let other tasks have the one that there is."""

@@ -241,8 +241,9 @@ def define_drain_asset(
 
     def run(context: dg.AssetExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
         events = AssetEvents(context.asset_key, on_empty, check_outputs)  # the key may have got a prefix
-        with options.ref(context, resource_key).open(given[resource_key]) as queue:
-            yield from drain(context, queue, options, events, given)
+        resource = given[resource_key]
+        with options.ref(context, resource_key).open(resource) as queue:
+            yield from drain(context, queue, options, events, given, resource)
 
     declare = dg.multi_asset(
         specs=[spec],

@@ -129,8 +129,9 @@ def build_queue_drain_op(
     )
 
     def run(context: dg.OpExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
-        with options.ref(context, resource_key).open(given[resource_key]) as queue:
-            yield from drain(context, queue, options, OpEvents(), given)
+        resource = given[resource_key]
+        with options.ref(context, resource_key).open(resource) as queue:
+            yield from drain(context, queue, options, OpEvents(), given, resource)
 
     declare = dg.op(
         name=name,

@@ -231,6 +231,7 @@ class _SparkDrain:
             metadata = {"dagster/row_count": 0, **names_of(place), "sluicegate/ready_left": depth.ready}
             if summary is not None:
                 metadata = _metadata(summary, queue)
+            metadata |= resource.page_metadata(place)
             outcome = Outcome(value=None, metadata=metadata, check_results=[], paused=depth.paused)
             events = AssetEvents(context.asset_key, self.on_empty)  # the key may have got a prefix
             if summary is not None and summary.claimed:

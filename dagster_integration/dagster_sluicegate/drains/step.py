@@ -18,6 +18,7 @@ from dagster_sluicegate.identity import StepContext, lease_run_id, retry_number
 from dagster_sluicegate.names import NO_NAMES, Names
 from dagster_sluicegate.places import in_title, place_of
 from dagster_sluicegate.queue_refs import QueueRef
+from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import Message
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
@@ -163,6 +164,7 @@ def drain(
     options: QueueDrainOptions,
     events: StepEvents,
     given: Mapping[str, Any],
+    resource: RedisQueueResource,
 ) -> Iterator[Any]:
     """Drain as the options say; yield one event, or none when there was nothing to do.
 
@@ -175,6 +177,7 @@ def drain(
         options: of the definition.
         events: makes the event.
         given: config and resources for `process`, by name.
+        resource: of the queue.
     """
     arguments.check_queue(queue)
     place = place_of(queue)
@@ -199,6 +202,7 @@ def drain(
         tally = engine.tally
         value = options.value_of(tally.results)
         outcome = Outcome.of(queue, tally, statistics, notes, value=value, paused=paused, log=context.log)
+        outcome.metadata.update(resource.page_metadata(place))
         _warn_of_old_run(context, options, place, tally, outcome)
         if not tally.chunks and not (options.per_batch and tally.before.acked):
             context.log.info(f"Nothing to drain from {place} for {options.label}.")

@@ -105,7 +105,7 @@ def publish(
                 durability=options.durability,
             )
         except PublishStoppedError as stopped:
-            raise _failure(stopped, place, what) from stopped
+            raise _failure(stopped, resource, place, what) from stopped
         left = _what_is_left(queue, place, log)
     before = report["duplicates"] if by_position else 0
     metadata = {
@@ -117,6 +117,7 @@ def publish(
         "sluicegate/batches": report["batches"],
         "sluicegate/bytes": publisher.size_bytes,
         **left,
+        **resource.page_metadata(place),
         **({} if batch_id is None else {BATCH_ID: batch_id}),
     }
     ids = {f"sluicegate/{name}": report[name] for name in ("first_message_id", "last_message_id")}
@@ -152,7 +153,7 @@ def _describe(number: int) -> str:
     return f"message {number}"
 
 
-def _failure(stopped: PublishStoppedError, place: Place, what: str) -> Exception:
+def _failure(stopped: PublishStoppedError, resource: RedisQueueResource, place: Place, what: str) -> Exception:
     """Return the error that fails the step; the user's own requests to Dagster stay what they are."""
     cause = stopped.__cause__
     if isinstance(cause, (dg.Failure, dg.RetryRequested)):
@@ -164,6 +165,7 @@ def _failure(stopped: PublishStoppedError, place: Place, what: str) -> Exception
             "sluicegate/accepted": stopped.published,
             "sluicegate/duplicates": stopped.duplicates,
             "sluicegate/batches": stopped.batches,
+            **resource.page_metadata(place),
         },
         allow_retries=not stopped.is_permanent,
     )

@@ -126,7 +126,7 @@ class QueueCheck:
             return depth.ready
         return depth.dead if self.bound == "max_dead" else depth.oldest_ready_age_seconds or 0.0
 
-    def _measured(self, look: QueueLook) -> dict[str, float | str]:
+    def _measured(self, look: QueueLook) -> dict[str, Any]:
         return {**look.metadata, f"sluicegate/{self.bound}": self.most}
 
 

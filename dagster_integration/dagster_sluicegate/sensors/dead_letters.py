@@ -120,7 +120,9 @@ def build_dead_letter_sensor(
         run_config = run_config_fn(context, depth) if run_config_fn and decision.attempts else None
         return dg.SensorResult(
             run_requests=template.requests(
-                decision, tags={PUBLISHED_TAG: str(depth.published_total)}, run_config=run_config
+                decision,
+                tags={PUBLISHED_TAG: str(depth.published_total), **resource.page_tags(where.place)},
+                run_config=run_config,
             ),
             skip_reason=None if decision.attempts else dg.SkipReason(decision.reason),
             cursor=decision.summary,

@@ -151,7 +151,7 @@ def build_queue_depth_sensor(
             context.log.warning(warning)
         run_config = run_config_fn(context, decision.depth) if run_config_fn and decision.attempts else None
         return dg.SensorResult(
-            run_requests=template.requests(decision, run_config=run_config),
+            run_requests=template.requests(decision, tags=resource.page_tags(where.place), run_config=run_config),
             skip_reason=None if decision.attempts else dg.SkipReason(decision.reason),
             cursor=decision.summary,
         )

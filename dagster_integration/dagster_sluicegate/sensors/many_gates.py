@@ -222,7 +222,7 @@ class _GatesSensor:
             elif isinstance(found, Exception):
                 tick.failed[_in_words(found)].append(queue.label)
             else:
-                self._decide(context, tick, number, found)
+                self._decide(context, tick, number, found, resources)
         for problem in tick.problems:
             context.log.error(problem)
         if not tick.decisions:
@@ -244,12 +244,20 @@ class _GatesSensor:
             places[queue_id] = where
         return queues, places
 
-    def _decide(self, context: dg.SensorEvaluationContext, tick: _Tick, number: int, decision: Decision) -> None:
+    def _decide(
+        self,
+        context: dg.SensorEvaluationContext,
+        tick: _Tick,
+        number: int,
+        decision: Decision,
+        resources: Mapping[str, RedisQueueResource],
+    ) -> None:
         """Add a decision and its requests; a `run_config_fn` that raises is a failure of its own gate only."""
         gate = self.gates[number]
         try:
             requests = self.template.requests(
                 decision,
+                tags=resources[gate.resource_key].page_tags(decision.queue.place),
                 run_config=gate.run_config_fn(context, decision.depth)
                 if gate.run_config_fn and decision.attempts
                 else None,

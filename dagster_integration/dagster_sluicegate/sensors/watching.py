@@ -238,7 +238,7 @@ class WatchSensor:
             if not ending.end or ending.held:
                 waiting.append(f"{name!r} {ending.held or ending.words}")
             elif cursor.requested.get(name) != ending.end:
-                requests.append(self._request(context, where, name, partition, ending))
+                requests.append(self._request(context, where, name, partition, ending, resource.page_tags(where.place)))
             if not ending.end or ending.held or source.still_watches(may_reopen=ending.may_reopen):
                 watched[name] = partition
             if ending.end and not ending.held and name in watched:
@@ -250,7 +250,13 @@ class WatchSensor:
         )
 
     def _request(
-        self, context: dg.SensorEvaluationContext, where: Located, name: str, partition: str | None, ending: Ending
+        self,
+        context: dg.SensorEvaluationContext,
+        where: Located,
+        name: str,
+        partition: str | None,
+        ending: Ending,
+        page: Mapping[str, str],
     ) -> dg.RunRequest:
         options: dict[str, Any] = {"partition_key": partition} if self.same_partition else {}
         if self.run_config_fn is not None:
@@ -259,7 +265,7 @@ class WatchSensor:
         own = {QUEUE_ID_TAG: f"{where.queue_id}/{self.kind}", SENSOR_TAG: self.name}
         return dg.RunRequest(
             run_key=f"{self.kind}:{label_of(where.place)}:{encode_name(name)}:{ending.end}",
-            tags={**names_of(where.place), **own, **ending.tags, **self.run_tags},
+            tags={**names_of(where.place), **page, **own, **ending.tags, **self.run_tags},
             **options,
         )
 
