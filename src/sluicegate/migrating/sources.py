@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sluicegate.core.bounds import SEPARATOR, shorten
+from sluicegate.core.json import loads
 from sluicegate.core.keys import encode_name
 from sluicegate.errors import ConfigurationError
 from sluicegate.migrating.calls import State
@@ -152,7 +153,7 @@ def payload_of_envelope(value: bytes) -> tuple[bytes, bool]:
     if not value.startswith(_ENVELOPE):
         return value, True
     try:
-        envelope = json.loads(value[len(_ENVELOPE) :])
+        envelope = _loads(value[len(_ENVELOPE) :])
         if "payload_hex" in envelope:
             return bytes.fromhex(envelope["payload_hex"]), False
         return envelope["payload"].encode(), False
@@ -172,7 +173,7 @@ def read_job(job_id: bytes, fields: Mapping[bytes, bytes], left_ms: int, now_ms:
     """
     payload, raw = fields.get(b"payload", b""), False
     try:
-        content: Any = json.loads(payload)
+        content = _loads(payload)
     except ValueError:
         raw, content = True, payload.decode(errors="backslashreplace")
         payload = json.dumps(content).encode()
@@ -232,6 +233,14 @@ def _decoded(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
+def _loads(raw: bytes) -> Any:
+    """Decode JSON with the quicker parser; what that refuses may still be JSON, such as escaped lone surrogates."""
+    try:
+        return loads(raw)
+    except ValueError:
+        return json.loads(raw)
+
+
 def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:
     raw = fields.get(name, b"")
     return int(raw) if raw.isdigit() and len(raw) < 16 else 0
@@ -243,7 +252,7 @@ def _text(fields: Mapping[bytes, bytes], name: bytes) -> str:
 
 def _is_json(raw: bytes) -> bool:
     try:
-        json.loads(raw)
+        _loads(raw)
     except ValueError:
         return False
     return True
