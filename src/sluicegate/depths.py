@@ -8,11 +8,10 @@ from typing import TypeVar
 
 from sluicegate.core.call import Operation
 from sluicegate.core.keys import GroupKeys, QueueKeys
-from sluicegate.core.transitions.depth import depth_operation
+from sluicegate.core.transitions.depth import Depth, depth_operation
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.gateway import Gateway, RedisGateway
 from sluicegate.place import Place
-from sluicegate.report import Depth
 
 __all__ = ["keys_of", "read_depths", "run_together"]
 

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from sluicegate.checks import unfit
+from sluicegate.core.transitions.depth import Depth
 from sluicegate.errors import ConfigurationError
-from sluicegate.report import Depth
 
 __all__ = ["FiredBy", "Gate", "why_not_ready"]
 

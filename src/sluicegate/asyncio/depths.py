@@ -8,10 +8,9 @@ from typing import TypeVar
 from sluicegate.asyncio.gateway import Gateway, RedisGateway
 from sluicegate.core.call import Operation
 from sluicegate.core.keys import GroupKeys, QueueKeys
-from sluicegate.core.transitions.depth import depth_operation
+from sluicegate.core.transitions.depth import Depth, depth_operation
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.place import Place
-from sluicegate.report import Depth
 
 __all__ = ["keys_of", "read_depths", "run_together"]
 

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from sluicegate.cli.coercion import coerce_plainly
 from sluicegate.cli.options import bind
 from sluicegate.cli.output import styled
 from sluicegate.cli.registry import COMMANDS, Listed
@@ -30,6 +31,10 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Return the help text."""
         return _coloured(super().get_help(ctx))
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`."""
+        return _plain(super().get_help_option(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, the command's own options, and those that all commands have."""
@@ -51,6 +56,10 @@ class Command(TyperCommand):
 
 class Group(TyperGroup):
     """A command with subcommands."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option `--help`."""
+        return _plain(super().get_help_option(ctx))
 
     def get_help(self, ctx: Any) -> str:
         """Return the help text."""
@@ -103,13 +112,23 @@ def _load(listed: Listed) -> Any:
     if functions is None:
         name = listed.name.replace("-", "_")
         app.command(listed.name, cls=Command)(bind(getattr(module, name, None) or getattr(module, f"{name}_")))
-        return get_command(app)
+        command = get_command(app)
+        coerce_plainly(*command.params)
+        return command
     app.callback()(lambda: None)
     for name, function in functions.items():
         app.command(name, cls=Command)(bind(function))
-    made = get_command(app)
+    made: Any = get_command(app)
+    for command in made.commands.values():
+        coerce_plainly(*command.params)
     made.name, made.help, made.no_args_is_help = listed.name, listed.help, False
     return made
+
+
+def _plain(option: Any) -> Any:
+    if option is not None:
+        coerce_plainly(option)
+    return option
 
 
 def _app(**options: Any) -> typer.Typer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from sluicegate.cli.coercion import coerce_plainly
 from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.loading import RootGroup
 from sluicegate.cli.options import Config, StoppedError, Url
@@ -99,7 +101,9 @@ def _call(arguments: Sequence[str]) -> int:
 
 def _invoke(arguments: Sequence[str]) -> int:
     try:
-        result = get_command(app).main([*arguments], prog_name="sluicegate", standalone_mode=False)
+        root = get_command(app)
+        coerce_plainly(*root.params)
+        result = root.main([*arguments], prog_name="sluicegate", standalone_mode=False)
     except StoppedError as stopped:
         raise stopped.reason from None
     return int(result or 0)
@@ -172,6 +176,7 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a replaced stream may lack it
+    gc.set_threshold(50_000)  # the imports make many objects and no garbage
     logging.getLogger("sluicegate").addHandler(_LogLines())
     with suppress(ValueError):
         signal.signal(signal.SIGTERM, _terminate)
