@@ -47,6 +47,7 @@ PARTS = {
     "jobs": "benchmarks.jobs:steps",
     "streams": "benchmarks.streams:steps",
     "moves": "benchmarks.migrating:steps",
+    "cli": "benchmarks.command_line:steps",
     "airflow": "benchmarks.airflow_publish:steps",
     "dagster": "benchmarks.dagster_sensors:steps",
     "dagster-latency": "benchmarks.dagster_latency:steps",

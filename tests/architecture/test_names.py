@@ -57,7 +57,9 @@ def test_paths_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_dotted_names_exist(page: Path) -> None:
-    named = {name for name in DOTTED.findall(page.read_text()) if not name.endswith((".py", ".zip", ".parquet"))}
+    named = {
+        name for name in DOTTED.findall(page.read_text()) if not name.endswith((".py", ".toml", ".zip", ".parquet"))
+    }
     assert [name for name in sorted(named - SPAN_ATTRIBUTES) if not resolves(name)] == []
 
 

@@ -105,6 +105,21 @@ def test_a_quick_run_reports_the_bars_of_streams(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_the_bars_of_the_command_line(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "cli", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"], bar["unit"]) for bar in report["bars"]} == {
+        ("sluicegate --help", 0.3, "s"),
+        ("sluicegate depth beyond import redis", 0.25, "s"),
+        ("publish from JSON lines / publish_many", 0.6, "x"),
+    }
+    assert all(bar["measured"] > 0 for bar in report["bars"])
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_the_bars_of_dagsters_drain_asset(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

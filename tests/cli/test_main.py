@@ -33,6 +33,14 @@ def test_the_overview_lists_every_command_and_imports_none() -> None:
         assert listed.help.endswith(".")
 
 
+def test_counting_a_queue_loads_nothing_that_it_does_not_need(url: str) -> None:
+    code = (
+        f"import sys\nfrom sluicegate.cli.main import run\ncode = run(['depth', 'orders', '--url', {url!r}])\n"
+        "print(sorted({'pydantic', 'rich', 'sluicegate.queue', 'sluicegate.report'} & set(sys.modules)), code)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[-1] == "[] 0"
+
+
 @pytest.mark.parametrize("name", [listed.name for listed in COMMANDS])
 def test_every_command_has_help_and_the_common_options(call_bare: Call, name: str) -> None:
     shown = call_bare(name, "--help")
@@ -84,7 +92,10 @@ def test_an_error_is_json_with_the_option_json(call_bare: Call) -> None:
     failed = call_bare("depth", "orders", "--json")
 
     assert (failed.code, failed.out) == (2, "")
-    assert json.loads(failed.err)["error"]["type"] == "ConfigurationError"
+    error = json.loads(failed.err)["error"]
+    assert list(error) == ["type", "message", "hint"]
+    assert error["type"] == "ConfigurationError"
+    assert "/troubleshooting/#configurationerror" in error["hint"]
 
 
 def test_redis_that_does_not_answer_is_exit_code_3_without_the_password(call_bare: Call) -> None:

@@ -28,7 +28,7 @@ EXIT_CODES = {
     ExitCode.FINDING: "It ran and has a finding: nothing to claim, messages failed, not found, a check is not met.",
     ExitCode.USAGE: "An argument, the configuration or the input cannot be used.",
     ExitCode.UNREACHABLE: "Redis cannot be reached or is not ready; try again later.",
-    ExitCode.REFUSED: "Redis or the queue refuses: missing rights, full, paused publishes, a key of another type.",
+    ExitCode.REFUSED: "Redis or the queue refuses: missing rights, no room, a key of another type.",
     ExitCode.LEASE_LOST: "The lease expired or another consumer has it; nothing more was settled.",
     ExitCode.UNKNOWN: "A publish was sent, and its outcome or durability is not confirmed.",
     ExitCode.INTERNAL: "A bug of this program; please report it.",

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from sluicegate import __version__
 from sluicegate.cli.coercion import coerce_plainly
 from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.loading import RootGroup
@@ -24,6 +25,7 @@ from sluicegate.cli.output import Output, print_error
 __all__ = ["main", "run"]
 
 _TRACEBACK = "SLUICEGATE_TRACEBACK"
+_LINK = "See https://"  # the note of an error that says where the documentation explains it
 # The base classes of what typer raises about arguments; they are click's, or typer's own copies of them.
 _ArgumentError: type[Exception] = typer.BadParameter.__bases__[0].__bases__[0]
 
@@ -37,9 +39,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"sluicegate {version('sluicegate')}")
+        typer.echo(f"sluicegate {__version__}")
         raise typer.Exit
 
 
@@ -132,9 +132,11 @@ def _report(error: Exception, code: ExitCode | None, arguments: Sequence[str]) -
         text = "the stream has no such group; `claim` and `drain` create it with --start beginning, end or an id"
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
-    notes = getattr(error, "__notes__", [])
+    notes: list[str] = getattr(error, "__notes__", [])
+    links = [note for note in notes if note.startswith(_LINK)]
+    notes = [note for note in notes if note not in links]
     text = "; ".join([text or type(error).__name__, *notes])
-    print_error(text, type(error).__name__, as_json=_as_json(arguments))
+    print_error(text, type(error).__name__, as_json=_as_json(arguments), hint="; ".join(links))
 
 
 def _as_json(arguments: Sequence[str]) -> bool:

@@ -196,11 +196,20 @@ class Bar:
         self._task = self._progress.add_task(label, total=total, counts="")
         self._progress.start()
 
-    def update(self, done: int, note: str = "", *, total: int | None = None) -> None:
-        """Show that so many are done."""
-        if self._progress is not None:
-            counts = f"{done:,} {self._unit}{f', {note}' if note else ''}"
-            self._progress.update(self._task, completed=done, counts=counts, total=total)
+    def update(self, done: int, note: str = "", *, total: int | None = None, share: float | None = None) -> None:
+        """Show that so many are done.
+
+        Args:
+            done: how many.
+            note: what to show behind their number.
+            total: how many there are, once that is known.
+            share: which part of the work is done, from 0 to 1, where the total is not known.
+        """
+        if self._progress is None:
+            return
+        counts = f"{done:,} {self._unit}{f', {note}' if note else ''}"
+        completed, whole = (done, total) if share is None else (round(1000 * share), 1000)
+        self._progress.update(self._task, completed=completed, counts=counts, total=whole)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -220,7 +229,7 @@ def print_error(text: str, kind: str, *, as_json: bool, hint: str = "") -> None:
     """
     text = without_secrets(text)
     if as_json:
-        sys.stderr.write(f"{to_json({'error': {'type': kind, 'message': text}})}\n")
+        sys.stderr.write(f"{to_json({'error': {'type': kind, 'message': text, 'hint': hint or None}})}\n")
         return
     lines = "\n       ".join(shown(line) for line in text.splitlines())
     sys.stderr.write(f"{styled('error:', 'red bold', sys.stderr)} {lines}\n")

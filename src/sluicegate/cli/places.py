@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sluicegate.survey.snapshots import PlaceState
 
 __all__ = [
+    "NEVER_USED",
     "PLACE_COLUMNS",
     "Kind",
     "Target",
@@ -168,6 +169,10 @@ def target_of(cli: Cli, text: str, *, stream: bool = False, group: str | None = 
 
 PLACE_COLUMNS = (Column("name", flexible=True, style="bold"), Column("kind", style="dim"))
 """The columns of a table in which `place_cells` stand."""
+
+
+NEVER_USED = "nothing was ever published to {}; `sluicegate queues` lists what there is, and --stream names a stream"
+"""The remark about a place that a name may have missed. It is no error: a queue begins with its first message."""
 
 
 def place_cells(target: Target) -> list[str]:

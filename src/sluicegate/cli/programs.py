@@ -129,7 +129,7 @@ class Program:
             code = process.wait(self._timeout_seconds)
         except subprocess.TimeoutExpired:
             _end(process)
-            raise ProgramFailedError(f"the program did not end within {self._timeout_seconds:g} s") from None
+            raise ProgramFailedError(f"not ended within {self._timeout_seconds:g} s") from None
         except BaseException:
             _end(process)
             raise
@@ -189,4 +189,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _ending(code: int) -> str:
-    return f"the program ended with exit code {code}" if code > 0 else f"signal {-code} ended the program"
+    return f"exit code {code}" if code > 0 else f"ended by signal {-code}"

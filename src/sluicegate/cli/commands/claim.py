@@ -14,7 +14,7 @@ from sluicegate.cli.messages import message_record, payload_text
 from sluicegate.cli.output import to_json
 from sluicegate.cli.parsing import Start, parse_seconds, start_of
 from sluicegate.cli.places import Target
-from sluicegate.cli.text import counted, duration
+from sluicegate.cli.text import counted, duration, shown
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["claim"]
@@ -84,6 +84,7 @@ def claim(
         cli.output.record(record)
     else:
         for payload in payloads:
-            sys.stdout.write(f"{payload_text(payload)}\n")
+            text = payload_text(payload)
+            sys.stdout.write(f"{shown(text) if sys.stdout.isatty() else text}\n")
         cli.output.note(f"{counted(len(messages), 'message')} for {duration(lease)}; the lease is in {lease_file}")
     return ExitCode.DONE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sluicegate.cli.context import Cli
 from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.output import Cell, Column
-from sluicegate.cli.places import PLACE_COLUMNS, Target, Targets, grouped, place_cells, places_or_known
+from sluicegate.cli.places import NEVER_USED, PLACE_COLUMNS, Target, Targets, grouped, place_cells, places_or_known
 from sluicegate.cli.text import count, duration
 from sluicegate.errors import RedisMessageQueueError
 
@@ -49,6 +49,8 @@ def _print(cli: Cli, found: Mapping[Target, Depth | RedisMessageQueueError]) -> 
         if isinstance(answer, RedisMessageQueueError):
             raise answer
         output.facts(_facts(answer), title=str(target))
+        if not answer.published_total and not answer.pending:
+            output.note(NEVER_USED.format(target))
     else:
         columns = [*PLACE_COLUMNS, *(Column(name, right=True) for name in _COLUMNS), Column("")]
         output.table(columns, [_row(target, answer) for target, answer in found.items()], empty="no queues were found")

@@ -8,7 +8,7 @@ import typer
 
 from sluicegate.cli.context import Cli
 from sluicegate.cli.messages import print_messages
-from sluicegate.cli.places import Target
+from sluicegate.cli.places import NEVER_USED, Target
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["peek"]
@@ -44,4 +44,6 @@ def peek(
         raise ConfigurationError("--from-id is for streams; use --offset")
     else:
         found = [*target.consumer().peek(limit, state=state, offset=offset)]  # type: ignore[call-overload]  # checked there
-    print_messages(cli.output, found, full=full, empty=f"{target}: nothing is {state.replace('_', ' ')}")
+    is_unknown = not found and target.kind != "stream" and not target.consumer().stats().published
+    empty = f"{target}: nothing is {state.replace('_', ' ')}"
+    print_messages(cli.output, found, full=full, empty=NEVER_USED.format(target) if is_unknown else empty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from sluicegate.cli.text import count, counted, duration, size
 from sluicegate.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sluicegate.bulk.publisher import Publisher
 
@@ -126,7 +126,13 @@ class _Stdin:
 
 @dataclass(frozen=True, slots=True)
 class _Input(MessageFile):
-    """A file, or the standard input."""
+    """A file, or the standard input.
+
+    Attributes:
+        opened: the open file.
+    """
+
+    opened: list[IO[bytes]] = field(default_factory=list, compare=False, repr=False)
 
     def check_is_file(self) -> None:
         """Fail where opening would fail later; the standard input is open."""
@@ -136,12 +142,19 @@ class _Input(MessageFile):
     def open_file(self) -> IO[bytes]:
         """Open the file for reading."""
         if not isinstance(self.path, _Stdin):
-            return MessageFile.open_file(self)
+            self.opened.append(MessageFile.open_file(self))
+            return self.opened[0]
         if self.format == "parquet":  # whose end is read first
             import io
 
             return io.BytesIO(sys.stdin.buffer.read())
         return sys.stdin.buffer
+
+    def share_read(self) -> float | None:
+        """Return which part of a file was read; None where that is not known."""
+        if not self.opened or self.opened[0].closed or self.format == "parquet" or self.path.name.endswith(".parquet"):
+            return None
+        return self.opened[0].tell() / max(1, Path(str(self.path)).stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +257,14 @@ class _Work:
         if self._dry_run:
             self._check(queue, reader, bar)
             return
-        log = _Progress(bar)
+        log = _Progress(bar, one.share_read if is_file and isinstance(one, _Input) else lambda: None)
         publisher = Publisher(queue, reader, log, 0.1, place=self._target.place, batch_id=self._batch_id)
         log.publisher = publisher
         try:
             publisher.run(batch_size=self._batch_size, **options)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                raise
             self._cli.output.note(
                 f"{self._target}: interrupted after {counted(publisher.published, 'message')}; the current batch may "
                 f"be published too; {publisher.advice('running it again', may_have_published=True)}"
@@ -306,8 +321,9 @@ class _Work:
 class _Progress:
     """Moves the bar whenever the publisher reports progress."""
 
-    def __init__(self, bar: Bar) -> None:
+    def __init__(self, bar: Bar, share: Callable[[], float | None]) -> None:
         self._bar = bar
+        self._share = share
         self.publisher: Publisher | None = None
 
     def info(self, event: str, *args: Any) -> None:
@@ -316,7 +332,7 @@ class _Progress:
         if self.publisher is not None:
             duplicates = self.publisher.duplicates
             note = f"{count(duplicates)} duplicates" if duplicates else ""
-            self._bar.update(self.publisher.published + duplicates, note)
+            self._bar.update(self.publisher.published + duplicates, note, share=self._share())
 
 
 def _size_of(inputs: list[_Input | _Given]) -> int | None:
