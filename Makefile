@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format docs diagrams dist bench bench-compare bench-peers lock clean distclean
+.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format docs diagrams dist bench bench-compare bench-peers compose-up compose-demo compose-test compose-down lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -71,6 +71,18 @@ bench-compare: setup ## Compare the speed of two commits in turn: make bench-com
 
 bench-peers: setup ## Measure beside redis-message-queue 8.3.0 and 11, in environments under build/peers (needs Python 3.12)
 	@$(PYTHON_IN_VENV) -m benchmarks.peers.run $(ARGS)
+
+compose-up: ## Build the images and start Airflow, Dagster, Spark, Redis, Prometheus, Grafana and the page in containers
+	@bash docker/up.sh $(ARGS)
+
+compose-demo: ## Send the flights through the containers and compare every cell (ARGS=dagster for Dagster)
+	@bash docker/demo.sh $(ARGS)
+
+compose-test: ## Build, start and use all containers and print a table (ARGS=--local where no registry can be reached)
+	@bash docker/test.sh $(ARGS)
+
+compose-down: ## Stop the containers; ARGS=--volumes deletes their data too
+	@docker compose --file docker/compose.yaml --profile demo down $(ARGS)
 
 lock: setup ## Resolve pyproject.toml into locks/ for Python 3.11 to 3.14 (ARGS=--upgrade for the newest)
 	@bash scripts/lock.sh $(ARGS)

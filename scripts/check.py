@@ -26,6 +26,7 @@ CHECKS: dict[str, list[str]] = {
     "sync": [sys.executable, "scripts/sync.py", "--check"],
     "options": [sys.executable, "scripts/options.py", "--check"],
     "docs": [sys.executable, "scripts/snippets.py", "--check"],
+    "docker": [sys.executable, "scripts/check_docker.py"],
 }
 
 
