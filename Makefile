@@ -22,8 +22,8 @@ demo-crash: setup ## The same while a Spark worker is killed in the middle: noth
 demo-dagster: setup ## The flights again, from Dagster's assets, daemon and sensor through Redis and Spark to Parquet
 	@$(PYTHON_IN_VENV) -m example_dags.demo --orchestrator dagster $(ARGS)
 
-demo-ui: setup ## Watch jobs that fail, hang and return to the queue in the browser; prints a link; no Java, no Airflow
-	@$(PYTHON_IN_VENV) -m sluicegate.web.demo $(ARGS)
+demo-ui: ## Watch jobs that fail, hang and return to the queue in the browser; prints a link; no Java, no Airflow
+	@bash scripts/quickstart.sh demo-ui $(ARGS)
 
 quickstart: ## Eight lines of Python against a Redis that starts by itself; no Java, no Airflow, 30 seconds
 	@bash scripts/quickstart.sh

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# Run the quickstart in an environment of its own, which needs neither Java nor an orchestrator: Sluicegate, redis-py,
-# a Redis server and the fast extra, in build/quickstart-venv. `make setup` makes the complete one.
+# Run the quickstart, or with `demo-ui` the demo of the web page, in a small environment under build/ that needs neither
+# Java nor an orchestrator. `make setup` makes the complete one, which is taken where it is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly VENV=build/quickstart-venv
-readonly PROGRAM=example_dags/quickstart.py
+readonly WHAT=${1:-quickstart}
+readonly VENV=build/$WHAT-venv
+case $WHAT in
+  quickstart) EXTRAS=embedded,fast RUN=(example_dags/quickstart.py) ;;
+  demo-ui) EXTRAS=embedded,fast,web RUN=(-m sluicegate.web.demo) ;;
+  *) printf 'quickstart.sh [quickstart|demo-ui], not %s\n' "$WHAT" >&2 && exit 2 ;;
+esac
+readonly EXTRAS RUN
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -36,7 +42,7 @@ make_venv() {
   "$python" -m venv "$VENV"
   lock=locks/py$("$VENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
   [[ ! -f $lock ]] || constraint=(--constraint "$lock")
-  "$VENV/bin/pip" install --quiet --disable-pip-version-check "${constraint[@]}" --editable '.[embedded,fast]' 2> >(grep -v '^WARNING: Location' >&2)
+  "$VENV/bin/pip" install --quiet --disable-pip-version-check "${constraint[@]}" --editable ".[$EXTRAS]" 2> >(grep -v '^WARNING: Location' >&2)
   fingerprint >"$VENV/made-from"
 }
 
@@ -47,8 +53,9 @@ main() {
   elif [[ ! -f $VENV/made-from || $(fingerprint) != "$(<"$VENV/made-from")" ]]; then
     make_venv
   fi
-  "$python" "$PROGRAM"
-  say "Done after $SECONDS s. Read $PROGRAM, change it, and run it again: $python $PROGRAM"
+  [[ $WHAT == quickstart ]] || exec "$python" "${RUN[@]}" "${@:2}"
+  "$python" "${RUN[@]}"
+  say "Done after $SECONDS s. Read ${RUN[0]}, change it, and run it again: $python ${RUN[0]}"
 }
 
-main
+main "$@"

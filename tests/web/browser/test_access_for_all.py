@@ -85,11 +85,13 @@ def test_axe_finds_nothing_serious_at_first_sight(make_queue: MakeQueue, open_wi
 
     expect(window.find(".place-link")).to_have_count(1)
     assert (serious(window), fits(window)) == ([], True)
+    window.keep("first-desktop-light")
     window.page.emulate_media(color_scheme="dark")
     window.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     window.go("queue=orders")
     expect(window.find(".tab-panel tbody tr")).to_have_count(3)
     assert (serious(window), fits(window)) == ([], True)
+    window.keep("first-phone-dark")
 
 
 def test_the_keyboard_alone_leads_from_the_overview_to_a_redriven_message(
