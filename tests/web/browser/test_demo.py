@@ -26,8 +26,8 @@ FAST = DemoSettings(workers=0, latency_ms=50, fail_percent=0, hang_percent=0)
 
 @pytest.fixture
 def demo(client: redis.Redis, server: RedisServer) -> Iterator[Demo]:
-    """Yield a demo without workers, whose leases last a second."""
-    with create_demo(server.url, FAST, lease_seconds=1.0, first_jobs=0) as running:
+    """Yield a demo without workers, whose leases last two seconds."""
+    with create_demo(server.url, FAST, lease_seconds=2.0, first_jobs=0) as running:
         yield running
 
 
@@ -61,10 +61,10 @@ def test_jobs_of_hanging_workers_return_by_the_sweep_and_are_completed(demo: Dem
     knob(window, "hang_percent", 100)
     wait_until(lambda: demo.pool.settings.hang_percent == 100, "the hang rate is set")
     knob(window, "workers", 2)
-    window.shows("[data-lane=processing] .is-hung", "hangs")
-    knob(window, "workers", 0)
+    wait_until(lambda: demo.jobs.depth().in_flight >= 2, "workers hang")
+    knob(window, "workers", 0)  # soon, or jobs would hang three times and fail
     wait_until(lambda: not demo.pool.doing() and demo.jobs.depth().expired >= 2, "leases have expired")
-    window.shows("[data-lane=processing]", "lease expired")
+    window.shows("[data-lane=processing] .is-hung", "lease expired")
 
     window.click("[data-action=reclaim]")
     window.shows(".demo-controls", "returned to the queue")

@@ -179,7 +179,7 @@ function tabsOf(context, place, query) {
 }
 
 function sentence(text) {
-  return `Nothing is ready: ${visible(text)}.`;
+  return `A claim would get nothing: ${visible(text)}.`;
 }
 
 function totalsOf({ stats, info }) {
