@@ -5,13 +5,18 @@ from __future__ import annotations
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Sampler
 
 
 class Traces:
-    """A provider of OpenTelemetry's SDK that keeps ended spans in memory."""
+    """A provider of OpenTelemetry's SDK that keeps ended spans in memory.
 
-    def __init__(self) -> None:
-        self.provider = TracerProvider()
+    Args:
+        sampler: decides which spans are made; None: all.
+    """
+
+    def __init__(self, sampler: Sampler | None = None) -> None:
+        self.provider = TracerProvider(sampler=sampler)
         self._exporter = InMemorySpanExporter()
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
@@ -25,8 +30,9 @@ class Traces:
 
     def one(self, name: str) -> ReadableSpan:
         """Return the one span of a name."""
-        (span,) = self.named(name)
-        return span
+        found = self.named(name)
+        assert len(found) == 1, f"{len(found)} spans are named {name!r}; there are {self.names()}"
+        return found[0]
 
     def named(self, name: str) -> list[ReadableSpan]:
         """Return the spans of a name."""

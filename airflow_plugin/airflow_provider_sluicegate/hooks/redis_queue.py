@@ -14,6 +14,7 @@ from airflow_provider_sluicegate.connection import connection_url, secrets_in
 from airflow_provider_sluicegate.lineage import namespace_of, reporting
 from airflow_provider_sluicegate.loading import import_async
 from airflow_provider_sluicegate.places import named_place
+from airflow_provider_sluicegate.tracing import afollow_airflow, follow_airflow
 
 if TYPE_CHECKING:
     import redis
@@ -149,6 +150,7 @@ class RedisQueueHook(BaseHook):
         from sluicegate.place import Place
 
         self._refuse_place(job_options)
+        follow_airflow()
         queue = RedisJobQueue(name, url=self._url, **self._reporting(Place(name), job_options))
         self._queues.append(queue)
         return queue
@@ -163,6 +165,7 @@ class RedisQueueHook(BaseHook):
         from sluicegate.opening import open_place
 
         self._refuse_place(options)
+        follow_airflow()
         opened = open_place(place, url=self._url, **self._reporting(place, options))
         self._queues.append(opened)
         return opened
@@ -179,6 +182,7 @@ class RedisQueueHook(BaseHook):
     async def aopen_place(self, place: Place, **options: Any) -> Any:
         """Return what a place names, for asyncio; see :meth:`open_place`."""
         self._refuse_place(options)
+        await afollow_airflow()
         library = await import_async("sluicegate.asyncio.opening")
         opened = library.open_place(place, url=await self.aconnection_url(), **self._reporting(place, options))
         self._async_queues.append(opened)

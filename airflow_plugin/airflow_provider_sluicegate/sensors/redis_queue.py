@@ -21,6 +21,7 @@ from airflow_provider_sluicegate.places import ConsumerOperator, is_decided_late
 from airflow_provider_sluicegate.queue_options import options_of
 from airflow_provider_sluicegate.sensors._patient import PatientSensor, raise_failure
 from airflow_provider_sluicegate.stats import emit_depth
+from airflow_provider_sluicegate.tracing import note_open_gate
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -241,6 +242,8 @@ class RedisQueueSensor(ReportsLineage, ConsumerOperator, PatientSensor):
             emit_depth(place, depth)
         look = watched.look(found)
         self.log.info("%s", look.text)
+        if look.is_open:
+            note_open_gate(watched.places, found)
         return look
 
     def _started(self, place: Place, error: Exception) -> Depth:

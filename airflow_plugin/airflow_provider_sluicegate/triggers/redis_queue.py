@@ -9,6 +9,7 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from airflow_provider_sluicegate.conditions import Match, WatchedQueues
+from airflow_provider_sluicegate.tracing import afollow_airflow, note_open_gate
 from airflow_provider_sluicegate.triggers._outage import EveryMinute, OutageLog, failure_event
 from airflow_provider_sluicegate.triggers._place import PlaceTrigger
 from airflow_provider_sluicegate.triggers._poller import watch
@@ -99,5 +100,7 @@ class RedisQueueTrigger(PlaceTrigger):
                 if is_time() or look.is_open:
                     self.log.info("%s", look.text)
                 if look.is_open:
+                    await afollow_airflow()
+                    note_open_gate(watched.places, reading)
                     yield TriggerEvent({"status": "open", "value": look.value})
                     return

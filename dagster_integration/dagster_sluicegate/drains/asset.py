@@ -13,6 +13,7 @@ from dagster_sluicegate.drains.step import QueueDrainOptions, SettleWhen, drain
 from dagster_sluicegate.names import Names
 from dagster_sluicegate.queue_refs import QueueAsset, asset_key_of
 from dagster_sluicegate.resource_keys import takes_resources
+from dagster_sluicegate.tracing import traced_steps
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 
@@ -243,7 +244,7 @@ def define_drain_asset(
         events = AssetEvents(context.asset_key, on_empty, check_outputs)  # the key may have got a prefix
         resource = given[resource_key]
         with options.ref(context, resource_key).open(resource) as queue:
-            yield from drain(context, queue, options, events, given, resource)
+            yield from traced_steps(context, drain(context, queue, options, events, given, resource))
 
     declare = dg.multi_asset(
         specs=[spec],

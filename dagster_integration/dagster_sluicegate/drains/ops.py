@@ -10,6 +10,7 @@ from dagster_sluicegate.drains.options import DEFAULT_MAX_MESSAGES, checked_opti
 from dagster_sluicegate.drains.outcome import OpEvents
 from dagster_sluicegate.drains.step import SettleWhen, drain
 from dagster_sluicegate.resource_keys import takes_resources
+from dagster_sluicegate.tracing import traced_steps
 
 __all__ = ["QueueDrainOpOptions", "build_queue_drain_job", "build_queue_drain_op"]
 
@@ -131,7 +132,7 @@ def build_queue_drain_op(
     def run(context: dg.OpExecutionContext, given: Mapping[str, Any]) -> Iterator[Any]:
         resource = given[resource_key]
         with options.ref(context, resource_key).open(resource) as queue:
-            yield from drain(context, queue, options, OpEvents(), given, resource)
+            yield from traced_steps(context, drain(context, queue, options, OpEvents(), given, resource))
 
     declare = dg.op(
         name=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -165,7 +165,7 @@ def drain(
     events: StepEvents,
     given: Mapping[str, Any],
     resource: RedisQueueResource,
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Drain as the options say; yield one event, or none when there was nothing to do.
 
     Code after the `yield` runs when Dagster has stored the result. If Dagster could not store it, this generator is

@@ -15,6 +15,7 @@ from dagster_sluicegate.names import Names
 from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
 from dagster_sluicegate.resource_keys import check_resource, check_resource_key
 from dagster_sluicegate.resources import RedisQueueResource
+from dagster_sluicegate.tracing import traced_step
 from sluicegate import checks
 from sluicegate.core.deduplication import KeySource
 from sluicegate.core.durability import DurabilityOption
@@ -163,17 +164,18 @@ def build_queue_publish_asset(
         results: list[dg.AssetCheckResult] = []
         work = work_name(root_run_id(context), asset.key.path, _partitions(context))
         batch = _batch_of(context, work, batch_id) if as_batch or batch_id is not None else None
-        metadata = publish(
-            check_resource(arguments[resource_key], resource_key),
-            function.call(context, arguments),
-            what="the result of produce",
-            work=work,
-            log=context.log,
-            options=options,
-            names=names,
-            batch_id=batch,
-            results=results,
-        )
+        with traced_step(context):
+            metadata = publish(
+                check_resource(arguments[resource_key], resource_key),
+                function.call(context, arguments),
+                what="the result of produce",
+                work=work,
+                log=context.log,
+                options=options,
+                names=names,
+                batch_id=batch,
+                results=results,
+            )
         return dg.MaterializeResult(asset_key=asset.key, metadata=metadata, check_results=results)
 
     step = with_parameters(run, _parameters(function, resource_key))

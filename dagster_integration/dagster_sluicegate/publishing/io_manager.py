@@ -13,6 +13,7 @@ from dagster_sluicegate.names import Names
 from dagster_sluicegate.publishing.step import RETRY_WINDOW_SECONDS, PublishOptions, publish
 from dagster_sluicegate.resource_keys import check_resource
 from dagster_sluicegate.resources import RedisQueueResource
+from dagster_sluicegate.tracing import traced_step
 from dagster_sluicegate.urls import is_variable
 from sluicegate.core.publishing import MAX_PER_CALL
 from sluicegate.errors import ConfigurationError
@@ -97,16 +98,17 @@ class QueuePublishIOManager(dg.ConfigurableIOManager):
         path = context.asset_key.path if context.has_asset_key else [context.step_key, context.name]
         output = f"the output of {'/'.join(path)}"
         work = work_name(root_run_id(context), path, _partitions(context), context.mapping_key or "")
-        metadata = publish(
-            check_resource(self.queue, "queue"),
-            obj,
-            what=output,
-            work=work,
-            log=context.log,
-            options=self._options(),
-            names=Names(self.queue_name, self.stream_name),
-            batch_id=batch_id_of(work) if self.as_batch else None,
-        )
+        with traced_step(context):
+            metadata = publish(
+                check_resource(self.queue, "queue"),
+                obj,
+                what=output,
+                work=work,
+                log=context.log,
+                options=self._options(),
+                names=Names(self.queue_name, self.stream_name),
+                batch_id=batch_id_of(work) if self.as_batch else None,
+            )
         context.add_output_metadata(metadata)
 
     def load_input(self, context: dg.InputContext) -> NoReturn:

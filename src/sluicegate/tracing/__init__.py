@@ -5,6 +5,15 @@ group, queue of jobs, worker and drain of the process, threaded and asyncio.
 """
 
 from sluicegate.tracing.context import context_of, links_of
+from sluicegate.tracing.runs import StepSpan, note_depth
 from sluicegate.tracing.tracer import instrument, is_instrumented, uninstrument
 
-__all__ = ["context_of", "instrument", "is_instrumented", "links_of", "uninstrument"]
+__all__ = [
+    "StepSpan",
+    "context_of",
+    "instrument",
+    "is_instrumented",
+    "links_of",
+    "note_depth",
+    "uninstrument",
+]

@@ -26,6 +26,9 @@ LEASE_ID = "sluicegate.lease.id"
 DELIVERY_COUNT = "sluicegate.delivery_count"
 DUPLICATES = "sluicegate.duplicates"
 REFUSED = "sluicegate.refused"
+READY = "sluicegate.ready"
+DEAD = "sluicegate.dead"
+OLDEST_READY_AGE = "sluicegate.oldest_ready_age_seconds"
 
 Attributes: TypeAlias = dict[str, str | int]
 

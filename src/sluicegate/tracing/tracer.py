@@ -79,11 +79,21 @@ class OpenTelemetryTracer:
     Args:
         provider: makes the spans; None for the global one.
         propagator: writes and reads contexts.
+
+    Attributes:
+        tracer: makes them under this library's name.
+        propagator: writes and reads contexts.
     """
 
     def __init__(self, provider: TracerProvider | None, propagator: TextMapPropagator) -> None:
-        self._tracer = trace.get_tracer(_NAME, tracer_provider=provider)
+        self._provider = provider
+        self.tracer = trace.get_tracer(_NAME, tracer_provider=provider)
         self.propagator = propagator
+
+    @property
+    def provider(self) -> TracerProvider:
+        """Return what makes the spans."""
+        return self._provider or trace.get_tracer_provider()
 
     def publishing(
         self, session: QueueSession[Any], headers: Mapping[str, str] | None, *, is_current: bool
@@ -170,7 +180,7 @@ class OpenTelemetryTracer:
         if not trace.get_current_span().get_span_context().is_valid and len(origins) == 1:
             context = trace.set_span_in_context(trace.NonRecordingSpan(origins[0]))
         links = [Link(each) for each in (*origins, *more)]
-        return self._tracer.start_span(name, context, kind, dict(attributes), links, start_time)
+        return self.tracer.start_span(name, context, kind, dict(attributes), links, start_time)
 
 
 class _Publishing:
