@@ -44,6 +44,7 @@ PARTS = {
     "limits": "benchmarks.limits:steps",
     "waiting": "benchmarks.waiting:steps",
     "scrape": "benchmarks.scrape:steps",
+    "page": "benchmarks.page:steps",
     "jobs": "benchmarks.jobs:steps",
     "streams": "benchmarks.streams:steps",
     "moves": "benchmarks.migrating:steps",
@@ -143,6 +144,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--wakes", type=int, default=40, help="wake-ups of a waiting consumer")
     parser.add_argument("--windows", type=int, default=1, help="ten-second windows of an idle consumer")
     parser.add_argument("--scrapes", type=int, default=30, help="scrapes of 200 queues")
+    parser.add_argument("--page-messages", type=int, default=1_000_000, help="messages in the 200 queues of a page")
+    parser.add_argument("--page-requests", type=int, default=20, help="requests for each of the page's answers")
     parser.add_argument("--past-runs", type=int, default=1_500, help="runs that a gate has requested before")
     parser.add_argument("--ticks", type=int, default=15, help="evaluations of each sensor")
     parser.add_argument("--gate-messages", type=int, default=5, help="messages for which a gate of Dagster opens")
@@ -157,6 +160,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.flights, options.spark_rounds, options.still = 20_000, 1, 0.1
         options.in_flight, options.expired, options.held, options.limit_rounds = [100, 200], 2_000, 200, 1
         options.wakes, options.windows, options.scrapes = 3, 1, 3
+        options.page_messages, options.page_requests = 40_000, 3
         options.drains, options.leases, options.handler_seconds = [1_000, 5_000], [10, 100], 1.2
         options.million, options.drain_rounds, options.idle, options.micro_batches = 20_000, 1, 0.5, 2
         options.written, options.past_runs, options.ticks, options.gate_messages = 5_000, 100, 3, 1

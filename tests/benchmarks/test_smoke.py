@@ -40,6 +40,8 @@ LIMITS = {
     ("idle consumer", 2),
     ("scrape of 200 queues", 200),
     ("scrape's commands", 250),
+    ("answer of the page", 100),
+    ("sample of the page", 250),
 }
 
 
@@ -63,7 +65,9 @@ def test_a_quick_run_reports_every_bar_that_needs_no_spark(tmp_path: Path) -> No
 def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 
-    assert run.main(["--quick", "--only", "asyncio", "limits", "waiting", "scrape", "--output", str(output)]) == 0
+    assert (
+        run.main(["--quick", "--only", "asyncio", "limits", "waiting", "scrape", "page", "--output", str(output)]) == 0
+    )
 
     report = json.loads(output.read_text())
     assert {(bar["name"], bar["limit"]) for bar in report["bars"]} == LIMITS

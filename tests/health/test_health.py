@@ -129,8 +129,16 @@ def test_a_worker_that_does_not_run_and_one_whose_loop_is_blocked_are_not_ready(
         assert begun.wait(30)
         limits = HealthLimits(max_worker_silence_seconds=0.3)
         wait_until(
-            lambda: failed(check_health(gateway, limits=limits, workers=workers)) == [("worker", "asyncio")],
+            lambda: (
+                [
+                    check.place
+                    for check in check_health(gateway, limits=limits, workers=workers).failed
+                    if check.detail.startswith("its loop last ran")
+                ]
+                == ["asyncio"]
+            ),
             "the blocked loop is noticed",
+            seconds=20,
         )
     finally:
         blocked.set()

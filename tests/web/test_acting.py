@@ -43,6 +43,7 @@ def test_publish_stores_json_text_headers_and_a_deduplication_key(make_queue: Ma
         ("queue=q", {"payload": "a", "count": 0}, "count: Input should be greater than or equal to 1"),
         ("queue=q", {"payload": "secret-payload", "extra": 1}, "extra: Extra inputs are not permitted"),
         ("queue=q", {}, "payload: Field required"),
+        ("queue=q", {"payload": "x" * 10_000, "count": 10_000}, "10000 copies of this payload are more than"),
         ("queue=q", {"payload": "a", "kind": "b"}, "only jobs have a kind"),
         ("stream=s&group=g", {"payload": "a"}, "this needs 'queue' or 'stream' or 'jobs'"),
         ("stream=s", {"payload": "a", "delay_seconds": 5}, "a stream delivers at once"),

@@ -118,6 +118,7 @@ def test_events_reach_viewers_until_they_leave(make_queue: MakeQueue, make_app: 
     with served(app) as url, httpx.Client(base_url=url, headers=BEARER, timeout=30, trust_env=False) as viewer:
         with viewer.stream("GET", "/api/events?queue=orders") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
+            assert stream.headers["content-encoding"] == "identity"
             wait_until(lambda: app.state.viewers.count == 1, "the viewer is counted")
             for line in stream.iter_lines():
                 if line.startswith("event: "):

@@ -13,12 +13,13 @@ from sluicegate.core.transitions.reap_expired import reap_expired_operation
 from sluicegate.errors import ConfigurationError
 from sluicegate.jobs import JobKind
 from sluicegate.survey import Snapshot, read_snapshots
-from sluicegate.web.answers import answer
+from sluicegate.web.answers import answer, encoded
 from sluicegate.web.page import Named, found_place
 
 __all__ = ["router"]
 
 _PATIENT = JobKind(max_attempts=4000)
+_MAX_BYTES = 64 * 1024 * 1024
 _CLAIMED_FROM = ("queue", "group", "jobs")
 Ids = Annotated[list[str], Field(max_length=10_000)]
 Where = Annotated[Named, Depends(found_place)]
@@ -76,6 +77,10 @@ def publish(where: Where, body: Publish) -> Response:
     """Publish a message to a queue or stream, or enqueue a job, once or several times."""
     where.needs("queue", "stream", "jobs")
     payload = _payload(body)
+    if len(encoded(payload)) * body.count > _MAX_BYTES:
+        raise ConfigurationError(
+            f"{body.count} copies of this payload are more than {_MAX_BYTES:,} bytes; publish fewer"
+        )
     options: dict[str, Any] = {"headers": body.headers}
     if where.found.kind != "stream":
         options["delay_seconds"] = body.delay_seconds

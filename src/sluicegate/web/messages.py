@@ -28,10 +28,12 @@ Stored = Message | DeadMessage | CompletedMessage | FailedAttempt | InFlightMess
 
 _MAX_SHOWN = 64 * 1024
 _MAX_COUNT = 500
-_PAGE = 200
+_STEP = 50
+_MAX_PAGE_BYTES = 32 * 1024 * 1024
+_PAGE = 100
 _MAX_SEARCHED = 20_000
 _SEARCH_SECONDS = 2.0
-_EXPORT_PAGE = 500
+_EXPORT_PAGE = 100
 
 router = APIRouter()
 Where = Annotated[Named, Depends(found_place)]
@@ -60,7 +62,7 @@ def messages(
         raise ConfigurationError(f"state 'history' is that of a stream; {where.place} has none")
     queue = where.open()
     if not search:
-        found = queue.peek(count, state=state, offset=offset)
+        found = list(_peeked(queue, state, count, offset))
         return answer({"messages": [message_shape(each, masks) for each in found], "scanned": len(found)})
     return answer(_search(queue, state, masks, search.casefold(), count, offset))
 
@@ -122,6 +124,23 @@ def _add_details(shape: MessageShape, stored: Stored, masked: Masked) -> None:
         shape["lease_id"] = stored.lease_id
         shape["consumer"] = stored.consumer
         shape["deadline"] = _epoch(stored.deadline)
+
+
+def _peeked(queue: Any, state: State, count: int, offset: int) -> Iterator[Stored]:
+    """Yield messages in steps, and end early when they are so large that the page would hold too much memory."""
+    size = 0
+    for start in range(0, count, _STEP):
+        step = min(_STEP, count - start)
+        page: Sequence[Stored] = queue.peek(step, state=state, offset=offset + start)
+        yield from page
+        size += sum(_size(stored) for stored in page)
+        if len(page) < step or size > _MAX_PAGE_BYTES:
+            return
+
+
+def _size(stored: Stored) -> int:
+    message = _message_of(stored)
+    return message.size if message is not None else len(stored) if isinstance(stored, bytes) else 0
 
 
 def _search(queue: Any, state: State, masks: Masks, wanted: str, count: int, offset: int) -> dict[str, Any]:

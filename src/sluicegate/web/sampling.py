@@ -204,6 +204,8 @@ class Sampler:
                 )
             latest, wakeups = self._latest, list(self._wakeups)
             self._changed.notify_all()
+        if wakeups and latest is not None:
+            latest.overview_json  # noqa: B018  (made here once, and not by each viewer who wakes up)
         for wakeup in wakeups:
             wakeup()
         return latest

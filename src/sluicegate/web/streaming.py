@@ -54,7 +54,8 @@ async def events(
     return StreamingResponse(
         viewers.follow(here.sampler, asked),
         media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
+        # Neither a proxy nor the compression of a mounting application may hold events back.
+        headers={"X-Accel-Buffering": "no", "Content-Encoding": "identity"},
     )
 
 

@@ -13,15 +13,20 @@ from sluicegate import RedisMessageQueue
 from tests.airflow.live import postgres
 from tests.airflow.live.deployment import LiveDeployment
 from tests.airflow.live.held import Held
-from tests.support import not_run
+from tests.support import browser, not_run
 
-# Without PostgreSQL, a run that would need it lists it as not run.
-collect_ignore = [] if postgres.programs() else ["test_postgresql.py"]
+# Without PostgreSQL or a browser, a run that would need it lists it as not run.
+_MISSING = {
+    "test_postgresql.py": None if postgres.programs() else postgres.MISSING,
+    "test_page.py": None if browser.program() else "the page of the queues in Airflow (apt-get install chromium)",
+}
+collect_ignore = [name for name, missing in _MISSING.items() if missing]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if collect_ignore and any(item.get_closest_marker("full") for item in session.items):
-        not_run.note(postgres.MISSING)
+    if any(item.get_closest_marker("full") for item in session.items):
+        for missing in filter(None, _MISSING.values()):
+            not_run.note(missing)
 
 
 @pytest.fixture(scope="session", params=["sqlite"])
