@@ -50,6 +50,7 @@ _BY_NAME = {
     "LuaScriptError": ExitCode.REFUSED,
     "QueueBackpressureError": ExitCode.REFUSED,
     "RedisUnavailableError": ExitCode.UNREACHABLE,
+    "UnsafeFolderError": ExitCode.USAGE,
     "EmbeddedServerError": ExitCode.UNREACHABLE,
     "ConfigurationError": ExitCode.USAGE,
     "PayloadTooLargeError": ExitCode.USAGE,

@@ -24,6 +24,7 @@ __all__ = [
     "Kind",
     "Target",
     "Targets",
+    "configured_places",
     "found_places",
     "grouped",
     "place_cells",
@@ -71,7 +72,7 @@ class Target:
         Args:
             options: of what the place is; they come before those of the configuration file.
         """
-        options = {"gateway": self.gateway, **self._configured(), **options}
+        options = {"gateway": self.gateway, **self.configured(), **options}
         if self.kind == "jobs":
             from sluicegate.jobs.queue import RedisJobQueue
 
@@ -80,7 +81,7 @@ class Target:
 
         return open_place(self.place, **options)
 
-    def _configured(self) -> dict[str, Any]:
+    def configured(self) -> dict[str, Any]:
         """Return the options that the configuration file has for this place."""
         name, group = self.place.name, self.place.group
         return dict(self.cli.settings.options.get(name if group is None else f"{name}/{group}", {}))
@@ -115,7 +116,7 @@ class Target:
             raise ConfigurationError(f"{self} holds no jobs; name a queue of jobs")
         from sluicegate.jobs.queue import RedisJobQueue
 
-        return RedisJobQueue(self.place.name, **{"gateway": self.gateway, **self._configured(), **options})
+        return RedisJobQueue(self.place.name, **{"gateway": self.gateway, **self.configured(), **options})
 
     def stream(self, **options: Any) -> RedisStreamQueue:
         """Make the stream.
@@ -183,7 +184,7 @@ def place_cells(target: Target) -> list[str]:
 
 def places_or_known(cli: Cli, targets: Targets) -> Sequence[Target]:
     """Return the places of the arguments; without any, those of the configuration file, else all that SCAN finds."""
-    return targets or _configured(cli) or found_places(cli)
+    return targets or configured_places(cli) or found_places(cli)
 
 
 def grouped(targets: Iterable[Target]) -> list[tuple[RedisGateway, list[Target]]]:
@@ -213,7 +214,8 @@ def read_states(cli: Cli, targets: Targets) -> dict[Target, PlaceState]:
     return found
 
 
-def _configured(cli: Cli) -> Sequence[Target]:
+def configured_places(cli: Cli) -> Sequence[Target]:
+    """Return the places that the configuration file lists."""
     settings = cli.settings
     named: list[tuple[Place, Kind]] = [(Place(name), "queue") for name in settings.queues]
     named += [(Place(name, stream=True), "stream") for name in settings.streams]

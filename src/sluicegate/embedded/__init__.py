@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from sluicegate.embedded.binary import find_server
 from sluicegate.embedded.client import EmbeddedOptions, connect, parse_url
-from sluicegate.embedded.server import EmbeddedServer, ensure_server, stop_server
+from sluicegate.embedded.server import EmbeddedServer, ensure_server, find_running, stop_server
 
 __all__ = [
     "EmbeddedOptions",
     "EmbeddedServer",
     "connect",
     "ensure_server",
+    "find_running",
     "find_server",
     "parse_url",
     "stop_server",

@@ -17,7 +17,7 @@ from sluicegate.embedded import keeper, safety
 from sluicegate.embedded.binary import ServerBinary, locate_server
 from sluicegate.errors import ConfigurationError, EmbeddedServerError
 
-__all__ = ["EmbeddedServer", "Fsync", "check_options", "ensure_server", "stop_server"]
+__all__ = ["EmbeddedServer", "Fsync", "check_options", "ensure_server", "find_running", "stop_server"]
 
 Fsync = Literal["everysec", "always"]
 
@@ -86,6 +86,31 @@ def ensure_server(
         if fsync == "always":
             _set_always(record, opened)
         return EmbeddedServer(socket_path, opened.path, record.pid, record.version)
+
+
+def find_running(folder: Path, *, timeout_seconds: float = 10.0) -> EmbeddedServer | None:
+    """Return the running server of a folder, None if none runs; nothing is started.
+
+    Raises:
+        UnsafeFolderError: another user owns the folder, can write to it, or can replace it.
+        EmbeddedServerError: the server does not answer in time.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        opened = on_disk.open_data_folder(folder, make=False)
+    except FileNotFoundError:
+        return None
+    with opened:
+        if keeper.SERVER_LOCK not in os.listdir(opened.descriptor):
+            return None
+        with on_disk.exclusive(opened, deadline):
+            if not on_disk.is_locked(keeper.SERVER_LOCK, opened):
+                return None
+            record = _reachable_record(opened)
+            reply = None if record is None else _ask(record, "PING", deadline)
+            if record is None or reply != b"+PONG":
+                raise _no_answer(record, reply, opened)
+            return EmbeddedServer(Path(record.socket_path), opened.path, record.pid, record.version)
 
 
 def stop_server(folder: Path, *, timeout_seconds: float = 10.0) -> bool:

@@ -182,6 +182,18 @@ class Worker:
         return self._name
 
     @property
+    def concurrency(self) -> int:
+        """Return how many handlers run at the same time; it can be set between two runs."""
+        return self._concurrency
+
+    @concurrency.setter
+    def concurrency(self, number: int) -> None:
+        checks.count("concurrency", number, _MAX_CONCURRENCY)
+        if self._current() is not None:
+            raise ConfigurationError(f"worker {self._name!r} runs with concurrency={self._concurrency}; stop it first")
+        self._concurrency = number
+
+    @property
     def is_running(self) -> bool:
         """Return whether the worker runs, in this process."""
         return self._current() is not None
