@@ -24,9 +24,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[AclServer]:
         yield running
 
 
-@pytest.fixture
-def gateway(server: AclServer) -> Iterator[RedisGateway]:
-    made = RedisGateway(url=server.url)
+@pytest.fixture(params=quick((2, 3), 2), ids=lambda protocol: f"resp{protocol}")
+def gateway(server: AclServer, request: pytest.FixtureRequest) -> Iterator[RedisGateway]:
+    made = RedisGateway(url=f"{server.url}&protocol={request.param}")
     yield made
     made.close()
     server.allow(*access_rights.RULE)

@@ -119,6 +119,7 @@ def test_replicas_and_what_a_failover_would_lose() -> None:
     with ReplicatedServers(PROGRAMS[0]) as servers:
         primary, replica = servers.servers
         with primary.client() as client:
+            wait_until(lambda: client.info("replication")["slave0"]["state"] == "online", "the primary knows it, too")
             gateway = RedisGateway(url=servers.url)
             finding = one(examine(gateway, sample_seconds=0), "replication")
             assert finding.severity == "warning"
@@ -225,6 +226,19 @@ def test_a_wrong_password_is_a_finding(bare_client: redis.Redis, server: RedisSe
 def test_a_name_that_nothing_may_have_is_an_error_of_the_caller(gateway: RedisGateway) -> None:
     with pytest.raises(ConfigurationError, match="sample_seconds"):
         examine(gateway, sample_seconds=-1)
+
+
+def test_a_hosted_service_without_config_is_examined_all_the_same() -> None:
+    running = RedisServer(PROGRAMS[0], "--rename-command", "CONFIG", "", "--rename-command", "SADD", "")
+    try:
+        gateway = RedisGateway(url=running.start().url)
+        found = examine(gateway, sample_seconds=0)
+        gateway.close()
+    finally:
+        running.remove()
+    assert "the server does not know sadd" in one(found, "rights", "error").what
+    assert "could not look: appendonly is off" in one(found, "persistence").what
+    assert of(found, "eviction") == [], "INFO has the policy, too"
 
 
 @pytest.mark.full
