@@ -7,6 +7,8 @@ import io
 import json
 import os
 import pty
+import re
+import signal
 import subprocess
 import sys
 import zipfile
@@ -23,6 +25,7 @@ from tests.cli.conftest import Call
 from tests.cli.test_main import PROGRAM
 from tests.support.flavours import MakeQueue, MakeStream
 from tests.support.servers import RedisServer
+from tests.support.waiting import wait_until
 
 ORDERS = [{"tenant": "acme", "order_id": number, "note": "grüße"} for number in range(5)]
 
@@ -35,7 +38,7 @@ def written(path: Path, messages: list[dict[str, Any]]) -> Path:
 
 def payloads(queue: RedisMessageQueue) -> list[Any]:
     """Return the payloads that wait in a queue."""
-    return [message.json() for message in queue.peek(100)]
+    return [message.json() for message in queue.peek(1000)]
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
@@ -268,3 +271,31 @@ def test_several_files_are_published_in_their_order(call: Call, make_queue: Make
     assert call("publish", "orders", "a.jsonl", "b.jsonl", "--json").record["published"] == 2
     assert payloads(queue) == [{"id": 0}, {"id": 1}]
     assert call("publish", "orders", "a.jsonl", "b.jsonl", "--batch-id", "x").code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
+def test_a_publish_that_was_stopped_is_finished_by_a_repeat(
+    call: Call, orders: RedisMessageQueue, url: str, number: int
+) -> None:
+    lines = [f'{{"id": {one}}}\n' for one in range(250)]
+    command = ["publish", "orders", "--key", "id", "--batch-size", "100"]
+    with subprocess.Popen(
+        [*PROGRAM, *command, "--url", url], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdin is not None
+        assert first.stderr is not None
+        first.stdin.write("".join(lines))
+        first.stdin.flush()
+        wait_until(lambda: orders.depth().ready >= 200, "two batches are published")
+        first.send_signal(number)
+        said = first.stderr.read()
+    Path("orders.jsonl").write_text("".join(lines))
+
+    again = call(*command, "orders.jsonl", "--json").record
+
+    assert first.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        # The reply to the second batch may not have been read.
+        assert re.match(r"queue 'orders': interrupted after [12]00 messages; the current batch may be published", said)
+    assert (again["published"], again["duplicates"]) == (50, 200)
+    assert [one["id"] for one in payloads(orders)] == list(range(250))
