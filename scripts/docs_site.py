@@ -23,6 +23,7 @@ KEPT_ELSEWHERE = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "conduct.md",
 }
+_PICTURES = "](https://raw.githubusercontent.com/sluicegate/sluicegate/main/"
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCED = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 _DIAGRAM = re.compile(r"^```mermaid\n.*?^```\n", re.MULTILINE | re.DOTALL)
@@ -32,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are kept elsewhere."""
     repository = str(config.repo_url)
     for source, page in KEPT_ELSEWHERE.items():
-        text = (ROOT / source).read_text().replace(f"]({repository}/blob/main/", "](")
+        text = (ROOT / source).read_text().replace(f"]({repository}/blob/main/", "](").replace(_PICTURES, "](")
         file = File.generated(config, page, content=text)
         file.edit_uri = f"{repository}/edit/main/{source}"
         files.append(file)

@@ -103,6 +103,9 @@ def test_redis_that_does_not_answer_is_exit_code_3_without_the_password(call_bar
 
     assert failed.code == 3
     assert "cannot be reached" in failed.err
+    error, link = failed.err.splitlines()
+    assert "https://" not in error
+    assert link == "See https://sluicegate.github.io/sluicegate/troubleshooting/#redisunavailableerror"
     assert "hunter2" not in failed.err
 
 

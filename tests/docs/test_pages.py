@@ -78,13 +78,16 @@ def test_the_batch_example_waits_for_all_of_its_messages(tmp_path: Path) -> None
     ]
 
 
+PICTURES = "https://raw.githubusercontent.com/sluicegate/sluicegate/main/"
 REPOSITORY = re.compile(r"https://github\.com/sluicegate/sluicegate/(blob|tree)/main/")
 
 
 @pytest.mark.parametrize("page", [*PAGES, *OTHER_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
-        if found := REPOSITORY.match(target):
+        if target.startswith(PICTURES):
+            assert (ROOT / target.removeprefix(PICTURES)).is_file(), f"{page.name} shows {target}"
+        elif found := REPOSITORY.match(target):
             path = ROOT / target.removeprefix(found[0])
             assert path.is_dir() if found[1] == "tree" else path.is_file(), f"{page.name} links to {target}"
         elif not target.startswith("http"):

@@ -43,9 +43,15 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
     "module",
     [
         "sluicegate",
+        "sluicegate.doctor",
+        "sluicegate.health",
         "sluicegate.jobs",
+        "sluicegate.metrics",
+        "sluicegate.migrating",
         "sluicegate.spark",
         "sluicegate.streams",
+        "sluicegate.tracing",
+        "sluicegate.web",
         "sluicegate.worker",
         "airflow_provider_sluicegate.operators.publish",
         "airflow_provider_sluicegate.sensors.redis_queue",
@@ -107,6 +113,16 @@ def rewritten(page: str, markdown: str) -> str:
 )  # fmt: skip
 def test_a_link_of_the_repository_leads_to_the_page_or_to_the_platform(page: str, link: str, shown: str) -> None:
     assert rewritten(page, f"see [it]({link}).") == f"see [it]({shown})."
+
+
+def test_pictures_of_the_readme_are_loaded_from_the_site() -> None:
+    config = load_config(str(ROOT / "mkdocs.yml"), strict=False)
+    config.plugins._current_plugin = "hooks"
+    home = docs_site.on_files(get_files(config), config).get_file_from_path("index.md")
+    assert home is not None
+    shown = rewritten("index.md", home.content_string)
+    assert "](images/page-overview.png)" in shown
+    assert "raw.githubusercontent.com" not in shown
 
 
 def test_links_inside_code_stay_and_diagrams_become_pictures() -> None:

@@ -19,6 +19,7 @@ from tests.support.waiting import wait_until
 STORED = "stored 1000 orders"
 
 PYTHON = (ROOT / "docs" / "tutorials" / "python.md").read_text()
+AIRFLOW = (ROOT / "docs" / "tutorials" / "airflow.md").read_text()
 # The commands of a step, and the output that the page shows below them.
 STEP = re.compile(r"<!-- commands: (\w+) -->\n```bash\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 
@@ -72,3 +73,42 @@ def test_the_python_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
         run("count")
     finally:
         stop_server(redis)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.full  # tests/airflow runs this DAG, and Airflow's own commands, in less time
+@pytest.mark.airflow
+@pytest.mark.spark
+def test_the_airflow_tutorial_runs_until_its_dag_has_stored_every_order(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    (tmp_path / "example_dags").symlink_to(ROOT / "example_dags")
+    blocks = re.findall(r"```bash\n(.*?)```", AIRFLOW, re.DOTALL)
+    first = next(number for number, block in enumerate(blocks) if block.startswith("airflow dags test"))
+    commands = "".join(blocks[: first + 1])
+    home = tmp_path / "build" / "tutorial"
+    try:
+        done = subprocess.run(
+            ["bash", "-ec", re.sub(r"^(python -m venv|pip install) .*\n", "", commands, flags=re.MULTILINE)],
+            cwd=tmp_path,
+            env={name: value for name, value in environment().items() if not name.startswith("AIRFLOW_")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        printed = done.stdout + done.stderr
+        assert done.returncode == 0, printed[-4000:]
+        shown = re.search(r"```text\n(queue 'example-orders', done:.*?)```", AIRFLOW, re.DOTALL)
+        assert shown is not None
+        for part in (
+            "done: 20000 published, 0 duplicates refused",
+            "open, by depth",
+            "20000 messages acked, 0 returned",
+        ):
+            assert part in shown[1]
+            assert part in printed
+        orders = sorted((home / "orders").glob("*.parquet"))
+        assert len(orders) == 20
+        assert sum(pq.read_metadata(file).num_rows for file in orders) == 20_000
+    finally:
+        stop_server(home / "redis")
