@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
-
-from airflow_provider_sluicegate import __version__
 
 __all__ = ["get_provider_info"]
 
 _NAME = "Sluicegate"
+_DISTRIBUTION = "sluicegate"  # the one that registers this function
 _PACKAGE = "airflow_provider_sluicegate"
 
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata. Airflow calls it at start-up, so nothing heavy is imported here."""
     return {
-        "package-name": "sluicegate",
+        "package-name": _DISTRIBUTION,
         "name": _NAME,
         "description": "Dependable message queues on Redis: publish dedup-keyed batches, open the gate on depth or "
         "age, drain leased messages.",
-        "versions": [__version__],
-        "integrations": [{"integration-name": _NAME, "external-doc-url": "https://redis.io/", "tags": ["software"]}],
+        "versions": [version(_DISTRIBUTION)],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://sluicegate.github.io/sluicegate/airflow/",
+                "tags": ["software"],
+            }
+        ],
         "hooks": [_modules("hooks.redis_queue")],
         "operators": [
             _modules(

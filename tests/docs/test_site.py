@@ -121,7 +121,7 @@ def test_pictures_of_the_readme_are_loaded_from_the_site() -> None:
     home = docs_site.on_files(get_files(config), config).get_file_from_path("index.md")
     assert home is not None
     shown = rewritten("index.md", home.content_string)
-    assert "](images/page-overview.png)" in shown
+    assert "](images/page-queue-dark.png)" in shown
     assert "raw.githubusercontent.com" not in shown
 
 
