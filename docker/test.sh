@@ -131,12 +131,12 @@ durability() {
   inside exporter python -c 'if 1:
     import os, sluicegate
     queue = sluicegate.RedisMessageQueue("durability", url="redis://sluicegate@redis:6379/0?password_env=REDIS_PASSWORD")
-    queue.publish_many(range(1000))'
-  before=$(inside exporter sluicegate --json depth durability)
+    queue.publish_many({"number": number} for number in range(1000))'
+  before=$(inside exporter sluicegate depth durability --json)
   sleep 2 # appendfsync everysec
   docker compose kill --signal KILL redis
   docker compose up --detach --wait redis
-  after=$(inside exporter sluicegate --json depth durability)
+  after=$(inside exporter sluicegate depth durability --json)
   [[ $before == *1000* && $after == *1000* ]]
   echo "1,000 messages are there after the server was killed"
 }

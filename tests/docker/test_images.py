@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from sluicegate.cli.registry import COMMANDS
 from tests.support.project import ROOT
 
 FOLDER = ROOT / "docker"
@@ -122,7 +124,7 @@ def test_the_secrets_are_made_once_random_and_behind_a_closed_folder(tmp_path: P
     assert first["redis_password"] not in first["redis_users"]
 
 
-def test_containers_run_these_commands_of_the_command_line() -> None:
+def test_every_command_of_the_command_line_that_containers_run_exists() -> None:
     manifests = [
         manifest
         for path in (FOLDER / "kubernetes").glob("*.yaml")
@@ -139,3 +141,12 @@ def test_containers_run_these_commands_of_the_command_line() -> None:
     }
 
     assert used == {"exporter", "health", "ui", "worker"}
+    assert used <= {command.name for command in COMMANDS}
+
+
+@pytest.mark.parametrize("name", ["exporter", "ui"])
+def test_a_service_gives_its_command_only_options_that_it_has(name: str) -> None:
+    command = SERVICES[name]["command"]
+    assert command[0] == "sluicegate"
+    shown = subprocess.check_output([Path(sys.executable).with_name("sluicegate"), command[1], "--help"], text=True)
+    assert [word for word in command[2:] if word.startswith("--") and word not in shown] == []
