@@ -336,7 +336,7 @@ def test_what_a_gateway_does_not_take_is_refused_with_where_it_goes(option: str,
 def test_other_unknown_options_name_the_nearest_that_there_is(make: Any) -> None:
     with pytest.raises(OptionTypeError, match="'visibility_timeout'; did you mean visibility_timeout_seconds"):
         make("orders", url=URL, visibility_timeout=1)
-    with pytest.raises(OptionTypeError, match=r"RedisMessageQueue\(\) got an unexpected keyword argument 'zzz'$"):
+    with pytest.raises(OptionTypeError, match=r"(?m)RedisMessageQueue\(\) got an unexpected keyword argument 'zzz'$"):
         make("orders", url=URL, zzz=1)
 
 
