@@ -57,8 +57,8 @@ class Place:
             ConfigurationError: not exactly one of queue and stream, or a group without a stream.
         """
         if (queue is None) == (stream is None):
-            given = "both" if queue is not None else "neither"
-            raise ConfigurationError(f"give exactly one of queue and stream; {given} of them is given")
+            given = "both are" if queue is not None else "neither is"
+            raise ConfigurationError(f"give exactly one of queue and stream; {given} given")
         if queue is not None:
             return cls(queue, group=group)
         assert stream is not None

@@ -72,6 +72,10 @@ def test_places_that_fail_do_not_hide_the_others(call_bare: Call, bare_client: r
     assert shown.records[0]["depth"]["ready"] == 1
     assert shown.records[1]["error"]["type"] == "WrongKeyTypeError"
     assert call_bare("stats", "fine", "broken", "--json", "--url", url).code == 1
+    RedisMessageQueue("worse", client=bare_client).publish("x")
+    bare_client.set("sluicegate:{worse}:dead", "x")
+    assert call_bare("queues", "--json", "--url", url).code == 4
+    assert call_bare("queues", "--url", url).code == 4
 
 
 def test_a_group_that_does_not_exist_is_explained(call: Call, make_group: MakeGroup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -107,9 +108,23 @@ def test_a_missing_library_is_named_with_the_extra(call: Call, monkeypatch: pyte
     assert (called.code, "pip install 'sluicegate[metrics]'" in called.err) == (2, True)
 
 
-def test_a_port_in_use_is_one_line(call: Call) -> None:
+@pytest.mark.parametrize("command", ["exporter", "ui"])
+def test_a_port_in_use_is_an_error_before_anything_is_printed(call: Call, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        called = call("exporter", "--port", taken.getsockname()[1])
-    assert called.code != 0
-    assert called.err.startswith("error: ")
-    assert "Traceback" not in called.err
+        port = taken.getsockname()[1]
+        called = call(command, "--port", port)
+    assert (called.code, called.out) == (2, "")
+    assert f"cannot listen at 127.0.0.1 port {port} (Address already in use)" in called.err
+
+
+def test_a_certificate_that_does_not_exist_is_named(call: Call) -> None:
+    called = call("ui", "--port", free_port(), "--certificate", "none.pem")
+    assert (called.code, called.out) == (2, "")
+    assert "there is no file 'none.pem'" in called.err
+
+
+def test_the_exporter_has_the_port_that_prometheus_is_configured_for() -> None:
+    from sluicegate.cli.commands.exporter import exporter
+    from sluicegate.metrics import DEFAULT_PORT
+
+    assert inspect.signature(exporter).parameters["port"].default == DEFAULT_PORT

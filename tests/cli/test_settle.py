@@ -140,6 +140,19 @@ def test_a_claim_without_a_place_for_the_lease_takes_nothing(call: Call, orders:
     assert orders.depth().ready == 1
 
 
+def test_a_lease_that_cannot_be_written_is_released_at_once(
+    call: Call, orders: RedisMessageQueue, outside: Path
+) -> None:
+    orders.publish("x")
+
+    failed = call("claim", "orders", "--lease-file", str(outside / "none" / "lease.json"))
+
+    assert failed.code == 2
+    assert failed.err.endswith("none/lease.json: No such file or directory\n")
+    assert (orders.depth().ready, orders.depth().in_flight) == (1, 0)
+    assert orders.claim().messages[0].delivery_count == 1
+
+
 def _handle(claimed: dict[str, Any]) -> Any:
     from sluicegate import LeaseHandle
 

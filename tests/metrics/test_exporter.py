@@ -86,3 +86,11 @@ def test_a_port_in_use_is_an_error_of_the_system(server: RedisServer) -> None:
 def test_a_port_that_is_none() -> None:
     with pytest.raises(ConfigurationError, match="port must be an int from 0 to 65535"):
         serve(url="redis://localhost", port=70_000)
+
+
+def test_an_address_of_ipv6_is_served(server: RedisServer) -> None:
+    with serve(url=server.url, host="::1", port=0) as exporter:
+        assert exporter.url == f"http://[::1]:{exporter.port}/metrics"
+        status, _, text = get(exporter.url)
+    assert status == 200
+    assert b"sluicegate_up" in text

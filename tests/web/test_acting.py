@@ -48,6 +48,9 @@ def test_publish_stores_json_text_headers_and_a_deduplication_key(make_queue: Ma
         ("stream=s&group=g", {"payload": "a"}, "this needs 'queue' or 'stream' or 'jobs'"),
         ("stream=s", {"payload": "a", "delay_seconds": 5}, "a stream delivers at once"),
         ("jobs=j", {"payload": "a"}, "the payload of a job is a JSON object or list"),
+        ("queue=q", {"payload": '{"a": "secret-payload\\ud800"}'}, "lone surrogate at $.a"),
+        ("queue=q", {"payload": '{"a": 123456789012345678901234567890}'}, "$.a"),
+        ("jobs=j", {"payload": '{"a": "\\udfff"}'}, "nothing was published"),
     ],
 )
 def test_a_publish_that_cannot_work_is_explained(

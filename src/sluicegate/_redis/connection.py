@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,7 @@ class Address:
         if parts.scheme in topology_urls.SCHEMES:
             topology_urls.check(parts)
         _refuse_stray_secrets(parts, options)
+        _refuse_unreadable_database(parts)
         refuse_unknown_options(parts, options)
         password_env = dict(options).get("password_env")
         password = dict(options).get("password") or (unquote(parts.password) if parts.password else None)
@@ -200,6 +202,12 @@ def _refuse_stray_secrets(parts: SplitResult, options: list[tuple[str, str]]) ->
             "url has no readable host and port; percent-encode / ? # and @ in its user name and password, or leave the "
             "password out and name its variable with ?password_env=NAME"
         )
+
+
+def _refuse_unreadable_database(parts: SplitResult) -> None:
+    """Refuse a path that is no number, for which redis-py would silently take database 0."""
+    if parts.scheme in ("redis", "rediss") and not re.fullmatch(r"/?|/[0-9]+/?", parts.path):
+        raise ConfigurationError("the path of a url is the number of its database; write redis://host:6379/0")
 
 
 def _is_misread(parts: SplitResult) -> bool:

@@ -287,6 +287,10 @@ def refused_in_doubt(server: str, name: str, error: BaseException) -> RetryBudge
 def access_refused(server: str, error: BaseException) -> RedisAccessError | None:
     """Return the error for refused credentials or rights, None for any other error."""
     error = _root(error)
+    if isinstance(error, redis_errors.ResponseError) and str(error) == "DB index is out of range":
+        return RedisAccessError(
+            f"Redis at {server} has no database of that number; give a lower one, or more databases"
+        )
     if not isinstance(error, _FINAL):
         return None
     return RedisAccessError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sluicegate.extras import extra_needed
 from sluicegate.health.checking import check_health
 from sluicegate.health.limits import HealthLimits
 from sluicegate.health.report import HealthCheck, HealthReport
@@ -23,6 +24,7 @@ if not TYPE_CHECKING:  # a checker of types would accept every name
         """Load the router, and FastAPI with it, when it is used."""
         if name != "health_router":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from sluicegate.health.router import health_router
+        with extra_needed("web", "health_router"):
+            from sluicegate.health.router import health_router
 
         return health_router

@@ -4,9 +4,12 @@ It needs the extra `metrics`. `serve` is the exporter; `QueueCollector` is what 
 `instrument` and `MetricsObserver` measure the calls of one process.
 """
 
-from sluicegate.metrics.collector import QueueCollector
-from sluicegate.metrics.exporter import DEFAULT_PORT, Exporter, make_app, render, serve
-from sluicegate.metrics.observer import MetricsObserver, instrument
+from sluicegate.extras import extra_needed
+
+with extra_needed("metrics", "sluicegate.metrics"):
+    from sluicegate.metrics.collector import QueueCollector
+    from sluicegate.metrics.exporter import DEFAULT_PORT, Exporter, make_app, render, serve
+    from sluicegate.metrics.observer import MetricsObserver, instrument
 
 __all__ = [
     "DEFAULT_PORT",

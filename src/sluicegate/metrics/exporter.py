@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
@@ -80,9 +81,10 @@ class Exporter:
 
     def __init__(self, collector: QueueCollector, host: str, port: int) -> None:
         self._collector = collector
-        self._server = make_server(host, port, make_app(collector), _Server, _Handler)
+        is_v6 = ":" in host
+        self._server = make_server(host, port, make_app(collector), _Server6 if is_v6 else _Server, _Handler)
         self.port = self._server.server_port
-        self.url = f"http://{host}:{self.port}/metrics"
+        self.url = f"http://{f'[{host}]' if is_v6 else host}:{self.port}/metrics"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_LOOK_SECONDS,), name="sluicegate-exporter", daemon=True
         )
@@ -157,6 +159,12 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     daemon_threads = True
     request_queue_size = 32
+
+
+class _Server6(_Server):
+    """The same at an address of IPv6."""
+
+    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):

@@ -4,9 +4,12 @@ It needs the extra `tracing`, and an SDK that exports the spans. `instrument` sw
 group, queue of jobs, worker and drain of the process, threaded and asyncio.
 """
 
-from sluicegate.tracing.context import context_of, links_of
-from sluicegate.tracing.runs import StepSpan, note_depth
-from sluicegate.tracing.tracer import instrument, is_instrumented, uninstrument
+from sluicegate.extras import extra_needed
+
+with extra_needed("tracing", "sluicegate.tracing"):
+    from sluicegate.tracing.context import context_of, links_of
+    from sluicegate.tracing.runs import StepSpan, note_depth
+    from sluicegate.tracing.tracer import instrument, is_instrumented, uninstrument
 
 __all__ = [
     "StepSpan",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends
@@ -10,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from sluicegate.core.transitions.reap_expired import reap_expired_operation
-from sluicegate.errors import ConfigurationError
+from sluicegate.errors import ConfigurationError, RedisMessageQueueError
 from sluicegate.jobs import JobKind
 from sluicegate.survey import Snapshot, read_snapshots
 from sluicegate.web.answers import answer, encoded
@@ -88,16 +90,19 @@ def publish(where: Where, body: Publish) -> Response:
         raise ConfigurationError("a stream delivers at once; leave delay_seconds out")
     key = body.deduplication_key
     place = where.open(**({} if key is None else {"get_deduplication_key": lambda _: key}))
+    payloads = [payload] * body.count
     if where.found.kind == "jobs":
         if isinstance(payload, str):
             raise ConfigurationError("the payload of a job is a JSON object or list; this is neither")
         if _holds_jobs(where):  # their owner has said how ended jobs are kept
             place.keep_as_stored()
-        report = place.enqueue_many([payload] * body.count, kind=body.kind, **options)
+        with _storable():
+            report = place.enqueue_many(payloads, kind=body.kind, **options)
     elif body.kind is not None:
         raise ConfigurationError(f"only jobs have a kind; {where.place} has none")
     else:
-        report = place.publish_many([payload] * body.count, **options)
+        with _storable():
+            report = place.publish_many(payloads, **options)
     return answer({"accepted": report.accepted, "duplicates": report.duplicates, "ids": report.ids})
 
 
@@ -157,6 +162,21 @@ def reap(where: Where) -> Response:
     session = queue.session
     ids = session.runner.run(reap_expired_operation(session.keys, session.rules))
     return answer({"recovered": len(ids)})
+
+
+@contextmanager
+def _storable() -> Iterator[None]:
+    """Refuse a payload that cannot be stored as the request's mistake: a lone surrogate, or an integer beyond 64 bits.
+
+    Raises:
+        ConfigurationError: it cannot be stored; the text names where, and no value.
+    """
+    try:
+        yield
+    except RedisMessageQueueError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{error}; nothing was published") from None
 
 
 def _holds_jobs(where: Named) -> bool:

@@ -79,7 +79,12 @@ def claim(
     state, handle = claimed.state.value, claimed.detach()
     record = {**target.identity(), "state": state, "lease": handle.to_dict(), "messages": messages}
     if lease_file is not None:
-        lease_file.write_text(f"{to_json({**record, 'messages': [one['id'] for one in messages]})}\n", encoding="utf-8")
+        text = to_json({**record, "messages": [one["id"] for one in messages]})
+        try:
+            lease_file.write_text(f"{text}\n", encoding="utf-8")
+        except OSError:  # nothing could settle them before the lease expires
+            queue.attach(handle, heartbeat=False).release()
+            raise
     if cli.output.as_json:
         cli.output.record(record)
     else:

@@ -10,7 +10,7 @@ import typer
 
 from sluicegate.cli.context import Cli
 from sluicegate.cli.places import Targets, configured_places
-from sluicegate.cli.serving import needs_extra, one_redis
+from sluicegate.cli.serving import check_address, needs_extra, one_redis
 
 __all__ = ["exporter"]
 
@@ -19,7 +19,7 @@ def exporter(
     cli: Cli,
     targets: Targets,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Its port; 0 for a free one.")] = 9473,
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Its port; 0 for a free one.")] = 9464,
     refresh_seconds: Annotated[
         float, typer.Option("--refresh-seconds", help="How often all places are searched for again.")
     ] = 60.0,
@@ -32,6 +32,7 @@ def exporter(
     with needs_extra("metrics"):
         from sluicegate.metrics import serve
 
+    check_address(host, port)
     wanted = targets or configured_places(cli)
     with serve(
         gateway=one_redis(cli, wanted),

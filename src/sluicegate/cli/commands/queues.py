@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sluicegate.cli.context import Cli
+from sluicegate.cli.exits import ExitCode, exit_code_of
 from sluicegate.cli.output import Cell, Column
 from sluicegate.cli.places import PLACE_COLUMNS, Targets, found_places, place_cells, read_states
 from sluicegate.cli.text import count, duration
@@ -20,7 +21,7 @@ _COLUMNS = ("ready", "in flight", "delayed", "dead", "oldest", "published")
 def queues(
     cli: Cli,
     names: Annotated[bool, typer.Option("--names", help="Print the names only, and read no counts.")] = False,
-) -> None:
+) -> int:
     """Find the queues, streams, groups and queues of jobs on a Redis, cluster-wide.
 
     It looks by SCAN, at about a million keys per second, and reads the counts of all that it finds in one round trip
@@ -32,15 +33,17 @@ def queues(
             group = f" {target.place.group}" if target.place.group else ""
             output.show(target.identity())
             output.line(f"{target.kind} {target.place.name}{group}")
-        return
+        return ExitCode.DONE
     states = read_states(cli, Targets(found))
     if output.as_json:
         for target, state in states.items():
             output.record({**target.identity(), **_record(state)})
-        return
-    columns = [*PLACE_COLUMNS, *(Column(name, right=True) for name in _COLUMNS), Column("")]
-    rows = [[*place_cells(target), *_cells(state)] for target, state in states.items()]
-    output.table(columns, rows, empty="no queues were found")
+    else:
+        columns = [*PLACE_COLUMNS, *(Column(name, right=True) for name in _COLUMNS), Column("")]
+        rows = [[*place_cells(target), *_cells(state)] for target, state in states.items()]
+        output.table(columns, rows, empty="no queues were found")
+    errors = [state for state in states.values() if isinstance(state, RedisMessageQueueError)]
+    return exit_code_of(errors[0]) or ExitCode.FINDING if errors else ExitCode.DONE
 
 
 def _record(state: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 
 from sluicegate.cli.context import Cli
 from sluicegate.cli.places import Targets, configured_places
-from sluicegate.cli.serving import needs_extra, one_redis
+from sluicegate.cli.serving import check_address, needs_extra, one_redis
 from sluicegate.errors import ConfigurationError
 
 __all__ = ["ui"]
@@ -49,6 +49,10 @@ def ui(
 
     from sluicegate.health import HealthLimits
 
+    for path in (certificate, key):
+        if path is not None and not path.is_file():
+            raise ConfigurationError(f"there is no file {str(path)!r}")
+    check_address(host, port)
     settings = _settings(cli)
     wanted = targets or configured_places(cli)
     token, made = _token(settings)
