@@ -12,6 +12,7 @@ from benchmarks.part import Found, Settings, Step
 from benchmarks.report import Bar, Figures
 from sluicegate import RedisGateway, RedisMessageQueue
 from sluicegate.web import TokenAccess, create_app
+from sluicegate.web.sampling import Sampler
 from tests.support.servers import RedisServer, programs
 
 __all__ = ["bars", "run", "steps"]
@@ -57,12 +58,7 @@ def run(*, messages: int, requests: int) -> Figures:
         while len(sampler.latest.histories[sampler.latest.found[0].place].chart()) < 60:
             sampler.run_once()
         found: Figures = {name: _asked(browser, path, requests) for name, path in _PATHS.items()}
-        seconds = []
-        for _ in range(requests):
-            start = time.perf_counter()
-            sampler.run_once().overview_json  # noqa: B018  (it is made when it is read)
-            seconds.append(time.perf_counter() - start)
-        found["sample"] = _row(seconds)
+        found |= _sampled(sampler, gateway, requests)
     finally:
         app.state.close()
         gateway.close()
@@ -72,19 +68,52 @@ def run(*, messages: int, requests: int) -> Figures:
 
 def bars(figures: Figures) -> list[Bar]:
     """Hold every answer, the slowest one included, against the promise."""
-    answers = [row["p50 ms"] for name, row in figures.items() if name != "sample"]
+    answers = [figures[name]["p50 ms"] for name in _PATHS]
     return [
         Bar("answer of the page", "fast", max(answers), 100, False, "ms", "the slowest kind, with 200 queues"),
         Bar(
             "sample of the page",
             "fast",
-            figures["sample"]["p50 ms"],
+            figures["busy second"]["p50 ms"],
             250,
             False,
             "ms",
             "of 200 queues, once per second",
         ),
+        Bar(
+            "events of the page",
+            "fast",
+            figures["busy second"]["KB per viewer"],
+            150,
+            False,
+            "KB/s",
+            "to a viewer of 200 queues that all change",
+        ),
     ]
+
+
+def _sampled(sampler: Sampler, gateway: RedisGateway, times: int) -> Figures:
+    """Measure what each second costs: while nothing happens, and while something does in every queue."""
+    queues = [RedisMessageQueue(f"queue-{number}", gateway=gateway) for number in range(_QUEUES)]
+    found: Figures = {"first event": {"KB per viewer": len(sampler.look().overview_json) / 1000}}
+    for name, busy in (("quiet second", ()), ("busy second", queues)):
+        seconds, processor, sizes = [], [], []
+        for _ in range(times):
+            for queue in busy:
+                queue.publish("another")
+            start, used = time.perf_counter(), time.thread_time()
+            sample = sampler.run_once()
+            assert sample is not None
+            news = sample.news_json(sample.number - 1)
+            seconds.append(time.perf_counter() - start)
+            processor.append(time.thread_time() - used)
+            sizes.append(len(news))
+        found[name] = {
+            **_row(seconds),
+            "CPU p50 ms": 1000 * median(processor),
+            "KB per viewer": median(sizes) / 1000,
+        }
+    return found
 
 
 def _asked(browser: TestClient, path: str, requests: int) -> dict[str, float]:

@@ -42,6 +42,7 @@ LIMITS = {
     ("scrape's commands", 250),
     ("answer of the page", 100),
     ("sample of the page", 250),
+    ("events of the page", 150),
 }
 
 

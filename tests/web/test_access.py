@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -44,7 +44,7 @@ WRITES = (
     "/api/reap?queue=q",
     "/api/jobs/cancel?jobs=q",
 )
-OPEN = {("GET", "/login"), ("GET", "/login.css"), ("POST", "/login")}
+OPEN = {("GET", "/favicon.ico"), ("GET", "/login"), ("GET", "/login.css"), ("POST", "/login")}
 LOGOUT = ("POST", "/logout")
 
 
@@ -135,6 +135,27 @@ def test_a_read_only_page_and_one_who_may_only_look_change_nothing(path: str, ma
         assert visitor.get("/api/session").json()["may_act"] is False
         refused = visitor.post(path)
         assert refused.status_code == 403, refused.text
+
+
+def test_the_icon_is_there_before_a_login(make_app: MakeApp) -> None:
+    icon = TestClient(make_app()).get("/favicon.ico")
+
+    assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.text.startswith("<svg")
+    assert 'href="favicon.ico"' in TestClient(make_app()).get("/login").text
+
+
+def test_routes_of_the_application_are_behind_the_same_checks(make_app: MakeApp) -> None:
+    own = APIRouter(prefix="/api/own")
+    own.add_api_route("/look", lambda: {"looked": True}, methods=["GET"])
+    own.add_api_route("/act", lambda: {"acted": True}, methods=["POST"])
+    visitor = Visitor(make_app(routers=[own]))
+
+    assert visitor.get("/api/own/look").json() == {"looked": True}
+    assert visitor.ok("/api/own/act") == {"acted": True}
+    assert visitor.bare.get("/api/own/look").status_code == 401
+    assert visitor.bare.post("/api/own/act", json={}, headers=BEARER).status_code == 403
+    assert Visitor(make_app(routers=[own], read_only=True)).post("/api/own/act").status_code == 403
 
 
 def test_other_methods_are_refused_like_writes(make_app: MakeApp) -> None:

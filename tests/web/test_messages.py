@@ -56,7 +56,41 @@ def test_a_search_reads_through_the_state_and_pages_through_what_it_finds(
         "messages": [],
         "scanned": 500,
         "whole": True,
+        "next": None,
     }
+
+
+@pytest.mark.parametrize("search", ["", "n"])
+def test_the_server_says_where_the_next_page_begins(search: str, make_queue: MakeQueue, visitor: Visitor) -> None:
+    make_queue("orders").publish_many([{"n": n} for n in range(25)])
+    asked = {"queue": "orders", "count": 10, "search": search}
+
+    offsets, found = [0], []
+    while (offset := offsets[-1]) is not None:
+        page = visitor.get("/api/messages", params={**asked, "offset": offset}).json()
+        found += [json.loads(message["payload"])["n"] for message in page["messages"]]
+        offsets.append(page["next"])
+
+    assert offsets == [0, 10, 20, None]
+    assert found == list(range(25))
+
+
+def test_large_messages_end_a_page_early_and_the_next_one_misses_none(
+    make_queue: MakeQueue, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = make_queue("orders")
+    queue.publish_many([{"n": n, "text": "x" * 1000} for n in range(100)])
+    monkeypatch.setattr("sluicegate.web.messages._MAX_PAGE_BYTES", 20_000)
+
+    offsets, found = [0], []
+    while (offset := offsets[-1]) is not None:
+        page = visitor.get(f"/api/messages?queue=orders&count=500&offset={offset}").json()
+        assert len(page["messages"]) <= 25
+        found += [json.loads(message["payload"])["n"] for message in page["messages"]]
+        offsets.append(page["next"])
+
+    assert found == list(range(100))
+    assert len(offsets) > 5
 
 
 def test_values_of_other_programs_and_binary_payloads_are_shown(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import redis
+
 from sluicegate import RedisMessageQueue
 from sluicegate.gates import Gate
+from sluicegate.jobs import RedisJobQueue
 from sluicegate.place import Place
 from sluicegate.streams import RedisStreamQueue
 from sluicegate.web.access import TokenAccess
@@ -43,6 +46,19 @@ def test_a_place_shows_its_gates_and_why_nothing_is_ready(make_queue: MakeQueue,
     assert shown["history"][0][1:4] == [2, 0, 0]
     assert shown["why_not_ready"] == ""
     assert visitor.get("/api/place?queue=other").json()["why_not_ready"] == "no such queue yet"
+
+
+def test_a_job_list_is_shown_as_one_even_if_it_was_asked_for_as_a_queue(
+    client: redis.Redis, server: RedisServer, make_app: MakeApp
+) -> None:
+    with RedisJobQueue("nightly", url=server.url) as jobs:
+        jobs.enqueue({"n": 1})
+    unlisted, listed = Visitor(make_app(places=[Place("other"), Place("nightly")])), Visitor(make_app())
+
+    assert [row["kind"] for row in unlisted.get("/api/overview").json()["places"]] == ["queue", "jobs"]
+    for visitor in (unlisted, listed):
+        assert visitor.get("/api/place?queue=nightly").json()["row"]["kind"] == "jobs"
+        assert visitor.get("/api/place?queue=other").json()["row"]["kind"] == "queue"
 
 
 def test_a_page_with_named_places_shows_no_others(make_queue: MakeQueue, make_app: MakeApp) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +27,7 @@ from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer, free_port
 from tests.support.snippets import snippet
 from tests.support.waiting import wait_until
-from tests.web.conftest import BEARER, MakeApp, Visitor
+from tests.web.conftest import BEARER, TOKEN, MakeApp, Visitor
 
 
 @pytest.fixture
@@ -157,6 +159,28 @@ def test_too_many_viewers_are_refused(make_app: MakeApp) -> None:
 
     assert refused.status_code == 503
     assert "use api/overview instead" in refused.json()["error"]["message"]
+
+
+def test_the_documented_calls_of_a_script_redrive_dead_letters(make_queue: MakeQueue, make_app: MakeApp) -> None:
+    queue = make_queue("orders")
+    queue.publish_many(["a", "b"])
+    with queue.claim(limit=2) as lease:
+        first, second = list(lease)
+        lease.bury([first], reason="max_delivery_count")
+        lease.bury([second], reason="hopeless")
+    with served(make_app()) as url:
+        code = snippet("web-curl").replace("http://localhost:8080", url)
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code],
+            env={**os.environ, "SLUICEGATE_UI_TOKEN": TOKEN, "no_proxy": "*"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+
+    assert json.loads(ran.stdout) == {"redriven": 1, "blocked": 0, "scanned": 2}
+    assert [dead.reason for dead in queue.peek(state="dead")] == ["hopeless"]
 
 
 def test_the_documented_pages_work(client: redis.Redis, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:

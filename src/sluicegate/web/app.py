@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
@@ -30,6 +30,7 @@ __all__ = ["create_app"]
 
 _STATIC = Path(__file__).parent / "static"
 _HEALTH_PATHS = ("/healthz", "/readyz")
+_ICON_PATH = "/favicon.ico"  # what browsers ask for by themselves, before a login too
 _RETRY_SECONDS = 5.0  # a visitor waits for no longer while Redis is away
 
 
@@ -47,6 +48,7 @@ def create_app(
     health: HealthLimits | None = None,
     workers: Sequence[Beating] = (),
     open_health: bool = False,
+    routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
     """Make the web page of the queues, streams and job lists on one Redis: an ASGI application.
 
@@ -66,6 +68,7 @@ def create_app(
         health: the limits of `/readyz`.
         workers: of this process, whose loops `/readyz` looks at.
         open_health: answer `/healthz` and `/readyz` to anybody, `/readyz` then without its reasons.
+        routers: routes of your own, before those of the page, and behind the same checks.
 
     Raises:
         ConfigurationError: not exactly one of url and gateway, or an option that cannot work.
@@ -107,12 +110,18 @@ def create_app(
     app.state.guard = Guard(
         access=access,
         read_only=read_only,
-        open_paths=(*(login_routes.LOGIN_PATHS if has_login else ()), *(_HEALTH_PATHS if open_health else ())),
+        open_paths=(
+            _ICON_PATH,
+            *(login_routes.LOGIN_PATHS if has_login else ()),
+            *(_HEALTH_PATHS if open_health else ()),
+        ),
         logins=("/login",) if has_login else (),
         origins=origins,
         login_page=login_routes.login_page(401) if has_login else None,
     )
     refusals.add_handlers(app)
+    for router in routers:
+        app.include_router(router)
     for part in (looking, streaming, messages, leases, job_lists, acting, *([login_routes] if has_login else [])):
         app.include_router(part.router)
     app.include_router(
@@ -125,6 +134,7 @@ def create_app(
         )
     )
     app.add_api_route("/", _index, methods=["GET"])
+    app.add_api_route(_ICON_PATH, _icon, methods=["GET"])
     app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False), name="static")
     app.add_middleware(GuardMiddleware, guard=app.state.guard)
     return app
@@ -140,6 +150,11 @@ async def _index() -> FileResponse:
     if not page.is_file():
         raise HTTPException(404, "the files of the page are not installed")
     return FileResponse(page)
+
+
+async def _icon() -> FileResponse:
+    """Return the icon of the page."""
+    return FileResponse(_STATIC / "mark.svg", media_type="image/svg+xml")
 
 
 def _lifespan(close: Callable[[], None]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

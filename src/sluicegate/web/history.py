@@ -53,12 +53,16 @@ class History:
 
     def ready(self, most: int) -> list[tuple[float, float]]:
         """Return the newest points as pairs of time and ready messages, the oldest first."""
-        newest = [self._points[place] for place in range(max(0, len(self._points) - most), len(self._points))]
-        return [(round(point.at, 1), point.ready) for point in newest]
+        return [(round(point.at, 1), point.ready) for point in self._newest(most)]
 
-    def chart(self) -> list[tuple[float, float, float, float, float | None]]:
-        """Return all points for the chart of a place: time, ready, in flight, dead, oldest age."""
-        return [(round(each.at, 1), each.ready, each.in_flight, each.dead, each.oldest) for each in list(self._points)]
+    def chart(self, most: int = _MAX_POINTS) -> list[tuple[float, float, float, float, float | None]]:
+        """Return the newest points for the chart of a place: time, ready, in flight, dead, oldest age."""
+        return [(round(each.at, 1), each.ready, each.in_flight, each.dead, each.oldest) for each in self._newest(most)]
+
+    def _newest(self, most: int) -> list[Point]:
+        """Return the newest points, the oldest of them first."""
+        points = list(self._points)  # at once: the sampler may add one meanwhile
+        return points[max(0, len(points) - most) :]
 
     def rates(self) -> Rates:
         """Return how many messages per second were published and acked over the last ten seconds."""

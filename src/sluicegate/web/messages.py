@@ -28,7 +28,7 @@ Stored = Message | DeadMessage | CompletedMessage | FailedAttempt | InFlightMess
 
 _MAX_SHOWN = 64 * 1024
 _MAX_COUNT = 500
-_STEP = 50
+_FIRST_STEP, _STEP = 10, 50
 _MAX_PAGE_BYTES = 32 * 1024 * 1024
 _PAGE = 100
 _MAX_SEARCHED = 20_000
@@ -50,6 +50,8 @@ def messages(
 ) -> Response:
     """Return messages of one state, masked and cut, or those of them that contain a text.
 
+    There may be fewer than `count`, since large ones end a page early: `next` is the offset of the next page, if any.
+
     A search reads through up to 20,000 messages, for two seconds at most, and `offset` then counts what it found. It
     looks at what would be shown, so that it cannot be used to guess what is masked. The history of a stream is read
     with `after`, the id of the last message that was shown.
@@ -62,8 +64,9 @@ def messages(
         raise ConfigurationError(f"state 'history' is that of a stream; {where.place} has none")
     queue = where.open()
     if not search:
-        found = list(_peeked(queue, state, count, offset))
-        return answer({"messages": [message_shape(each, masks) for each in found], "scanned": len(found)})
+        found, more = _peeked(queue, state, count, offset)
+        shapes = [message_shape(each, masks) for each in found]
+        return answer({"messages": shapes, "scanned": len(found), "next": offset + len(found) if more else None})
     return answer(_search(queue, state, masks, search.casefold(), count, offset))
 
 
@@ -126,16 +129,22 @@ def _add_details(shape: MessageShape, stored: Stored, masked: Masked) -> None:
         shape["deadline"] = _epoch(stored.deadline)
 
 
-def _peeked(queue: Any, state: State, count: int, offset: int) -> Iterator[Stored]:
-    """Yield messages in steps, and end early when they are so large that the page would hold too much memory."""
-    size = 0
-    for start in range(0, count, _STEP):
-        step = min(_STEP, count - start)
-        page: Sequence[Stored] = queue.peek(step, state=state, offset=offset + start)
-        yield from page
+def _peeked(queue: Any, state: State, count: int, offset: int) -> tuple[list[Stored], bool]:
+    """Return messages, and whether there may be more.
+
+    They are read in steps, fewer of those that are large, so that a page takes a bounded part of the memory.
+    """
+    found: list[Stored] = []
+    size, step = 0, _FIRST_STEP
+    while len(found) < count and size < _MAX_PAGE_BYTES:
+        asked = min(step, count - len(found))
+        page: Sequence[Stored] = queue.peek(asked, state=state, offset=offset + len(found))
+        found += page
+        if len(page) < asked:
+            return found, False
         size += sum(_size(stored) for stored in page)
-        if len(page) < step or size > _MAX_PAGE_BYTES:
-            return
+        step = max(1, min(_STEP, (_MAX_PAGE_BYTES - size) * len(found) // max(1, size)))
+    return found, True
 
 
 def _size(stored: Stored) -> int:
@@ -163,7 +172,13 @@ def _search(queue: Any, state: State, masks: Masks, wanted: str, count: int, off
         if len(page) < _PAGE:
             is_whole = True
             break
-    return {"messages": found, "scanned": scanned, "whole": is_whole}
+    is_full = len(found) == count
+    return {
+        "messages": found,
+        "scanned": scanned,
+        "whole": is_whole,
+        "next": offset + len(found) if is_full and not (is_whole and skipped <= offset + len(found)) else None,
+    }
 
 
 def _contains(shape: MessageShape, wanted: str) -> bool:

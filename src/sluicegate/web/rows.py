@@ -16,13 +16,13 @@ from sluicegate.web.history import History, Point
 from sluicegate.web.refusals import described
 from sluicegate.web.shapes import GateShape, PlaceShape, Row
 
-__all__ = ["Gates", "gates_of", "place_shape", "point_of", "row_of"]
+__all__ = ["SPARKLINE_POINTS", "Gates", "gates_of", "place_shape", "point_of", "row_of"]
 
 Seen: TypeAlias = Snapshot | StreamSnapshot | RedisMessageQueueError
 Gates: TypeAlias = Mapping[str, Gate | Mapping[str, Gate]]
 """By the name of a queue, or `stream/group` for a group: a gate, or several by their labels."""
 
-_SPARKLINE_POINTS = 60
+SPARKLINE_POINTS = 60
 _DEPTH_FIELDS = [field.name for field in fields(Depth)]
 _STATS_FIELDS = [field.name for field in fields(QueueStats)]
 
@@ -37,16 +37,20 @@ def point_of(seen: Snapshot | StreamSnapshot, at: float) -> Point:
     )
 
 
-def row_of(found: FoundPlace, seen: Seen, history: History, gates: Gates) -> Row:
-    """Return one line of the overview."""
+def row_of(found: FoundPlace, seen: Seen, history: History, gates: Gates, *, points: int = SPARKLINE_POINTS) -> Row:
+    """Return one line of the overview, with the newest points of its history.
+
+    A queue that holds jobs is a job list, even where somebody asked for it as a queue.
+    """
+    holds_jobs = found.kind == "queue" and isinstance(seen, Snapshot) and seen.holds_jobs
     row: Row = {
-        "kind": found.kind,
+        "kind": "jobs" if holds_jobs else found.kind,
         "name": found.place.name,
         "group": found.place.group,
         "depth": None,
         "stats": None,
         "rates": history.rates(),
-        "history": history.ready(_SPARKLINE_POINTS),
+        "history": history.ready(points),
     }
     if isinstance(seen, RedisMessageQueueError):
         said = described(seen)
@@ -63,17 +67,23 @@ def row_of(found: FoundPlace, seen: Seen, history: History, gates: Gates) -> Row
     return row
 
 
-def place_shape(found: FoundPlace, seen: Seen, history: History, gates: Gates, at: float) -> PlaceShape:
-    """Return what the page of one place shows."""
+def place_shape(
+    found: FoundPlace, seen: Seen, history: History, gates: Gates, at: float, *, whole: bool = True
+) -> PlaceShape:
+    """Return what the page of one place shows; unless it is whole, with the newest point of its chart only."""
     of_place = gates_of(gates, found.place)
     depth = seen.depth if isinstance(seen, Snapshot) else None
-    return {
-        "row": row_of(found, seen, history, gates),
-        "history": history.chart(),
+    shape: PlaceShape = {
+        "row": row_of(found, seen, history, gates, points=SPARKLINE_POINTS if whole else 1),
         "gates": [shape for shape, _ in of_place],
         "open": _fired_by(of_place, seen),
         "why_not_ready": "" if depth is None else why_not_ready(depth, datetime.fromtimestamp(at, UTC)),
     }
+    if whole:
+        shape["history"] = history.chart()
+    else:
+        shape["points"] = history.chart(1)
+    return shape
 
 
 def gates_of(gates: Gates, place: Place) -> Sequence[tuple[GateShape, Gate]]:

@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,10 +17,11 @@ from sluicegate.gateway import RedisGateway
 from sluicegate.place import Place
 from sluicegate.survey import FoundPlace, read_snapshots
 from sluicegate.web.answers import encoded
+from sluicegate.web.changes import Changes
 from sluicegate.web.history import History
 from sluicegate.web.refusals import described
-from sluicegate.web.rows import Gates, Seen, place_shape, point_of, row_of
-from sluicegate.web.shapes import Overview, PlaceShape
+from sluicegate.web.rows import SPARKLINE_POINTS, Gates, Seen, place_shape, point_of, row_of
+from sluicegate.web.shapes import Overview, PlaceShape, Row
 
 __all__ = ["Places", "Sample", "Sampler"]
 
@@ -52,6 +53,7 @@ class Sample:
         histories: the last minutes of each.
         gates: the gates of the page.
         error: why Redis could not be read; `seen` is then what was read last.
+        changes: in which sample each row has last changed.
     """
 
     number: int
@@ -62,14 +64,42 @@ class Sample:
     histories: Mapping[Place, History] = field(repr=False)
     gates: Gates
     error: RedisMessageQueueError | None = None
+    changes: Changes = field(default_factory=Changes, repr=False)
+    _news: dict[int, bytes] = field(default_factory=dict, init=False, repr=False)
 
     def overview(self) -> Overview:
         """Return the overview."""
-        rows = [
-            row_of(found, self.seen[found.place], self.histories[found.place], self.gates)
-            for found in self.found
-            if found.place in self.seen
-        ]
+        return self._overview(list(self.rows().values()))
+
+    def rows(self, only: Set[Place] | None = None, *, points: int = SPARKLINE_POINTS) -> dict[Place, Row]:
+        """Return the rows of places, in the order of the overview."""
+        return {
+            each.place: row_of(each, self.seen[each.place], self.histories[each.place], self.gates, points=points)
+            for each in self.found
+            if each.place in self.seen and (only is None or each.place in only)
+        }
+
+    def news_json(self, since: int) -> bytes:
+        """Return as JSON what a viewer needs who has the sample of a number: all of it where much is different.
+
+        Viewers have mostly the same number, so that one answer serves them.
+        """
+        if since < max(1, self.changes.since):
+            return self.overview_json
+        if (kept := self._news.get(since)) is not None:
+            return kept
+        rows = list(self.rows(self.changes.places(since), points=1).values())
+        for row in rows:
+            del row["stats"]  # the overview does not show them
+        news = self._news[since] = encoded({**self._overview(rows), "since": since})
+        return news
+
+    @cached_property
+    def moment_json(self) -> bytes:
+        """Return when this was read, and why not, for a viewer who looks at one place."""
+        return encoded({**self._overview([]), "since": self.number})
+
+    def _overview(self, rows: list[Row]) -> Overview:
         overview: Overview = {"at": self.at, "refreshed_at": self.refreshed_at, "places": rows}
         if self.error is not None:
             said = described(self.error)
@@ -81,12 +111,12 @@ class Sample:
         """Return the overview as JSON, made once for all viewers."""
         return encoded(self.overview())
 
-    def place(self, found: FoundPlace) -> PlaceShape | None:
-        """Return what the page of one place shows; None for one that was not read."""
+    def place(self, found: FoundPlace, *, whole: bool = True) -> PlaceShape | None:
+        """Return what the page of one place shows, if it is not whole without its history; None if it was not read."""
         place = found.place
         if place not in self.seen:
             return None
-        return place_shape(found, self.seen[place], self.histories[place], self.gates, self.at)
+        return place_shape(found, self.seen[place], self.histories[place], self.gates, self.at, whole=whole)
 
 
 class Sampler:
@@ -197,18 +227,33 @@ class Sampler:
             if error is None:
                 self._keep(found, seen, at)
                 refreshed_at = at - (elapsed_clock() - (self._places.found_at or elapsed_clock()))
-                self._latest = Sample(number, at, refreshed_at, found, seen, dict(self._histories), self._gates)
+                made = Sample(number, at, refreshed_at, found, seen, dict(self._histories), self._gates)
+                self._latest = self._compared(made, before)
             elif before is not None:
                 self._latest = Sample(
-                    number, at, before.refreshed_at, before.found, before.seen, before.histories, self._gates, error
+                    number,
+                    at,
+                    before.refreshed_at,
+                    before.found,
+                    before.seen,
+                    before.histories,
+                    self._gates,
+                    error,
+                    before.changes,
                 )
             latest, wakeups = self._latest, list(self._wakeups)
             self._changed.notify_all()
         if wakeups and latest is not None:
-            latest.overview_json  # noqa: B018  (made here once, and not by each viewer who wakes up)
+            latest.news_json(latest.number - 1)  # made here once, and not by each viewer who wakes up
         for wakeup in wakeups:
             wakeup()
         return latest
+
+    @staticmethod
+    def _compared(sample: Sample, before: Sample | None) -> Sample:
+        """Find what has changed, for viewers who have the sample before."""
+        known = Changes() if before is None else before.changes
+        return replace(sample, changes=known.after(sample.number, sample.at, sample.rows(points=0)))
 
     def _keep(self, found: Sequence[FoundPlace], seen: Mapping[Place, Seen], at: float) -> None:
         """Add a point to each place's history, and forget the places that are gone."""

@@ -41,7 +41,7 @@ class Row(TypedDict):
     name: str
     group: str | None
     depth: dict[str, Any] | None
-    stats: dict[str, Any] | None
+    stats: NotRequired[dict[str, Any] | None]
     info: NotRequired[dict[str, Any]]
     rates: Rates
     history: list[tuple[float, float]]
@@ -51,19 +51,29 @@ class Row(TypedDict):
 
 
 class Overview(TypedDict):
-    """Every place. With `error`, Redis could not be read, and the places are as they were last seen."""
+    """Every place. With `error`, Redis could not be read, and the places are as they were last seen.
+
+    With `since`, an event has what is different from the events before it on the same connection: its `places` are
+    those that have changed, without `stats`, and with the newest point of their history only. A place that is left out
+    is as it was before, but for its ages and waiting times, and its history has one more point with the same depth.
+    """
 
     at: float
     refreshed_at: float
+    since: NotRequired[int]
     places: list[Row]
     error: NotRequired[ErrorShape]
 
 
 class PlaceShape(TypedDict):
-    """One place with its chart: points of time, ready, in flight, dead and age of the oldest ready message."""
+    """One place with its chart: points of time, ready, in flight, dead and age of the oldest ready message.
+
+    The first event of a connection has its whole `history`, as `api/place` has; later ones the `points` to append.
+    """
 
     row: Row
-    history: list[tuple[float, float, float, float, float | None]]
+    history: NotRequired[list[tuple[float, float, float, float, float | None]]]
+    points: NotRequired[list[tuple[float, float, float, float, float | None]]]
     gates: list[GateShape]
     open: str | None
     why_not_ready: str

@@ -41,9 +41,11 @@ async def events(
     group: str | None = None,
     jobs: str | None = None,
 ) -> StreamingResponse:
-    """Send an `overview` event after every sample, and a `place` event if the query names one.
+    """Send an event after every sample: an `overview`, and a `place` if the query names one.
 
-    While Redis cannot be read, the overviews say so in their `error`. A `heartbeat` event breaks a longer silence.
+    The first overview has every place, and later ones what has changed since. With a place in the query, overviews have
+    no places. While Redis cannot be read, the overviews say so in their `error`. A `heartbeat` event breaks a longer
+    silence.
     """
     asked = None
     if any(name is not None for name in (queue, stream, group, jobs)):
@@ -81,9 +83,9 @@ class Viewers:
             while time.monotonic() - began < self._most_seconds:
                 sample = sampler.latest
                 if sample is not None and sample.number != number:
-                    number = sample.number
-                    for event in await run_in_threadpool(_events, sample, asked):
+                    for event in await run_in_threadpool(_events, sample, asked, number):
                         yield event
+                    number = sample.number
                 with suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), self._heartbeat_seconds)
                 if not news.is_set():
@@ -94,12 +96,14 @@ class Viewers:
             unsubscribe()
 
 
-def _events(sample: Sample, asked: FoundPlace | None) -> list[bytes]:
-    found = [_event("overview", sample.overview_json)]
+def _events(sample: Sample, asked: FoundPlace | None, since: int) -> list[bytes]:
+    """Return the events of a sample for a viewer who has had an earlier one; 0 for a new viewer."""
     if asked is None:
-        return found
+        return [_event("overview", sample.news_json(since))]
+    found = [_event("overview", sample.moment_json)]
     try:
-        shape = sample.place(asked)
+        # A viewer who has missed a sample would have a gap in the chart.
+        shape = sample.place(asked, whole=since == 0 or since != sample.number - 1)
     except RedisMessageQueueError as error:
         return [*found, _event("place", encoded({"error": described(error)}))]
     if shape is not None:

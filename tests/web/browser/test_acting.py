@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ def bury(queue: RedisMessageQueue, payloads: list[Any], error: Exception) -> lis
     return ids
 
 
+@pytest.mark.full  # the form is also filled in by the test of jobs
 def test_the_form_publishes_what_was_typed(make_queue: MakeQueue, open_window: OpenWindow) -> None:
     queue = make_queue("orders")
     window = open_window().go("queue=orders")
@@ -115,6 +117,52 @@ def test_dead_letters_are_searched_redriven_exported_and_purged(make_queue: Make
     purge.click()
     toast(window, "1 message purged")
     assert queue.depth().dead == 0
+
+
+@pytest.mark.full
+def test_only_dead_letters_are_purged_by_their_age(make_queue: MakeQueue, open_window: OpenWindow) -> None:
+    queue = make_queue("orders", enable_completed_queue=True)
+    queue.publish("a")
+    with queue.claim():
+        pass
+    window = open_window().go("queue=orders")
+
+    window.page.get_by_label("State").select_option("completed")
+    expect(window.find(".tab-panel tbody tr")).to_have_count(1)
+    window.click("[data-action=purge]")
+    expect(window.page.get_by_label("Which")).to_have_count(0)
+    window.page.keyboard.type("orders")
+    window.page.keyboard.press("Enter")
+    toast(window, "1 message purged")
+
+    bury(queue, [{"n": 1}], ValueError("no price"))
+    window.click("[data-tab=dead]")
+    window.click("[data-action=purge]")
+    window.page.get_by_label("Which").select_option("older than 1 hour")
+    window.page.get_by_label("to confirm").fill("orders")
+    window.page.keyboard.press("Enter")
+    toast(window, "0 messages purged")
+    assert queue.depth().dead == 1
+
+
+@pytest.mark.full
+def test_pages_of_large_messages_are_shorter_and_none_is_missed(
+    make_queue: MakeQueue, open_window: OpenWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_queue("orders").publish_many([{"n": number, "text": "x" * 1000} for number in range(60)])
+    monkeypatch.setattr("sluicegate.web.messages._MAX_PAGE_BYTES", 20_000)
+    window = open_window().go("queue=orders")
+    position = window.find(".pager .hint")
+
+    expect(position).to_have_text(re.compile("^1 to "))
+    first = position.inner_text()
+    end = int(first.removeprefix("1 to "))
+    assert end < 50
+    window.click("text=Next")
+    expect(position).to_have_text(re.compile(f"^{end + 1} to "))
+    window.shows(".tab-panel tbody tr", f'{{"n":{end},')
+    window.click("text=Back")
+    expect(position).to_have_text(first)
 
 
 @pytest.mark.full

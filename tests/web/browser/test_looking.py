@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+import redis
 from playwright.sync_api import Browser, expect
 
 from sluicegate import RedisMessageQueue
 from sluicegate.gates import Gate
+from sluicegate.jobs import RedisJobQueue
 from tests.support.flavours import MakeQueue, MakeStream
 from tests.support.servers import RedisServer, free_port
 from tests.web.browser.site import TOKEN, OpenWindow, Window, new_context
@@ -30,8 +33,14 @@ def test_the_overview_is_live_and_can_be_filtered_and_sorted(
     window.shows("tr:has-text('orders') .cell-ready", "1,200")
     window.shows(".live", "Live")
 
+    spark, oldest = window.find("tr:has-text('orders') .spark-line"), window.find("tr:has-text('orders') .cell-oldest")
+    age = oldest.inner_text()
     payments.publish_many([{"n": number} for number in range(2, 6)])
     window.shows("tr:has-text('payments') .cell-ready", "5")  # without a reload
+    # What did not change is not sent again; its line and its age grow all the same.
+    expect(oldest).not_to_have_text(age)
+    expect(spark).to_have_attribute("d", re.compile("L.*L"))
+    expect(window.find("tr:has-text('orders') .cell-ready")).to_have_text("1,200")
 
     window.click("[data-sort=ready]")
     expect(window.find(NAMES).first).to_have_text("orders")
@@ -81,11 +90,29 @@ def test_the_page_says_that_its_connection_is_lost_and_finds_it_again(
     site.close()
     window.shows(".live", "Reconnecting")
     queue.publish("b")
+    make_queue("payments").publish("a")
     open_site(port=port)
 
     window.click(".live")  # or waits for the next attempt
     window.shows(".live", "Live")
     window.shows("tr:has-text('orders') .cell-ready", "2")
+    expect(window.find(NAMES)).to_have_text(["orders", "payments"])
+
+
+@pytest.mark.full
+def test_a_link_that_names_a_job_list_as_a_queue_leads_to_its_jobs(
+    client: redis.Redis, server: RedisServer, open_window: OpenWindow
+) -> None:
+    with RedisJobQueue("nightly", url=server.url) as jobs:
+        jobs.enqueue({"n": 1}, kind="report", delay_seconds=600)
+    window = open_window().go("queue=nightly")
+
+    window.shows(".view-head", "jobs")
+    window.click("[data-status=delayed]")
+    window.shows("tbody", "report")
+    assert window.page.url.endswith("#jobs=nightly")
+    window.page.go_back()  # to what was before the link, not to the link
+    assert "nightly" not in window.page.url
 
 
 @pytest.mark.full

@@ -62,13 +62,10 @@ class Demo:
         self.link = f"/open?once={once}"
         access = TokenAccess(self.token)
         gates: Mapping[str, Gate] = {NAME: Gate(min_ready=_MIN_READY, max_age_seconds=_MAX_AGE_SECONDS)}
-        self.app: FastAPI = create_app(gateway=gateway, access=access, gates=gates, title="Sluicegate demo")
+        self.app: FastAPI = create_app(
+            gateway=gateway, access=access, gates=gates, title="Sluicegate demo", routers=[router]
+        )
         self.app.state.demo = self
-        before = len(self.app.router.routes)
-        self.app.include_router(router)
-        # The page answers every other path of its API itself, so that these routes have to come first.
-        routes = self.app.router.routes
-        routes[:] = [*routes[before:], *routes[:before]]
         self.app.add_middleware(OneTimeLink, access=access, secret=once)
 
     def enqueue(self, kind: str, count: int) -> int:

@@ -109,8 +109,11 @@ export function chart({ title, series, format, readout = format, inTime = false,
     }
     if (points.length > 1) {
       const steps = Math.max(2, Math.min(6, Math.floor(width / 130)));
+      let before = "";
       for (let step = 0; step <= steps; step += 1) {
         const at = first + (span * step) / steps;
+        if (clockTime(at) === before) continue; // a short history has fewer seconds than marks
+        before = clockTime(at);
         const anchor = step === 0 ? "start" : step === steps ? "end" : "middle";
         parts.push(svg("text", { class: "axis", x: x(at), y: height - 6, "text-anchor": anchor }, clockTime(at)));
       }

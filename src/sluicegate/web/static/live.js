@@ -1,5 +1,7 @@
 // The stream of server-sent events: one connection, its state, and reconnecting with growing pauses.
 
+import { Known } from "./known.js";
+
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 15_000;
 const SILENT_MS = 25_000;
@@ -45,6 +47,7 @@ export class Live {
     this.stop();
     this.onState("connecting");
     const source = new EventSource(this.address);
+    const known = new Known();
     this.source = source;
     const receive = (handle) => (event) => {
       if (source !== this.source) return;
@@ -58,7 +61,7 @@ export class Live {
       handle(data);
     };
     source.addEventListener("open", () => source === this.source && this.alive());
-    source.addEventListener("overview", receive(this.onOverview));
+    source.addEventListener("overview", receive((data) => this.onOverview(known.take(data))));
     source.addEventListener("place", receive(this.onPlace));
     source.addEventListener("heartbeat", receive(() => {}));
     source.addEventListener("error", () => source === this.source && this.lost());

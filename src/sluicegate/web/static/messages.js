@@ -74,7 +74,8 @@ function toastRedriven({ redriven, blocked }) {
 /** Make a list of messages with search, paging and actions. */
 function listPanel({ api }, query, { states, columns, none, actions }) {
   const list = { state: states[0][0], read, selectionButton };
-  let offset = 0;
+  let starts = [0]; // of the pages up to this one; a page of large messages is shorter
+  let next = null;
   let search = "";
   let asked = 0;
   let isEmpty = false; // then it is read again every second; a list that somebody reads does not move
@@ -82,8 +83,8 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
   const box = h("div");
   const bar = h("div", { class: "list-actions" });
   const position = h("span", { class: "hint" });
-  const newer = button("‹ Back", () => turn(-PAGE), { kind: "quiet", "aria-label": "Previous page" });
-  const older = button("Next ›", () => turn(PAGE), { kind: "quiet", "aria-label": "Next page" });
+  const newer = button("‹ Back", () => turn(starts.slice(0, -1)), { kind: "quiet", "aria-label": "Previous page" });
+  const older = button("Next ›", () => turn([...starts, next]), { kind: "quiet", "aria-label": "Next page" });
   const searched = h("p", { class: "hint", role: "status" });
   const pager = h("div", { class: "pager", hidden: true }, newer, position, older);
   let waiting;
@@ -93,51 +94,53 @@ function listPanel({ api }, query, { states, columns, none, actions }) {
     on: {
       input: () => {
         clearTimeout(waiting);
-        waiting = setTimeout(() => { search = searching.value; offset = 0; read(); }, 250);
+        waiting = setTimeout(() => { search = searching.value; turn([0]); }, 250);
       },
     },
   });
   const node = h("div", { on: { refresh: read, tick: () => isEmpty && !search && read() } },
     h("div", { class: "tools" },
-      states.length > 1 && select(states, list.state, (state) => { list.state = state; offset = 0; read(); }, { "aria-label": "State" }),
+      states.length > 1 && select(states, list.state, (state) => { list.state = state; turn([0]); }, { "aria-label": "State" }),
       searching, button("Refresh", read, { kind: "quiet", "data-action": "refresh" }), bar),
     box, searched, pager);
   put(box, loading("messages"));
 
-  function turn(step) {
-    offset = Math.max(0, offset + step);
+  function turn(pages) {
+    starts = pages;
     read();
   }
 
   async function read() {
     asked += 1;
     const mine = asked;
+    const offset = starts.at(-1);
     try {
       const answer = await api.get("messages", { ...query, state: list.state, count: PAGE, offset, search });
-      if (mine === asked) show(answer.messages, answer);
+      if (mine === asked) show(answer.messages, answer, offset);
     } catch (refused) {
       if (mine === asked) put(box, failed(refused, read));
     }
   }
 
-  function show(messages, { scanned, whole }) {
+  function show(messages, { scanned, whole, next: following }, offset) {
     const ids = new Set(messages.map(({ id }) => id));
     const partly = search && whole === false && messages.length < PAGE;
     setText(searched, partly ? `Only the first ${count(scanned)} messages were searched.` : "");
     for (const id of [...selected]) if (!ids.has(id)) selected.delete(id);
     put(bar, actions(list));
-    newer.disabled = offset === 0;
-    older.disabled = messages.length < PAGE;
+    next = following;
+    newer.disabled = starts.length === 1;
+    older.disabled = next === null;
     setText(position, messages.length ? `${count(offset + 1)} to ${count(offset + messages.length)}` : "");
     isEmpty = !messages.length;
-    pager.hidden = offset === 0 && messages.length < PAGE;
+    pager.hidden = newer.disabled && older.disabled;
     if (!messages.length) {
       const [title, detail] = search ? ["Nothing found", "No message here contains this text."] : none(list.state);
       put(box, emptyState(title, detail));
       return;
     }
     const shown = columns(list.state);
-    const { node: drawn, body } = table(`Messages, ${labelOf(list.state).toLowerCase()}`, shown);
+    const { node: drawn, body } = table(`Messages, ${labelOf(list.state).toLowerCase()}`, shown, "messages");
     body.append(...messages.map((message) => row(message, shown)));
     put(box, drawn);
   }
@@ -204,7 +207,7 @@ export function historyPanel({ api }, query) {
       last = messages.at(-1)?.id ?? null;
       pager.hidden = back.disabled && next.disabled;
       if (!messages.length) return put(box, emptyState("No messages", "Messages stay in a stream until it is trimmed."));
-      const { node, body } = table("Messages of the stream", shown);
+      const { node, body } = table("Messages of the stream", shown, "messages");
       body.append(...messages.map((message) => h("tr", { role: "row" },
         cell(ID, h("button", { type: "button", class: "link mono", on: { click: () => viewMessage(message) } }, visible(message.id))),
         cell(PAYLOAD, h("code", { class: "preview" }, visible(message.payload.slice(0, PREVIEW)))),
@@ -262,10 +265,10 @@ async function copy(text) {
 async function purge({ api }, place, query, state, afterwards) {
   let olderThan = "";
   const ages = [["", "all of them"], ["3600", "older than 1 hour"], ["86400", "older than 1 day"], ["604800", "older than 7 days"]];
-  const timed = ["dead", "completed", "failed"].includes(state);
+  const timed = state === "dead"; // the server keeps the times of no other state in order
   const agreed = await confirm({
-    title: `Purge ${labelOf(state).toLowerCase()} messages?`,
-    text: "This deletes them for good. There is no way back; an export keeps a copy of dead letters.",
+    title: state === "dead" ? "Purge dead letters?" : `Purge ${labelOf(state).toLowerCase()}${state === "failed" ? "" : " messages"}?`,
+    text: `This deletes them for good; there is no way back.${state === "dead" ? " Export them first to keep a copy." : ""}`,
     action: "Purge", typed: place.name,
     extra: timed && field("Which", select(ages, "", (value) => { olderThan = value; })),
   });

@@ -4,6 +4,7 @@ import { placeHref, placeKey } from "./api.js";
 import { sparkline } from "./charts.js";
 import { h, List, put, setAttribute, setText } from "./dom.js";
 import { count, counted, isNumber, rate, roughAge, shortAge, visible } from "./format.js";
+import { readyOf } from "./known.js";
 import { badge, button, emptyState, loading, select } from "./parts.js";
 
 const SHOWN_AT_FIRST = 200;
@@ -25,17 +26,11 @@ const COLUMNS = [
   { key: "in", label: "In /s", numeric: true, value: (row) => row.rates?.published_per_second },
   { key: "out", label: "Out /s", numeric: true, value: (row) => row.rates?.acked_per_second },
 ];
-const POINTS = 60;
-const histories = new Map();
 // What was filtered and sorted stays while somebody looks at one place and comes back.
 const chosen = { filter: "", kind: "all", sort: "name", descending: false, all: false };
 
 export function fullName({ name, group }) {
   return group === null || group === undefined ? visible(name) : `${visible(name)} › ${visible(group)}`;
-}
-
-export function readyOf(row) {
-  return row.depth ? row.depth.ready : row.info?.length;
 }
 
 export function isOpen({ gate, open, depth }) {
@@ -145,25 +140,10 @@ export function overviewView({ onDemo }) {
     title: "Overview",
     focusFilter: () => search.focus(),
     onOverview(data) {
-      remember(data.places);
       overview = data;
       show();
     },
   };
-}
-
-/** Extend the sparklines: after the first event of a connection, each has its newest point only. */
-function remember(rows) {
-  const before = new Map(histories);
-  histories.clear();
-  for (const row of rows) {
-    const key = placeKey(row);
-    const known = before.get(key) ?? [];
-    const [first] = row.history;
-    row.history = row.history.length === 1 && known.length
-      ? [...known.filter(([time]) => time < first[0]), first].slice(-POINTS) : row.history;
-    histories.set(key, row.history);
-  }
 }
 
 function sorted(rows) {
@@ -228,9 +208,10 @@ function updateRow(node, row) {
   setText(cells.in_flight, count(row.depth?.in_flight));
   setText(cells.delayed, count(row.depth?.delayed));
   setText(cells.dead, count(row.depth?.dead));
-  setAttribute(cells.dead, "class", `numeric cell-dead${row.depth?.dead ? " bad-ink" : ""}`);
+  cells.dead.classList.toggle("bad-ink", Boolean(row.depth?.dead));
   setText(cells.in, rate(row.rates?.published_per_second));
   setText(cells.out, rate(row.rates?.acked_per_second));
+  for (const each of Object.values(cells)) each.classList.toggle("is-zero", each.textContent === "0" || each.textContent === "–");
   const wanted = marksOf(row);
   const key = JSON.stringify(wanted);
   if (key !== node.parts.shown) {

@@ -26,13 +26,13 @@ export function failed(error, again) {
 }
 
 /** Make a table whose cells carry their column's name, which phones show beside the value. */
-export function table(caption, columns) {
+export function table(caption, columns, kind = "") {
   const head = h("tr", { role: "row" }, columns.map(({ label, numeric, hidden }) =>
     h("th", { scope: "col", role: "columnheader", class: numeric ? "numeric" : null },
       hidden ? h("span", { class: "visually-hidden" }, label) : label)));
   const body = h("tbody", { role: "rowgroup" });
   const node = h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: "table", role: "table" },
+    h("table", { class: `table ${kind}`.trim(), role: "table" },
       h("caption", { class: "visually-hidden" }, caption),
       h("thead", { role: "rowgroup" }, head), body));
   return { node, body };

@@ -5,6 +5,7 @@ import { chart } from "./charts.js";
 import { h, List, put, setAttribute, setText, svg } from "./dom.js";
 import { age, axisAge, compact, count, counted, isNumber, plainGate, rate, roughAge, shortAge, visible } from "./format.js";
 import { jobsPanel } from "./jobs.js";
+import { extended } from "./known.js";
 import { consumersPanel, leasesPanel } from "./leases.js";
 import { deadPanel, historyPanel, messagesPanel } from "./messages.js";
 import { fullName, marksOf, showEntries } from "./overview.js";
@@ -36,11 +37,9 @@ export function placeView(context, place) {
   const gates = h("div", { class: "gates" });
   const gateList = new List(gates, (gate) => gate.label, makeGate, (node, gate) => updateGate(node, gate, view.depth));
   const totals = h("dl", { class: "facts" });
-  const options = h("dl", { class: "facts" });
   const side = h("aside", { class: "side", "aria-label": "Gates and totals" }, [
     !isStream && h("section", { class: "card" }, h("h2", null, "Gates"), gates),
-    h("section", { class: "card" }, h("h2", null, "Totals"), totals),
-    h("details", { class: "card options", hidden: true }, h("summary", null, "Options"), options)]);
+    h("section", { class: "card" }, h("h2", null, "Totals"), totals)]);
   const charts = h("section", { class: "card charts", "aria-label": "Depth over time" }, chartOfDepth.node, chartOfAge.node);
   const streamCard = h("section", { class: "card", "aria-label": "Groups" });
   const panels = tabs("Contents", tabsOf(context, place, query));
@@ -91,8 +90,9 @@ export function placeView(context, place) {
 
   function onPlace(data) {
     const row = data.row ?? {};
+    if (row.kind === "jobs" && place.kind === "queue") return showAsJobs();
     if (data.history) view.history = data.history;
-    else if (data.point) view.history = [...view.history, data.point].slice(-KEPT);
+    else if (data.points) view.history = extended(view.history, data.points, KEPT);
     if (data.gates) view.gates = data.gates;
     put(error, row.error ? failed({ message: row.error.message ?? String(row.error) }) : null);
     content.hidden = false;
@@ -115,16 +115,17 @@ export function placeView(context, place) {
       .map((gate) => ({ value: gate[name], label: `${visible(gate.label ?? "gate")}: ${format(gate[name])}` }));
     chartOfDepth.show(view.history, [...lines("min_ready", count), ...lines("min_dead", (value) => `${count(value)} dead`)]);
     chartOfAge.show(view.history, lines("max_age_seconds", age));
-    if (data.options) {
-      side.querySelector(".options").hidden = false;
-      showFacts(options, Object.entries(data.options).map(([name, value]) => [name, visible(JSON.stringify(value))]));
-    }
     const depth = view.depth ?? {};
     setText(pause, depth.paused ? "Resume" : "Pause");
     reap.hidden = !depth.expired;
     panels.setCount("dead", depth.dead ? count(depth.dead) : "");
     panels.setCount("leases", depth.in_flight ? count(depth.in_flight) : "");
     panels.setCount("messages", depth.ready ? count(depth.ready) : "");
+  }
+
+  /** A link may name a job list as a queue. */
+  function showAsJobs() {
+    if (node.isConnected) location.replace(placeHref({ ...place, kind: "jobs" }));
   }
 
   function showTiles(row) {
