@@ -101,7 +101,11 @@ def test_every_route_is_tried_by_the_tests_of_access(make_app: MakeApp) -> None:
 def test_a_stranger_sees_nothing(path: str, make_app: MakeApp) -> None:
     stranger = TestClient(make_app())
 
-    for headers in ({}, {"Authorization": "Bearer wrong-token-of-some-length"}, {"Cookie": "sluicegate_session=9.a.b"}):
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong-token-of-some-length"},
+        {"Cookie": f"{TokenAccess(TOKEN).cookie}=9.a.b"},
+    ):
         refused = stranger.get(path, headers=headers)
         assert refused.status_code == 401, refused.text
         assert refused.json()["error"]["type"] == "NotAuthenticated"
@@ -212,14 +216,28 @@ def test_csrf_tokens_are_those_of_one_login(make_app: MakeApp) -> None:
     assert first.post("/api/pause?queue=q", json={}, headers={"X-Sluicegate-CSRF": of_first}).status_code == 200
 
 
+def test_a_login_to_another_page_of_the_same_host_keeps_the_first(make_app: MakeApp) -> None:
+    other = "another-token-of-another-page"
+    browser, pages = TestClient(make_app()), [make_app(), make_app(access=TokenAccess(other))]
+    for page, token in zip(pages, (TOKEN, other), strict=True):
+        one = TestClient(page, cookies=browser.cookies)
+        one.post("/login", data={"token": token})
+        browser.cookies.update(one.cookies)
+
+    assert len(browser.cookies) == 2
+    for page in pages:
+        assert TestClient(page, cookies=browser.cookies).get("/api/session").status_code == 200
+
+
 def test_a_session_ends_in_time_and_cannot_be_forged(make_app: MakeApp) -> None:
     now = [1_000_000.0]
     browser = TestClient(make_app(access=TokenAccess(TOKEN, session_seconds=60, clock=lambda: now[0])))
     browser.post("/login", data={"token": TOKEN})
     assert browser.get("/api/session").status_code == 200
-    end, rest = browser.cookies["sluicegate_session"].split(".", 1)
+    name = browser.app.state.access.cookie
+    end, rest = browser.cookies[name].split(".", 1)
 
-    longer = TestClient(browser.app, cookies={"sluicegate_session": f"{int(end) + 1000}.{rest}"})
+    longer = TestClient(browser.app, cookies={name: f"{int(end) + 1000}.{rest}"})
     assert longer.get("/api/session").status_code == 401
     now[0] += 61
     assert browser.get("/api/session").status_code == 401

@@ -20,7 +20,7 @@ from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = ["Access", "AttemptLimit", "TokenAccess", "ask", "csrf_token"]
 
-COOKIE = "sluicegate_session"
+_COOKIE = "sluicegate_session"
 _MIN_TOKEN_LENGTH = 16
 _MAX_SESSIONS_ENDED = 10_000
 
@@ -103,6 +103,10 @@ class TokenAccess:
         session_seconds: how long a login lasts.
         clock: seconds since the epoch; injected by tests.
 
+    Attributes:
+        cookie: its name, one per token: browsers send the cookies of a host to all of its ports, and so a login to a
+            second page of the same host would end the first.
+
     Raises:
         ConfigurationError: the token is too short to be safe.
     """
@@ -119,6 +123,7 @@ class TokenAccess:
             )
         self._digest = hashlib.sha256(token.strip().encode()).digest()
         self._key = hmac.digest(token.strip().encode(), b"sluicegate page", "sha256")
+        self.cookie = f"{_COOKIE}_{hmac.digest(self._key, b'cookie', 'sha256').hex()[:8]}"
         self._session_seconds = session_seconds
         self._clock = clock
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -178,7 +183,7 @@ class TokenAccess:
 
     def _valid_cookie(self, request: HTTPConnection) -> str | None:
         """Return what a signed cookie says, if it is ours, has not ended and was not logged out."""
-        said, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
+        said, _, signature = request.cookies.get(self.cookie, "").rpartition(".")
         if not hmac.compare_digest(signature.encode(errors="replace"), self._sign(said).encode()):
             return None
         end = said.partition(".")[0]

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from sluicegate.core import json
-from sluicegate.web.access import COOKIE, TokenAccess
+from sluicegate.web.access import TokenAccess
 
 __all__ = ["LOGIN_PATHS", "login_page", "router"]
 
@@ -60,7 +60,7 @@ async def login(request: Request) -> Response:
         return login_page(401, "This is not the token.")
     answer: Response = JSONResponse({"ok": True}) if is_json else RedirectResponse("./", 303)
     answer.set_cookie(
-        COOKIE,
+        access.cookie,
         access.new_session(),
         path=request.scope.get("root_path") or "/",
         httponly=True,
@@ -76,7 +76,7 @@ async def logout(request: Request) -> JSONResponse:
     access: TokenAccess = request.app.state.access
     access.end_session(request)
     answer = JSONResponse({"ok": True})
-    answer.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/", httponly=True, samesite="strict")
+    answer.delete_cookie(access.cookie, path=request.scope.get("root_path") or "/", httponly=True, samesite="strict")
     return answer
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sluicegate.web.access import COOKIE, TokenAccess
+from sluicegate.web.access import TokenAccess
 from sluicegate.web.guard import HEADERS
 
 __all__ = ["OneTimeLink"]
@@ -59,5 +59,5 @@ class OneTimeLink:
                 return HTMLResponse(_USED, 403)
             self._is_used = True
         answer = HTMLResponse(_OPENED)
-        answer.set_cookie(COOKIE, self._access.new_session(), path="/", httponly=True, samesite="strict")
+        answer.set_cookie(self._access.cookie, self._access.new_session(), path="/", httponly=True, samesite="strict")
         return answer
