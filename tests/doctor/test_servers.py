@@ -65,6 +65,33 @@ def test_evicted_keys_are_an_error_even_if_the_policy_was_mended(look: Examine, 
 
 
 @pytest.mark.parametrize(
+    ("rules", "is_found"),
+    [
+        (["off", "-@all"], True),
+        (["off", "resetkeys", "~cache:*"], True),
+        (["off", "~*", "&*", "+@all"], False),
+        (["on"], False),
+    ],
+)
+def test_a_default_user_without_rights_loses_everything_at_a_restart(
+    server: RedisServer, rules: list[str], is_found: bool
+) -> None:
+    own = RedisServer(server.program, "--appendonly", "yes").start()
+    try:
+        with own.client() as client:
+            is_old = client.info("server")["redis_version"].startswith("6.")
+            client.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
+            client.execute_command("ACL", "SETUSER", "default", *rules)
+        url = f"unix://admin:secret@{own.socket}"
+        with RedisMessageQueue("orders", url=url) as queue:
+            queue.publish("x")
+        found = [finding for finding in examine(RedisGateway(url=url), sample_seconds=0) if finding.check == "replay"]
+        assert [finding.severity for finding in found] == (["error"] if is_found and not is_old else [])
+    finally:
+        own.remove()
+
+
+@pytest.mark.parametrize(
     ("settings", "severity", "words"),
     [
         ({"save": "", "appendonly": "no"}, "warning", "a restart of the server loses every message"),

@@ -26,6 +26,7 @@ from sluicegate.doctor.server_rules import (
     check_eviction,
     check_memory,
     check_persistence,
+    check_replay,
     check_replicas,
 )
 from sluicegate.doctor.versions import check_version
@@ -42,6 +43,7 @@ _SERVER_RULES = (
     check_version,
     check_eviction,
     check_persistence,
+    check_replay,
     check_replicas,
     check_memory,
     check_connections,

@@ -32,6 +32,7 @@ class ServerFacts:
         refused: what was refused, with the server's words.
         cluster: the fields of CLUSTER INFO; none for a server without a cluster.
         nodes: the lines of CLUSTER NODES, in words.
+        default_rights: the commands and keys of the user `default`, as ACL GETUSER lists them; "" if it was refused.
     """
 
     server: str
@@ -42,6 +43,7 @@ class ServerFacts:
     refused: Mapping[str, str] = field(default_factory=dict)
     cluster: Mapping[str, str] = field(default_factory=dict)
     nodes: Sequence[Sequence[str]] = ()
+    default_rights: str = ""
 
     def number(self, name: str) -> int | None:
         """Return a field of INFO as a number; None if it is missing or no number."""
@@ -66,7 +68,11 @@ def read_servers(gateway: RedisGateway, clock: Callable[[], float] = time.time) 
         RedisUnavailableError: a server does not answer.
         RedisAccessError: it refuses the credentials.
     """
-    commands: list[tuple[Any, ...]] = [("INFO",), *(("CONFIG", "GET", name) for name in SETTINGS)]
+    commands: list[tuple[Any, ...]] = [
+        ("INFO",),
+        ("ACL", "GETUSER", "default"),
+        *(("CONFIG", "GET", name) for name in SETTINGS),
+    ]
     facts = [_facts(server, replies) for server, replies in gateway.ask(commands).items()]
     facts = [_with_clock(gateway, one, clock) for one in facts]
     nodes: list[tuple[Any, ...]] = [("CLUSTER", "INFO"), ("CLUSTER", "NODES")]
@@ -87,7 +93,7 @@ def parse_pairs(value: str) -> dict[str, str]:
 
 
 def _facts(server: str, replies: Sequence[Any]) -> ServerFacts:
-    info, *settings = replies
+    info, default, *settings = replies
     refused = {"INFO": str(info)} if isinstance(info, Exception) else {}
     config: dict[str, str] = {}
     for reply in settings:
@@ -95,13 +101,22 @@ def _facts(server: str, replies: Sequence[Any]) -> ServerFacts:
             refused["CONFIG GET"] = str(reply)
         else:
             config |= _config(reply)
-    return ServerFacts(server, {} if "INFO" in refused else parse_info(info), config, refused=refused)
+    known = {} if "INFO" in refused else parse_info(info)
+    rights = "" if isinstance(default, Exception) else _rights(default)
+    return ServerFacts(server, known, config, refused=refused, default_rights=rights)
 
 
 def _config(reply: Any) -> dict[str, str]:
     """Read a reply to CONFIG GET, in either protocol; a hosted service may leave a setting out."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {_text(name): _text(value) for name, value in pairs}
+
+
+def _rights(reply: Any) -> str:
+    """Return what a reply to ACL GETUSER says of commands and keys, in either protocol and as any version lists it."""
+    fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    values = [value for name, value in fields.items() if _text(name) in ("commands", "keys")]
+    return " ".join(_text(part) for value in values for part in (value if isinstance(value, list) else [value]))
 
 
 def _with_clock(gateway: RedisGateway, facts: ServerFacts, clock: Callable[[], float]) -> ServerFacts:

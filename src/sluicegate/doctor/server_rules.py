@@ -8,7 +8,15 @@ from sluicegate.doctor.finding import Finding, could_not_look, error, note, ok, 
 from sluicegate.doctor.server_facts import ServerFacts, parse_pairs
 from sluicegate.doctor.units import count, duration, size
 
-__all__ = ["check_clock", "check_connections", "check_eviction", "check_memory", "check_persistence", "check_replicas"]
+__all__ = [
+    "check_clock",
+    "check_connections",
+    "check_eviction",
+    "check_memory",
+    "check_persistence",
+    "check_replay",
+    "check_replicas",
+]
 
 _GRANT_INFO = "grant this user +info, or ask whoever runs the server"
 _GRANT_CONFIG = "grant this user +config|get, or look at the settings of the hosted service"
@@ -56,6 +64,26 @@ def check_persistence(facts: ServerFacts) -> Iterator[Finding]:
         yield _append_only(facts)
     else:
         yield _snapshots(facts)
+
+
+def check_replay(facts: ServerFacts) -> Iterator[Finding]:
+    """Yield whether a restart can replay what scripts wrote: Redis does that with the rights of the user `default`.
+
+    Redis 7.0.15 and 8.2.3 skip what that user may not do, and start; 6.2.14 does not look at its rights.
+    """
+    rights = facts.default_rights.split()
+    is_old = facts.info.get("redis_version", "").startswith("6.")
+    if facts.info.get("aof_enabled") != "1" or not rights or is_old:
+        return
+    if "+@all" not in rights or not {"~*", "*"} & set(rights):
+        yield error(
+            "replay",
+            facts.server,
+            "the user `default` lacks rights, with which Redis replays its append-only file: after a restart the "
+            "messages of every queue are gone",
+            "ACL SETUSER default off ~* &* +@all, and save that in the file of the users; a user that is off cannot "
+            "log in",
+        )
 
 
 def check_replicas(facts: ServerFacts) -> Iterator[Finding]:
