@@ -175,5 +175,8 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
 
 
 def new_id() -> bytes:
-    """Return sixteen random characters, unique in practice."""
-    return urlsafe_b64encode(os.urandom(12)).replace(b"-", b".")
+    """Return sixteen random letters, digits and underscores, unique in practice.
+
+    Others name things by them: a `-` separates the position of a message, and two dots are no part of Airflow's run ids.
+    """
+    return urlsafe_b64encode(os.urandom(12)).replace(b"-", b"_")

@@ -10,6 +10,7 @@ from sluicegate.core.entry import identify, marker_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.eviction import eviction_call
+from sluicegate.core.transitions.examine import examine_call, probe_rights_call
 from sluicegate.core.transitions.forget import forget_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.purge import purge_call
@@ -179,7 +180,18 @@ def end_a_repair(core: Core) -> Call[Any]:
 
 
 REPAIRS = [repair, recount, repair_what_was_set_aside, repair_letters, repair_records, repair_leases, end_a_repair]
-READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction]
+
+
+def examine(core: Core) -> Call[Any]:
+    with_messages_everywhere(core)
+    return examine_call(core.keys, [core.keys.lease_name("t")])
+
+
+def probe_rights(core: Core) -> Call[Any]:
+    return probe_rights_call(core.keys.published(b"spare"), [("GET", "@"), ("SET", "@", "x"), ("HGET", "@", "a")])
+
+
+READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction, examine, probe_rights]
 DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
 CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
 TYPES = {

@@ -130,6 +130,8 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "depth",
         "ended",
         "eviction",
+        "examine",
+        "probe_rights",
         "in_flight",
         "keep_jobs",
         "list_jobs",
