@@ -177,6 +177,6 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
 def new_id() -> bytes:
     """Return sixteen random letters, digits and underscores, unique in practice.
 
-    Others name things by them: a `-` separates the position of a message, and two dots are no part of Airflow's run ids.
+    Others name things by them: a `-` separates the position of a message, and Airflow's run ids hold no two dots.
     """
     return urlsafe_b64encode(os.urandom(12)).replace(b"-", b"_")

@@ -473,7 +473,9 @@ def test_a_program_without_a_guard_is_told_to_have_one(tmp_path: Path, server: R
     )
 
     assert done.returncode == 1
-    assert "if __name__ == '__main__'" in done.stderr.splitlines()[-1]
+    error, address = done.stderr.splitlines()[-2:]
+    assert "if __name__ == '__main__'" in error
+    assert address.startswith("See https://")
 
 
 def test_workers_do_not_import_a_main_module_that_holds_no_handler(tmp_path: Path, queue: RedisMessageQueue) -> None:

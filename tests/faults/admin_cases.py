@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sluicegate.core.call import Call
@@ -12,6 +12,7 @@ from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.eviction import eviction_call
 from sluicegate.core.transitions.examine import examine_call, probe_rights_call
 from sluicegate.core.transitions.forget import forget_call
+from sluicegate.core.transitions.in_flight import in_flight_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.redrive import redrive_call
@@ -189,6 +190,13 @@ def examine(core: Core) -> Call[Any]:
 
 def probe_rights(core: Core) -> Call[Any]:
     return probe_rights_call(core.keys.published(b"spare"), [("GET", "@"), ("SET", "@", "x"), ("HGET", "@", "a")])
+
+
+def look_around(keys: QueueKeys, do: Callable[[Call[Any]], Any]) -> None:
+    """Make the calls that look into a queue without damage and without leases."""
+    assert do(in_flight_call(keys)).messages == []
+    assert do(examine_call(keys)).expired == 0
+    assert do(probe_rights_call(keys.published(b"spare"), [("GET", "@")])) == [""]
 
 
 READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction, examine, probe_rights]

@@ -515,9 +515,9 @@ def test_scripts_flushed_between_any_two_calls(
     about_jobs = [admin.do(call) is None for call in job_cases.of_unknown_jobs(queue.session.keys)]
     assert (about_jobs, admin.do(manifest_call(queue.session.keys, b"l")).state) == ([False] * 5, "unknown")
     assert not admin.do(conclude_call(queue.session.keys, queue.session.rules, CONCLUSION, 1, 1, 0, []))
-    assert admin.do(in_flight_call(queue.session.keys)).messages == []
     assert admin.do(batch_call(queue.session.keys, "status", b"G")).total == -1
     assert admin.do(ended_call(queue.session.keys, [b"b:G"])).members == []
+    admin_cases.look_around(queue.session.keys, admin.do)
     queue.publish({"id": 100})
     first = queue.claim(1, lease_id="run-1")
     heir = queue.claim(1, lease_id="run-1", take_over_after_seconds=0)

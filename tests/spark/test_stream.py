@@ -826,6 +826,6 @@ def test_the_messages_of_a_lost_lease_are_not_read(
     state.expire(client, queue.name)
     queue.claim(1).release()
     assert _access.read_lease(queue, lease_id).state == "ended"
-    reported = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600$"
+    reported = "another query was started with consumer 'etl', or this one was silent for longer than leaseSeconds=600"
     with pytest.raises(LeaseLostError, match=f"^lease '{lease_id}' of queue 'orders' expired.*; either {reported}"):
         list(query.reader.read(part))
