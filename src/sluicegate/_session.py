@@ -175,7 +175,7 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
 
 
 def new_id() -> bytes:
-    """Return sixteen random letters, digits and underscores, unique in practice.
+    """Return sixteen random characters of `A-Z a-z 0-9 _`, unique in practice.
 
     Others name things by them: a `-` separates the position of a message, and Airflow's run ids hold no two dots.
     """
