@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 LOGS = ROOT / "build" / "test"
 AT_ONCE = 3
-# Rooms that share a process, because each costs seconds to start. The longest come first; all other rooms are the last.
+# Rooms that share a process, the longest first; all other rooms are the last.
 TOGETHER = (
     ("spark",),
     ("airflow",),
@@ -38,6 +38,7 @@ TOGETHER = (
     ("dagster", "docs", "examples"),
     ("faults",),
     ("conformance",),
+    ("cli", "doctor", "health", "metrics", "migrating", "survey", "tracing", "web"),
 )
 ALL = ("-m", "full or not full")
 NOTHING_SELECTED = 5  # pytest's exit code
