@@ -66,7 +66,7 @@ def get_provider_info() -> dict[str, Any]:
                     "ui_connections": _option(
                         "Ids of the connections that have a page, separated by commas.", "string", "sluicegate_default"
                     ),
-                    "ui_read_only": _option("Whether nobody may change a queue there.", "boolean", "False"),
+                    "ui_read_only": _option("Whether changing a queue there is refused.", "boolean", "False"),
                     "ui_masks": _option(
                         "Paths of payloads, and names of headers, whose values the page does not show, separated by "
                         "commas.",

@@ -91,7 +91,7 @@ def test_dead_letters_are_purged_only_when_that_is_confirmed(call: Call, dead: R
     done = call("dead", "purge", "orders", "--yes", "--json").record
 
     assert refused.code == 2
-    assert "this cannot be undone, and nobody can be asked here; add --yes" in refused.err
+    assert "this cannot be undone, and there is no terminal to ask at; add --yes" in refused.err
     assert (planned["purged"], aged["purged"], kept["purged"]) == ({"dead": 4}, {"dead": 0}, {"dead": 0})
     assert (done["dry_run"], done["purged"]) == (False, {"dead": 4})
     assert dead.depth().dead == 0

@@ -27,7 +27,7 @@ class PageSettings:
     How the page is shown.
 
     :param connections: ids of the connections that have a page.
-    :param is_read_only: whether nobody may change anything there.
+    :param is_read_only: whether every change there is refused.
     :param masks: what of payloads and headers is not shown.
     :param gates: lines in the charts, by the name of a queue or by ``stream/group``.
     """

@@ -96,5 +96,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("this cannot be undone, and nobody can be asked here; add --yes", param_hint="--yes")
+        raise typer.BadParameter(
+            "this cannot be undone, and there is no terminal to ask at; add --yes", param_hint="--yes"
+        )
     return typer.confirm(question, err=True)

@@ -19,7 +19,7 @@ def nack(
     ids: Ids = None,
     delay: Annotated[
         float,
-        typer.Option(parser=parse_seconds, metavar="DURATION", help="How long nobody may claim them."),
+        typer.Option(parser=parse_seconds, metavar="DURATION", help="How long they cannot be claimed."),
     ] = 0,
     error: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What went wrong; a dead letter keeps it.", show_default=False)

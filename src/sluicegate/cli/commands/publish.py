@@ -80,7 +80,7 @@ def publish(
         typer.Option(metavar="NAME=VALUE", help="A header of every message; may be repeated.", show_default=False),
     ] = None,
     delay: Annotated[
-        float, typer.Option(parser=parse_seconds, metavar="DURATION", help="How long nobody may claim the messages.")
+        float, typer.Option(parser=parse_seconds, metavar="DURATION", help="How long the messages cannot be claimed.")
     ] = 0,
     durability: Annotated[
         str, typer.Option(metavar="KIND", help="What each call waits for: memory, fsync or replicated:N.")

@@ -117,7 +117,7 @@ export function demoView(context) {
 
 function crewText(workers) {
   const busy = workers.filter(({ doing }) => doing === "working").length;
-  return workers.length ? `${count(busy)} of ${count(workers.length)} busy` : "nobody works";
+  return workers.length ? `${count(busy)} of ${count(workers.length)} busy` : "no workers";
 }
 
 function makeKnob(name, label, range, words, change) {
