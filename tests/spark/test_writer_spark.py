@@ -108,6 +108,7 @@ def test_a_task_that_dies_in_the_middle_publishes_each_row_once(
     assert repeated >= BATCH if mode == "direct" else repeated == 0
 
 
+@pytest.mark.full  # the task that dies in the middle stands for it in the quick lane
 def test_a_job_that_fails_is_completed_by_its_write_id(
     session: SparkSession, queue: RedisMessageQueue, tmp_path: Path
 ) -> None:

@@ -51,8 +51,8 @@ def test_every_name_survives_a_url(name: str, group: str) -> None:
     ("url", "says"),
     [
         ("redis://h:6379/0?queue=orders", "names no queue or stream"),
-        ("redis+sluicegate://h:6379/0", "neither of them"),
-        ("redis+sluicegate://h:6379/0?queue=a&stream=b", "both of them"),
+        ("redis+sluicegate://h:6379/0", "neither is given"),
+        ("redis+sluicegate://h:6379/0?queue=a&stream=b", "both are given"),
         ("redis+sluicegate://h:6379/0?queue=a&group=b", "needs a stream"),
         ("redis+sluicegate://h:6379/0?queue=a&queue=b", "queue more than once"),
         ("redis+sluicegate://h:6379/0?queue=", "blank"),

@@ -63,6 +63,7 @@ def test_a_cancelled_job_leaves_its_leases_to_the_next_run_of_the_same_id(
     assert sum(part.replayed for part in summary.partitions) == 2
 
 
+@pytest.mark.full  # the core's own outages stand for it in the quick lane
 def test_redis_that_is_killed_and_comes_back_is_waited_for(spark: SparkSession, sink: Sink, tmp_path: Path) -> None:
     server = Server(programs()[0], "--appendonly", "yes", "--appendfsync", "always", port=free_port())
     queue = RedisMessageQueue(

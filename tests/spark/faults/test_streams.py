@@ -41,7 +41,7 @@ def fail_in(*numbers: int) -> object:
     return check
 
 
-@pytest.mark.full  # the killed planning process below stands for it in the quick lane
+@pytest.mark.full  # the query that dies between sink and commit stands for it in the quick lane
 @pytest.mark.parametrize(("when", "action"), [("before", "raise"), ("after", "kill")])
 def test_a_worker_that_ends_while_it_reads_is_replaced_and_reads_the_same(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path, when: str, action: str
@@ -65,6 +65,7 @@ PLANNER = {
 }
 
 
+@pytest.mark.full  # the query that dies between sink and commit stands for it in the quick lane
 @pytest.mark.parametrize("point", quick(PLANNER, "after an ack"))
 def test_a_planning_process_that_is_killed_at_any_point_repeats_no_batch_that_was_committed(
     stream: Stream, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path, point: str

@@ -48,7 +48,7 @@ def numbers(queue: RedisMessageQueue) -> list[int]:
     return sorted(message.json()["n"] for message in queue.peek(10 * ROWS))
 
 
-@pytest.mark.parametrize("point", quick(POINTS, "a task after it published", "the commit after it published a part"))
+@pytest.mark.parametrize("point", quick(POINTS, "the commit after it published a part"))
 def test_a_write_that_ends_at_any_point_publishes_each_row_once(
     spark: SparkSession, queue: RedisMessageQueue, client: redis.Redis, tmp_path: Path, point: str
 ) -> None:
