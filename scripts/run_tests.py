@@ -38,6 +38,7 @@ TOGETHER = (
     ("dagster", "docs", "examples"),
     ("faults",),
     ("conformance",),
+    ("draining", "jobs", "streams", "testing", "worker"),
     ("cli", "doctor", "health", "metrics", "migrating", "survey", "tracing", "web"),
 )
 ALL = ("-m", "full or not full")
