@@ -89,8 +89,8 @@ def synchronous(name: str, value: Any) -> None:
     """Refuse an async callable, because its callers have no event loop."""
     if is_async(value):
         raise OptionTypeError(
-            f"{name} is async, and nobody awaits it in sluicegate.RedisMessageQueue; give a plain callable, or use "
-            "sluicegate.asyncio.RedisMessageQueue"
+            f"{name} is async, and it would not be awaited in sluicegate.RedisMessageQueue; give a plain callable, "
+            "or use sluicegate.asyncio.RedisMessageQueue"
         )
 
 

@@ -58,11 +58,11 @@ class Tracer(Protocol):
         begun: float,
         error: Exception | None,
     ) -> None:
-        """Note that verdicts were sent, and what came of it; the call began at `begun` by `elapsed_clock`."""
+        """Note which verdicts were sent and how the call ended; it began at `begun` by `elapsed_clock`."""
 
 
 class _Untraced:
-    """A publish that nobody follows."""
+    """A publish without a tracer."""
 
     __slots__ = ("headers",)
 

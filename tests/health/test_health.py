@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,7 +56,7 @@ def test_each_limit_that_is_exceeded_is_named_with_its_queue(make_queue: MakeQue
     with queue.claim() as lease:
         lease.bury(list(lease), reason="hopeless")
     queue.claim(heartbeat=False)
-    time.sleep(0.002)
+    wait_until(lambda: (queue.depth().oldest_ready_age_seconds or 0) > 0.001, "the oldest message is too old")
     limits = HealthLimits(max_ready=0, max_oldest_ready_seconds=0.001, max_in_flight=0, max_dead=0)
 
     report = check_health(gateway, [Place("orders")], limits=limits)

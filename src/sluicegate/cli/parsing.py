@@ -91,7 +91,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
     """Return whether to do something that cannot be undone: `--yes` says so, or a person at a terminal.
 
     Raises:
-        typer.BadParameter: nobody can be asked.
+        typer.BadParameter: there is no terminal to ask at.
     """
     if yes:
         return True

@@ -155,7 +155,7 @@ def _registry_of(collector: QueueCollector) -> CollectorRegistry:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A server whose slow clients keep nobody waiting."""
+    """A server in which a slow client delays no other."""
 
     daemon_threads = True
     request_queue_size = 32

@@ -1,4 +1,4 @@
-"""Keeps what was found on a Redis, and finds it anew in the background, so that nobody waits for a scan."""
+"""Keeps what was found on a Redis, and looks again in the background, so that callers do not wait for a scan."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Redrive(_Body):
 
 
 class Purge(_Body):
-    """What is deleted; `confirm` repeats the name of the place, so that nobody purges the wrong one."""
+    """What is deleted; `confirm` repeats the name of the place, so that the wrong one is not purged."""
 
     state: Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
     confirm: str
