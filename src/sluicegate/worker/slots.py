@@ -62,8 +62,12 @@ class Slots:
         for number in range(self._count):
             context = copy_context()
             thread = threading.Thread(target=context.run, args=(self._run,), name=f"{self._name}-{number}", daemon=True)
-            thread.start()
-            self._slots.append(thread)
+            self._slots.append(thread)  # before it runs: a handler may ask at once whether it is one of them
+            try:
+                thread.start()
+            except BaseException:
+                self._slots.pop()
+                raise
 
     def wait(self, seconds: float) -> bool:
         """Wait until all slots have ended, at most so long; returns whether they have."""
