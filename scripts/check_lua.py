@@ -162,7 +162,7 @@ def _publish() -> Sample:
     batch = Batch(
         id=b"B",
         parts=[b"p0", b"p1"],
-        markers=[b"m0", b"m1"],
+        deduplication_keys=[b"m0", b"m1"],
         window_seconds=2,
         receipt_seconds=3,
         oldest_seconds=4,
@@ -174,7 +174,7 @@ def _publish() -> Sample:
         tracked=b"G",
         job_kinds=b"K",
     )
-    keys = {"receipt": KEYS.published(b"B"), "markers": batch.markers}
+    keys = {"receipt": KEYS.published(b"B"), "markers": [*map(KEYS.dedup, batch.deduplication_keys)]}
     return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B"})
 
 
@@ -182,14 +182,14 @@ def _publish_to_stream() -> Sample:
     batch = Batch(
         id=b"B",
         parts=[b"p0", b"p1"],
-        markers=[b"m0", b"m1"],
+        deduplication_keys=[b"m0", b"m1"],
         window_seconds=2,
         receipt_seconds=3,
         oldest_seconds=4,
         kind=b"2",
         in_stream=True,
     )
-    keys = {"receipt": STREAM.published(b"B"), "others": [b"w", *batch.markers]}
+    keys = {"receipt": STREAM.published(b"B"), "others": [b"w", *map(STREAM.dedup, batch.deduplication_keys)]}
     args = {"batch": b"B", "known": 1, "values": [b"G", *batch.parts]}
     return sample(publish_to_stream_call, batch, {b"G": b"w"}, age_seconds=1, of=STREAM, keys=keys, args=args)
 

@@ -29,11 +29,10 @@ def publish(
     batch: str, *names: str, keyed: bool = True, receipt: float = 0, kind: bytes = b"1", age: float = 0
 ) -> Call[Published]:
     parts = [client_part(b"", name.encode() if keyed else b"", b"", name.encode()) for name in names]
-    markers = [STREAM.dedup(name.encode()) for name in names] if keyed else []
     made = Batch(
         batch.encode(),
         parts,
-        markers,
+        [name.encode() for name in names] if keyed else [],
         window_seconds=3600,
         receipt_seconds=receipt,
         oldest_seconds=500,

@@ -283,20 +283,13 @@ def test_an_abort_of_what_nobody_can_run_again_drops_what_is_not_published(
 
 
 def test_rows_are_named_by_write_partition_content_and_occurrence() -> None:
-    keys = QueueKeys("q")
-
     def names(write: str, partition: int, *rows: bytes) -> list[bytes]:
-        return RowNames(keys, write, partition).markers(rows)
+        return RowNames(write, partition).keys(rows)
 
     alike = names("w", 0, b"a", b"a", b"b", b"a")
     assert len(set(alike)) == 4
     assert set(names("w", 0, b"b", b"a", b"a", b"a")) == set(alike), "whatever the order"
-    others = [
-        names("w", 1, b"a"),
-        names("v", 0, b"a"),
-        names("w", 0, b"c"),
-        RowNames(QueueKeys("p"), "w", 0).markers([b"a"]),
-    ]
+    others = [names("w", 1, b"a"), names("v", 0, b"a"), names("w", 0, b"c")]
     assert not {name for group in others for name in group} & set(alike)
     assert names("1", 1, b"a") != names("11", 0, b"a") != names("", 11, b"a")
     assert names("w", 0, b"a", b"a")[1] not in names("w", 0, b"a1", b"a#1", b"a2")

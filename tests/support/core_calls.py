@@ -92,11 +92,10 @@ class Core:
         `more` is as in `Batch`.
         """
         parts = [client_part(b"", name.encode() if keyed else b"", b"", name.encode()) for name in names]
-        markers = [self.keys.dedup(name.encode()) for name in names] if keyed else []
         made = Batch(
             batch.encode(),
             parts,
-            markers,
+            [name.encode() for name in names] if keyed else [],
             window_seconds=window if keyed else 0,
             receipt_seconds=receipt if receipt is not None else 0 if keyed else 600,
             oldest_seconds=oldest,

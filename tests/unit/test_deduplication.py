@@ -218,7 +218,7 @@ def test_the_key_function_is_called_once_per_message() -> None:
     publishing = Publishing(QueueKeys("q"), compile_key_function(key), 3600, 120)
     batch = one_call(publishing, b"batch", [{"id": 1}, {"id": 2}])
     assert seen == [{"id": 1}, {"id": 2}]
-    assert batch.markers == [b"sluicegate:{q}:dedup:1", b"sluicegate:{q}:dedup:2"]
+    assert batch.deduplication_keys == [b"1", b"2"]
 
 
 @pytest.mark.parametrize(

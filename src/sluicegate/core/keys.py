@@ -178,10 +178,6 @@ class QueueKeys:
         """Return the key of the receipt of a publish whose markers may not outlive its retries."""
         return self._root + b"published:" + batch_id
 
-    def written(self, digest: bytes) -> bytes:
-        """Return the key of the marker of one row of a write without deduplication keys."""
-        return self._root + b"written:" + digest
-
     def write(self, digest: bytes) -> bytes:
         """Return the key of the record of a staged write: what it publishes, or that it is done."""
         return self._root + b"write:" + digest

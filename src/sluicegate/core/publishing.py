@@ -208,15 +208,15 @@ class Publishing:
         most = min(most, self.max_per_call)
         plain = self.limits is NO_PAYLOAD_LIMITS and not self.sort_keys and self.json_default is None
         encode = encode_payload if plain else self._checked
-        key_function, dedup = self.key_function, self.keys.dedup
+        key_function = self.key_function
         max_bytes, bare = MAX_BYTES_PER_CALL, SEPARATOR + middle
-        parts, markers, held, first, marker = list[bytes](), list[bytes](), 0, 0, b""
+        parts, names, held, first, name = list[bytes](), list[bytes](), 0, 0, b""
 
         def batch() -> Batch:
             return self.batch_of_parts(
                 new_id(),
                 parts,
-                markers,
+                names,
                 schedule=schedule,
                 durability=confirmed,
                 partial=partial,
@@ -234,21 +234,21 @@ class Publishing:
                     if isinstance(key, PendingKey):
                         key = key.checked((yield key))
                     name = encode_deduplication_key(key)
-                    part, marker = SEPARATOR + name + middle + data, dedup(name)
+                    part = SEPARATOR + name + middle + data
             except Exception as error:
                 _locate(error, first + len(parts))
                 raise
             size = len(part)
             if held + size > max_bytes and parts:
                 yield batch()
-                first, held, parts, markers = first + len(parts), 0, [], []
+                first, held, parts, names = first + len(parts), 0, [], []
             parts.append(part)
             held += size
-            if marker:
-                markers.append(marker)
+            if name:
+                names.append(name)
             if len(parts) == most:
                 yield batch()
-                first, held, parts, markers = first + len(parts), 0, [], []
+                first, held, parts, names = first + len(parts), 0, [], []
         if parts:
             yield batch()
 
@@ -256,7 +256,7 @@ class Publishing:
         self,
         batch_id: bytes,
         parts: list[bytes],
-        markers: list[bytes],
+        deduplication_keys: list[bytes],
         *,
         schedule: Schedule = NOW,
         durability: Durability = MEMORY,
@@ -265,12 +265,12 @@ class Publishing:
         first: int = 0,
         tracked: bytes = b"",
     ) -> Batch:
-        """Make a batch of messages that are already encoded and have their markers.
+        """Make a batch of messages that are already encoded, and so are their deduplication keys.
 
         Args:
             batch_id: a unique id of sixteen characters; a caller that made these parts before passes the same id.
             parts: as `client_part` makes them, without an id; at most `max_per_call`.
-            markers: of each, or none at all.
+            deduplication_keys: of each, as `encode_deduplication_key` makes them, or none at all.
             schedule: when they fall due.
             durability: what the publish waits for.
             partial: as in `batches`.
@@ -281,10 +281,10 @@ class Publishing:
         overload: Overload = "raise"
         if self.max_pending_length:
             overload = "partial" if partial else "drop_oldest" if self._drops else "raise"
-        freed = bool(markers) and self.policy == "until_acked"
+        freed = bool(deduplication_keys) and self.policy == "until_acked"
         window = max(self.window_seconds, _MIN_BOUND_MARKER_SECONDS) if freed else self.window_seconds
         # A repeat learns from a marker what was accepted; after an ack, and for other outcomes, only from a receipt.
-        outlived = bool(markers) and not freed and window >= 2 * self.retry_seconds
+        outlived = bool(deduplication_keys) and not freed and window >= 2 * self.retry_seconds
         recorded = receipt_seconds > 0 or not outlived or overload != "raise" or durability != MEMORY
         receipt = max(receipt_seconds, _MIN_RECEIPT_SECONDS, 2 * self.retry_seconds) if recorded else 0.0
         if tracked:  # its record has the outcomes, and lives as long as the batch
@@ -295,8 +295,8 @@ class Publishing:
         return Batch(
             batch_id,
             parts,
-            markers,
-            window_seconds=window if markers else 0,
+            deduplication_keys,
+            window_seconds=window if deduplication_keys else 0,
             receipt_seconds=receipt,
             oldest_seconds=oldest,
             kind=kinds[freed],

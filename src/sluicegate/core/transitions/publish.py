@@ -40,7 +40,7 @@ class Batch:
     Attributes:
         id: identifies the batch.
         parts: the client's part of each entry, from the first separator on.
-        markers: the marker key of each message, or nothing for a batch without deduplication.
+        deduplication_keys: the encoded key of each message, or nothing for a batch without deduplication.
         window_seconds: life of a marker.
         receipt_seconds: life of the receipt, 0 for none.
         oldest_seconds: the age up to which a repeat is known to be harmless.
@@ -60,7 +60,7 @@ class Batch:
 
     id: bytes
     parts: list[bytes] = field(repr=False)
-    markers: list[bytes] = field(default_factory=list, repr=False)
+    deduplication_keys: list[bytes] = field(default_factory=list, repr=False)
     window_seconds: float = 0
     receipt_seconds: float = 0
     oldest_seconds: float = 0
@@ -143,7 +143,7 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
-            *batch.markers,
+            *map(keys.dedup, batch.deduplication_keys),
         ),
         args,
         _decode,

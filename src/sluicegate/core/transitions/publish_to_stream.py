@@ -39,7 +39,13 @@ def publish_to_stream_call(
     size = len(batch.parts)
     return Call(
         scripts.load("publish_to_stream"),
-        (keys.stream, keys.counters, keys.published(batch.id), *wakeups.values(), *batch.markers),
+        (
+            keys.stream,
+            keys.counters,
+            keys.published(batch.id),
+            *wakeups.values(),
+            *map(keys.dedup, batch.deduplication_keys),
+        ),
         [
             batch.id,
             ceil(age_seconds * 1000),

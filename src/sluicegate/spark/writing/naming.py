@@ -7,12 +7,11 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Sequence
 
-from sluicegate.core.keys import QueueKeys
-
 __all__ = ["RowNames", "digest_of"]
 
 _LENGTH = 18  # bytes; among 10^15 rows no two get the same name
 _SHORT = 8
+_PREFIX = b"written:"  # an encoded key of a user holds no colon
 
 
 def digest_of(*texts: str) -> bytes:
@@ -22,28 +21,26 @@ def digest_of(*texts: str) -> bytes:
 
 
 class RowNames:
-    """Makes markers for the rows of one partition of one write.
+    """Makes deduplication keys for the rows of one partition of one write.
 
-    A marker is made of the write's id, the partition, the row's bytes, and how often the partition had them before.
+    A key is made of the write's id, the partition, the row's bytes, and how often the partition had them before.
     Identical rows are therefore published as several messages, and a repeat of the partition finds each of its rows, in
     any order. A row takes about 80 bytes of memory.
 
     Args:
-        keys: the keys of the queue.
         write_id: the id of the write.
         partition: the number of the partition.
     """
 
-    def __init__(self, keys: QueueKeys, write_id: str, partition: int) -> None:
-        self._keys = keys
+    def __init__(self, write_id: str, partition: int) -> None:
         self._seed = digest_of(write_id, str(partition))
         self._seen: set[int] = set()
         self._again: Counter[int] = Counter()
 
-    def markers(self, parts: Sequence[bytes]) -> list[bytes]:
-        """Return the marker of each row; a row is given as it is stored, including its headers."""
-        markers = []
-        seed, seen, written, sha256 = self._seed, self._seen, self._keys.written, hashlib.sha256
+    def keys(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Return the key of each row; a row is given as it is stored, including its headers."""
+        keys = []
+        seed, seen, sha256 = self._seed, self._seen, hashlib.sha256
         for part in parts:
             digest = sha256(seed + part).digest()
             short = int.from_bytes(digest[:_SHORT], "big")
@@ -52,5 +49,5 @@ class RowNames:
                 digest = sha256(digest + b"%d" % self._again[short]).digest()
             else:
                 seen.add(short)
-            markers.append(written(urlsafe_b64encode(digest[:_LENGTH])))
-        return markers
+            keys.append(_PREFIX + urlsafe_b64encode(digest[:_LENGTH]))
+        return keys

@@ -118,11 +118,10 @@ class WritePlan:
 
     def _calls(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> Iterator[Batch]:
         """Yield one batch per call, while the batches before are sent."""
-        names = RowNames(sender.keys, done.write_id, done.partition)
+        names = RowNames(done.write_id, done.partition)
         for parts, keys in self._chunks(sender, batches):
             done.rows += len(parts)
-            markers = names.markers(parts) if keys is None else [sender.keys.dedup(key) for key in keys]
-            yield sender.batch(parts, markers, first=done.rows - len(parts))
+            yield sender.batch(parts, names.keys(parts) if keys is None else keys, first=done.rows - len(parts))
 
     def _stage(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> None:
         if staging.is_done(sender, done.write_id):

@@ -1,4 +1,4 @@
-"""Publish rows that are encoded already and have their own markers."""
+"""Publish rows that are encoded already and have their own deduplication keys."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sender:
     def batch(
         self,
         parts: list[bytes],
-        markers: list[bytes],
+        keys: list[bytes],
         *,
         batch_id: bytes | None = None,
         receipt_seconds: float = 0,
@@ -71,7 +71,7 @@ class Sender:
     ) -> Batch:
         """Make the batch of one call; see `Publishing.batch_of_parts`."""
         return self._publishing.batch_of_parts(
-            batch_id or new_id(), parts, markers, receipt_seconds=receipt_seconds, first=first
+            batch_id or new_id(), parts, keys, receipt_seconds=receipt_seconds, first=first
         )
 
     def send(self, batches: Iterable[Batch]) -> Iterator[PublishReport]:
