@@ -92,6 +92,7 @@ def execute(
             raise
         if summary is not None:
             operator.lineage_count = summary.acked
+            log_failures(operator.log, place, summary)  # there are some with on_failures="return"
             log_end(operator.log, place, queue, summary)
             emit_drain(place, summary)
         hook.close()

@@ -203,6 +203,20 @@ def test_the_report_of_a_drain_that_failed_is_stored_before_the_task_fails(
     assert queue.depth().in_flight == 0
 
 
+def test_a_task_whose_failures_are_returned_succeeds_and_lists_them(
+    queue: RedisMessageQueue, drain: Callable[..., dict[str, Any]], lines: Lines
+) -> None:
+    publish(queue, 25)
+
+    report = drain(failing_on(3, 17), on_failures="return")
+
+    assert (report["acked"], report["returned"], report["failed"]) == (23, 2, 2)
+    ids = [message_id for failure in report["failures"] for message_id in failure["message_ids"]]
+    assert sorted(ids) == sorted(message.id for message in queue.peek(state="delayed"))
+    assert all(message_id in lines.text for message_id in ids)
+    assert "CANARY" not in json.dumps(report) + lines.text
+
+
 def test_the_task_log_shows_progress(
     queue: RedisMessageQueue, drain: Callable[..., dict[str, Any]], lines: Lines
 ) -> None:

@@ -237,6 +237,7 @@ def test_the_driver_gets_the_queue_and_every_option(
         "schema": "n bigint, t string",
         "until": 700,
         "deadline_seconds": 60.0,
+        "on_failures": "return",
     }
 
     execute(make_operator(queue_options={"max_delivery_count": 4}, **options), instance)

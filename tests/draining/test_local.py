@@ -409,6 +409,7 @@ def test_in_a_coroutine_a_drain_runs_in_a_thread(queue: RedisMessageQueue, numbe
         ({"run_id": " "}, "run_id must be a str with a visible character"),
         ({"until": "full"}, "until must be 'empty', 'deadline' or a number of messages"),
         ({"until": "deadline"}, "needs deadline_seconds"),
+        ({"on_failures": "ignore"}, "on_failures must be 'raise' or 'return', not 'ignore'"),
         ({"progress": 3}, "progress must be None, True, False or a function"),
         ({"schema": "n bigint"}, "DDL text can only be parsed by Spark"),
         ({"workers": 2}, "define it at the top level of a module, without a lambda.*worker_kind='thread'"),
@@ -499,3 +500,17 @@ def test_workers_do_not_import_a_main_module_that_holds_no_handler(tmp_path: Pat
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "5\n", "")
+
+
+@every_kind
+def test_failures_are_returned_to_a_caller_that_asks_for_them(
+    queue: RedisMessageQueue, numbers: Numbers, folder: Path, options: Options
+) -> None:
+    numbers(40)
+
+    summary = drain(queue, Traces(folder, raise_on=17), batch_size=10, on_failures="return", **options)
+
+    assert written(folder) == [n for n in range(40) if n != 17]
+    assert (summary.acked, summary.failed, summary.returned) == (39, 1, 1)
+    assert [failure.error_type for failure in summary.failures] == ["ValueError"]
+    assert queue.depth().delayed == 1

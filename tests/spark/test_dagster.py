@@ -277,6 +277,24 @@ def test_messages_that_fail_fail_the_step_and_a_re_execution_works_on_them_only(
     assert queue.stats().acked == 25
 
 
+def test_a_step_whose_failures_are_returned_succeeds_and_its_materialization_lists_them(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    output: Output,
+    instance: dg.DagsterInstance,
+) -> None:
+    queue.publish_many({"n": n} for n in range(25))
+
+    done = run(drain_asset(output.writer(failing_on(3)), on_failures="return"), resource, spark, instance)
+
+    assert done.success
+    (event,) = [entry for entry in instance.all_logs(done.run_id) if entry.asset_materialization]
+    found = values_of(event.asset_materialization.metadata)
+    assert [found[f"sluicegate/{name}"] for name in ("acked", "returned", "failed")] == [24, 1, 1]
+    assert [record.data["error"] for record in found["sluicegate/failures"].records] == ["ValueError"]
+
+
 def test_a_step_that_is_stopped_cancels_its_jobs_and_a_re_execution_takes_over_its_leases(
     spark: SparkSession,
     queue: RedisMessageQueue,

@@ -532,3 +532,15 @@ def test_an_argument_that_cannot_work_is_refused_before_spark_is_touched(
 def test_something_else_than_a_queue_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="not a str"):
         drain(NoSpark(), "orders", lambda batch: None)  # type: ignore[arg-type]
+
+
+def test_failures_are_returned_to_a_caller_that_asks_for_them(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output
+) -> None:
+    numbers(30)
+
+    summary = drain(spark, queue, output.writer(failing_on(4)), partitions=2, batch_size=10, on_failures="return")
+
+    assert (summary.acked, summary.failed, summary.returned) == (29, 1, 1)
+    assert [failure.error_type for failure in summary.failures] == ["ValueError"]
+    assert queue.depth().delayed == 1

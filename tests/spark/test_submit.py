@@ -67,6 +67,7 @@ def test_arguments_carry_the_queue_and_every_option(drained: list[Any], capsys: 
         "schema": "n bigint, t string",
         "until": 700,
         "deadline_seconds": 60.0,
+        "on_failures": "return",
     }
 
     listed = submit.arguments(
@@ -239,7 +240,14 @@ def test_a_value_may_begin_with_a_dash() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [{"partitions": 2.5}, {"until": "full"}, {"lease_seconds": "soon"}, {"remember_empty": "perhaps"}]
+    "option",
+    [
+        {"partitions": 2.5},
+        {"until": "full"},
+        {"lease_seconds": "soon"},
+        {"remember_empty": "perhaps"},
+        {"on_failures": "ignore"},
+    ],
 )
 def test_arguments_refuses_what_the_program_would_and_ends_no_process(option: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(option)).replace("_", "-")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
     from sluicegate import DrainSummary
     from sluicegate.consumer import QueueConsumer
-    from sluicegate.draining.arguments import Until
+    from sluicegate.draining.arguments import OnFailures, Until
     from sluicegate.draining.handler import BatchFormat
     from sluicegate.spark.jobs import SparkJob
     from sluicegate.tables.columns import Schema
@@ -65,6 +65,8 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
     :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
+    :param on_failures: ``"raise"``: messages that the function failed on fail the task after all others are done;
+        ``"return"``: the task succeeds, its log and its XCom list them, and they return to the queue or are buried.
     :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
     :param progress_interval_seconds: the time between two lines of progress in the log.
     :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
@@ -91,6 +93,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
         schema: str | Schema | None = None,
         until: Until = "empty",
         deadline_seconds: float | None = None,
+        on_failures: OnFailures = "raise",
         skip_if_empty: bool = False,
         progress_interval_seconds: float = 10,
         **kwargs: Any,
@@ -106,6 +109,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
         self.schema = schema
         self.until = until
         self.deadline_seconds = deadline_seconds
+        self.on_failures = on_failures
         self.skip_if_empty = skip_if_empty
         self.progress_interval_seconds = progress_interval_seconds
         self._job: SparkJob[DrainSummary] | None = None
@@ -117,7 +121,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
         :return: the summary.
         :raises AirflowFailException: an argument, a connection or what is installed cannot work as given.
         :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
-        :raises DrainFailedError: the function failed on a message at least.
+        :raises DrainFailedError: the function failed on a message at least, and ``on_failures`` is ``"raise"``.
         """
         return draining.execute(self, context, self._drain)
 
@@ -168,6 +172,7 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
                 schema=self.schema,
                 until=self.until,
                 deadline_seconds=self.deadline_seconds,
+                on_failures=self.on_failures,
                 progress=ProgressLines(self.log.info, self.progress_interval_seconds),
             )
 

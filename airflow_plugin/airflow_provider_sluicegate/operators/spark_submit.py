@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_sluicegate.hooks.redis_queue import RedisQueueHook
     from sluicegate import DrainSummary
     from sluicegate.consumer import QueueConsumer
-    from sluicegate.draining.arguments import Until
+    from sluicegate.draining.arguments import OnFailures, Until
     from sluicegate.draining.handler import BatchFormat
 
 __all__ = ["SparkSubmitRedisQueueDrainOperator"]
@@ -68,6 +68,8 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
     :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
+    :param on_failures: ``"raise"``: messages that the function failed on fail the task after all others are done;
+        ``"return"``: the task succeeds, its log and its XCom list them, and they return to the queue or are buried.
     :param skip_if_empty: skip the task, and so what depends on it, when there was no message.
     :param kwargs: ``queue_name``, or ``stream`` and ``group``, with ``queue_options`` and ``redis_conn_id``: see
         :class:`~airflow_provider_sluicegate.places.ConsumerOperator`. The password of the connection is in an
@@ -96,6 +98,7 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
         schema: str | None = None,
         until: Until = "empty",
         deadline_seconds: float | None = None,
+        on_failures: OnFailures = "raise",
         skip_if_empty: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -108,6 +111,7 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
         self.schema = schema
         self.until = until
         self.deadline_seconds = deadline_seconds
+        self.on_failures = on_failures
         self.skip_if_empty = skip_if_empty
 
     def execute(self, context: Context) -> dict[str, Any] | None:  # type: ignore[override]
@@ -117,7 +121,7 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
         :return: the summary; None if the driver ran on another machine.
         :raises AirflowFailException: an argument or the connection of the queue cannot work as given.
         :raises AirflowSkipException: there was no message, and ``skip_if_empty`` is set.
-        :raises DrainFailedError: the function failed on a message at least.
+        :raises DrainFailedError: the function failed on a message at least, and ``on_failures`` is ``"raise"``.
         """
         return draining.execute(self, context, self._drain)
 
@@ -169,5 +173,6 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
             schema=self.schema,
             until=self.until,
             deadline_seconds=self.deadline_seconds,
+            on_failures=self.on_failures,
             summary_file=str(file),
         )

@@ -21,7 +21,7 @@ from dagster_sluicegate.resources import RedisQueueResource
 from sluicegate import Depth, DrainSummary, checks
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
-from sluicegate.draining.arguments import Until
+from sluicegate.draining.arguments import OnFailures, Until
 from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.progress import ProgressLines
 from sluicegate.errors import ConfigurationError, DrainFailedError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sluicegate.tables.columns import Schema
 
 __all__ = ["build_spark_queue_drain_asset"]
+
+_CHECKED = ("batch_size", "lease_seconds", "until", "deadline_seconds", "on_failures")
 
 
 def build_spark_queue_drain_asset(
@@ -44,6 +46,7 @@ def build_spark_queue_drain_asset(
     schema: "str | Schema | None" = None,
     until: Until = "empty",
     deadline_seconds: float | None = None,
+    on_failures: OnFailures = "raise",
     on_empty: OnEmpty = "skip",
     queue_asset: dg.AssetKey | str | Sequence[str] | None = None,
     queue_name: str | None = None,
@@ -89,6 +92,8 @@ def build_spark_queue_drain_asset(
         until: `"empty"` (the default), `"deadline"` (waits for messages until `deadline_seconds` have passed), or a
             number of messages at most.
         deadline_seconds: how long batches are claimed; the current ones are finished.
+        on_failures: `"raise"` (the default): messages that `process` failed on fail the step at its end; `"return"`:
+            the step succeeds, and its log and the metadata of its materialization list them.
         on_empty: what a run becomes that finds nothing to claim: `skip` (the default), `observe` or `materialize`, as
             for `build_queue_drain_asset`.
         queue_asset: key of the asset that stands for the queue; the drain then depends on it in the graph.
@@ -150,6 +155,7 @@ def build_spark_queue_drain_asset(
             "schema": schema,
             "until": until,
             "deadline_seconds": deadline_seconds,
+            "on_failures": on_failures,
         },
         on_empty=on_empty,
         names=(queue_name, stream_name, group),
@@ -209,7 +215,7 @@ class _SparkDrain:
                 raise ConfigurationError(
                     f"partitions must be an int from 1 to {arguments.MAX_PARTITIONS}, or None, not {partitions!r}"
                 )
-            checked = {name: options[name] for name in ("batch_size", "lease_seconds", "until", "deadline_seconds")}
+            checked = {name: options[name] for name in _CHECKED}
             arguments.check(**checked, run_id=None, progress=None)
             checks.positive("progress_interval_seconds", self.progress_interval_seconds)
             checks.one_of("on_empty", self.on_empty, get_args(OnEmpty))
@@ -261,6 +267,8 @@ class _SparkDrain:
             summary = SparkJob[DrainSummary]().run(self._session(spark), work)
         except DrainFailedError as failed:
             raise self._failure(context, queue, failed) from None
+        if summary.failures:
+            log_failures(context.log.error, summary, place_of(queue))
         context.log.info(
             f"{in_title(place_of(queue))}: {summary.acked} messages acked, {summary.returned} returned, "
             f"{summary.buried} buried, in {summary.seconds:.1f} s."
@@ -273,10 +281,7 @@ class _SparkDrain:
         if not isinstance(summary, DrainSummary):
             return failed
         log_failures(context.log.error, summary, place_of(queue))
-        metadata = _metadata(summary, queue)
-        if summary.failures:
-            metadata["sluicegate/failures"] = _table(failure_rows(summary))
-        return dg.Failure(description=f"drain asset {self.name!r}: {failed}", metadata=metadata)
+        return dg.Failure(description=f"drain asset {self.name!r}: {failed}", metadata=_metadata(summary, queue))
 
     @contextmanager
     def _session(self, spark: Any) -> Iterator[Any]:
@@ -311,10 +316,13 @@ class _SparkDrain:
 
 
 def _metadata(summary: DrainSummary, queue: QueueConsumer) -> dict[str, Any]:
-    return {
+    metadata = {
         **figures_of(summary, place_of(queue), queue.depth().ready),
         "sluicegate/partitions": _table(partition_rows(summary)),
     }
+    if summary.failures:
+        metadata["sluicegate/failures"] = _table(failure_rows(summary))
+    return metadata
 
 
 def _table(rows: list[dict[str, Any]]) -> dg.TableMetadataValue:

@@ -11,9 +11,10 @@ from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.draining.progress import DrainProgress
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["MAX_PARTITIONS", "Progress", "Until", "check", "check_queue", "is_count"]
+__all__ = ["MAX_PARTITIONS", "OnFailures", "Progress", "Until", "check", "check_queue", "is_count"]
 
 Until: TypeAlias = Literal["empty", "deadline"] | int
+OnFailures: TypeAlias = Literal["raise", "return"]
 Progress: TypeAlias = bool | Callable[[DrainProgress], object] | None
 
 MAX_PARTITIONS = 10_000
@@ -50,6 +51,7 @@ def check(
     until: object,
     deadline_seconds: float | None,
     progress: object,
+    on_failures: object,
 ) -> None:
     """Refuse arguments that cannot work.
 
@@ -70,6 +72,7 @@ def check(
         checks.positive("deadline_seconds", deadline_seconds)
     if until == "deadline" and deadline_seconds is None:
         raise ConfigurationError("until='deadline' needs deadline_seconds: how long to claim and wait for messages")
+    checks.one_of("on_failures", on_failures, ("raise", "return"))
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise ConfigurationError(f"progress must be None, True, False or a function, not {progress!r}")
 

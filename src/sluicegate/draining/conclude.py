@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from sluicegate.draining.arguments import OnFailures
 from sluicegate.draining.summary import DrainSummary, PartitionSummary
 from sluicegate.errors import DrainFailedError, RedisMessageQueueError
 from sluicegate.log_lines import log_line
@@ -20,6 +21,7 @@ def conclude(
     reports: Iterable[PartitionSummary],
     seconds: float,
     count_ready: Callable[[], int] | None,
+    on_failures: OnFailures,
 ) -> DrainSummary:
     """Make the summary of a drain.
 
@@ -29,9 +31,10 @@ def conclude(
         reports: one per partition.
         seconds: how long the drain took.
         count_ready: counts the ready messages, for a drain whose run id may be that of an earlier one; None otherwise.
+        on_failures: `return` leaves messages that the handler failed on to the caller, in the summary.
 
     Raises:
-        DrainFailedError: the handler failed on a message at least, or a worker was lost.
+        DrainFailedError: the handler failed on a message at least and `on_failures` is `raise`, or a worker was lost.
     """
     parts = sorted(reports, key=lambda part: part.partition)
     summary = DrainSummary(
@@ -41,7 +44,7 @@ def conclude(
         seconds=round(seconds, 3),
         skipped_ready=0 if count_ready is None else _skipped(queue_name, run_id, parts, count_ready),
     )
-    found = [summary.describe_failures()] if summary.failures else []
+    found = [summary.describe_failures()] if summary.failures and on_failures == "raise" else []
     lost = [str(part.partition) for part in parts if part.ended == "lost"]
     if lost:
         found.append(

@@ -10,7 +10,7 @@ from typing import Literal
 from sluicegate import checks
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
-from sluicegate.draining.arguments import Progress, Until
+from sluicegate.draining.arguments import OnFailures, Progress, Until
 from sluicegate.draining.conclude import conclude
 from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.plan import DrainPlan
@@ -41,6 +41,7 @@ def drain(
     until: Until = "empty",
     deadline_seconds: float | None = None,
     progress: Progress = None,
+    on_failures: OnFailures = "raise",
 ) -> DrainSummary:
     """Claim, work on and settle messages until the queue is empty or paused, or another end is reached.
 
@@ -85,13 +86,15 @@ def drain(
         deadline_seconds: how long chunks are claimed; the current chunk is finished. Needed for `until="deadline"`.
         progress: None: a bar on a terminal (with rich installed), else a log line every 10 s; False for nothing; True
             for a bar everywhere; a function is called about once a second with a `DrainProgress`.
+        on_failures: `"raise"`: messages that the handler failed on make the call raise at its end; `"return"`: the call
+            returns, and `summary.failed` and `summary.failures` list them.
 
     Returns:
         What every worker did; `partitions` has one entry per worker.
 
     Raises:
-        DrainFailedError: the handler failed on a message at least, or a worker process was killed four times. By then
-            all workers have ended; `summary` says what was done.
+        DrainFailedError: the handler failed on a message at least (unless `on_failures="return"`), or a worker process
+            was killed four times. By then all workers have ended; `summary` says what was done.
         ConfigurationError: something that cannot work as given, before anything is claimed.
         RedisUnavailableError: Redis stayed away for longer than the queue's retry budget.
         TypeError: an asyncio queue; make a `RedisMessageQueue` from its spec and call `asyncio.to_thread(drain, …)`.
@@ -108,6 +111,7 @@ def drain(
         until=until,
         deadline_seconds=deadline_seconds,
         progress=progress,
+        on_failures=on_failures,
     )
     started = time.monotonic()
     plan = DrainPlan(
@@ -129,6 +133,7 @@ def drain(
         reports,
         time.monotonic() - started,
         None if run_id is None else lambda: queue.depth().ready,
+        on_failures,
     )
 
 

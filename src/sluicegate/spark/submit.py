@@ -9,9 +9,9 @@ of their environment, never into the arguments, which the cluster shows to every
 
 It prints the summary as one line of JSON. With `--summary-file`, the file gets it instead, for a program that reads it
 with `read_outcome()`; if the file's folder does not exist where the driver runs, the line is printed without the texts
-of the handler's errors. The exit code is 0 when all is done, 3 when the handler failed on some
-messages (the summary lists them), 2 when an argument or option is invalid, and 1 with a traceback when Spark or Redis
-failed.
+of the handler's errors. The exit code is 0 when all is done, 3 when the handler failed on some messages (the summary
+lists them; with `--on-failures return` the code is 0), 2 when an argument or option is invalid, and 1 with a traceback
+when Spark or Redis failed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Outcome", "application", "arguments", "main", "read_outcome"]
 _FAILED_MESSAGES = 3
 _NUMBERS = {"partitions": int, "batch_size": int, "lease_seconds": float, "deadline_seconds": float}
 _TEXTS = ("run_id", "batch_format", "schema")
-_OPTIONS = (*_NUMBERS, *_TEXTS, "until", "remember_empty")
+_OPTIONS = (*_NUMBERS, *_TEXTS, "until", "remember_empty", "on_failures")
 
 
 def application() -> str:
@@ -169,6 +169,7 @@ def _parser(made_of: type[argparse.ArgumentParser] = argparse.ArgumentParser) ->
     for name in _TEXTS:
         parser.add_argument(f"--{name.replace('_', '-')}")
     parser.add_argument("--until", type=_until, help="empty (the default), deadline, or a number of messages")
+    parser.add_argument("--on-failures", choices=("raise", "return"), help="raise (the default) or return")
     parser.add_argument("--remember-empty", type=_flag, help="true (the default) or false")
     parser.add_argument("--summary-file", type=Path, help="where the summary goes instead of being printed")
     return parser

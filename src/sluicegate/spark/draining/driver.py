@@ -11,7 +11,7 @@ from sluicegate import checks
 from sluicegate.consumer import QueueConsumer
 from sluicegate.core import json
 from sluicegate.draining import arguments
-from sluicegate.draining.arguments import Progress, Until
+from sluicegate.draining.arguments import OnFailures, Progress, Until
 from sluicegate.draining.conclude import conclude
 from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.plan import DrainPlan
@@ -51,6 +51,7 @@ def drain(
     until: Until = "empty",
     deadline_seconds: float | None = None,
     progress: Progress = None,
+    on_failures: OnFailures = "raise",
 ) -> DrainSummary:
     """Claim, process and settle ready messages in Spark's executors.
 
@@ -118,11 +119,14 @@ def drain(
             s (on stderr if no logging is configured); False: nothing; True: always a bar; a function is called about
             once a second with a `DrainProgress`. The driver reads the counts from the queue, so they include the work
             of others. Errors in the progress display do not affect the drain.
+        on_failures: `"raise"`: messages that the handler failed on make the call raise at its end; `"return"`: the call
+            returns, and `summary.failed` and `summary.failures` list them. A partition whose handler failed on every
+            message has `ended="failing"`.
 
     Raises:
         DrainFailedError: the handler failed on at least one message, or a payload did not fit its schema. It is raised
             after all partitions have ended and all other messages are acked; `summary.failed` is the number of failed
-            messages. If single failures should not fail the job, catch it, or give verdicts instead of raising.
+            messages. If failures should not fail the job, pass `on_failures="return"`, or give verdicts.
         ConfigurationError: the queue cannot be serialized, or an argument is out of range; no Spark job has started.
             Also if Spark's Python workers lack this package or a module of the handler.
         RedisUnavailableError: the driver cannot reach Redis; no Spark job has started.
@@ -138,6 +142,7 @@ def drain(
         until=until,
         deadline_seconds=deadline_seconds,
         progress=progress,
+        on_failures=on_failures,
     )
     spec = queue.spec()
     handler = Handler.of(process, batch_format, parsed(schema))
@@ -175,6 +180,7 @@ def drain(
         [PartitionSummary.from_dict(json.loads(row[0])) for row in rows],
         time.monotonic() - started,
         None if run_id is None else lambda: read_depth(spec).ready,
+        on_failures,
     )
 
 
