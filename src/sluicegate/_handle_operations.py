@@ -91,7 +91,7 @@ def attach(session: QueueSession[Any], handle: LeaseHandle, claim: Claim) -> Ope
         raise error
     batch = ClaimedBatch(session, claim, reply, asked_at)
     if session.runner.emits_events:
-        yield _event(session, handle, EventOutcome.SUCCESS, len(batch.messages))
+        yield _event(session, handle, EventOutcome.SUCCESS, len(batch.leased))
     return batch
 
 

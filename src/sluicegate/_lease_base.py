@@ -15,11 +15,12 @@ from sluicegate._session import QueueSession
 from sluicegate.clock import elapsed_clock
 from sluicegate.core import policies
 from sluicegate.core.call import Operation
-from sluicegate.core.entry import bound_markers
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.leased import LeasedEntries
 from sluicegate.core.ledger import LeaseCounts, Ledger, Verb, VerdictGroup, merge_verdicts
 from sluicegate.core.transitions.claim import Acked, ClaimReply, ClaimRequest, Empty, Held, Opened, Paused
 from sluicegate.errors import AlreadySettledError, ConfigurationError
+from sluicegate.leased_messages import LeasedMessages
 from sluicegate.message import Message
 
 __all__ = ["Claim", "ClaimedBatch", "LeaseBase", "LeaseState", "OnBatchError", "Verdict", "VerdictBook"]
@@ -90,31 +91,29 @@ class VerdictBook:
     Args:
         keys: the queue's Redis keys.
         lease_id: the lease's id, for errors.
-        messages: the lease's messages.
+        leased: the lease's messages.
         keeps_errors: whether the errors of verdicts are kept for their events.
     """
 
     __slots__ = (
         "_bound",
-        "_by_slot",
         "_errors",
         "_keeps_errors",
         "_keys",
         "_lease_id",
+        "_leased",
         "_ledger",
         "_lock",
-        "_messages",
     )
 
-    def __init__(self, keys: QueueKeys, lease_id: str, messages: list[Message], *, keeps_errors: bool) -> None:
+    def __init__(self, keys: QueueKeys, lease_id: str, leased: LeasedMessages, *, keeps_errors: bool) -> None:
         self._keys = keys
         self._lease_id = lease_id
-        self._messages = messages
-        self._ledger = Ledger(message.slot for message in messages)
+        self._leased = leased
+        self._ledger = Ledger(leased.stored.slots)
         self._keeps_errors = keeps_errors
         self._errors: dict[Verb, BaseException] = {}
         self._bound: dict[int, bytes] | None = None
-        self._by_slot: dict[int, Message] | None = None
         self._lock = threading.RLock()  # a signal handler may settle the lease that its own thread is settling
 
     @property
@@ -145,7 +144,7 @@ class VerdictBook:
                 raise
         return merge_verdicts([group for group in groups if group is not None])
 
-    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int]) -> tuple[int, ...]:
+    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int]) -> Sequence[int]:
         """Record Redis's answer to the verdicts that were sent; returns the slots whose verdict took effect."""
         with self._lock:
             return self._ledger.confirm(sent, lost, buried)
@@ -160,13 +159,11 @@ class VerdictBook:
 
     def message_at(self, slot: int) -> Message:
         """Return the message in a slot."""
-        if self._by_slot is None:
-            self._by_slot = {message.slot: message for message in self._messages}
-        return self._by_slot[slot]
+        return self._leased.at(slot)
 
     def size_at(self, slot: int) -> int:
         """Return the stored size of the message in a slot, in bytes."""
-        return self.message_at(slot).size
+        return self._leased.stored.size_at(slot)
 
     def only_id(self, slots: Sequence[int]) -> str | None:
         """Return the id of the message if there is one slot; None for several."""
@@ -175,8 +172,7 @@ class VerdictBook:
     def bound_among(self, slots: Sequence[int]) -> tuple[tuple[int, bytes], ...]:
         """Return the deduplication markers that end with the messages in these slots."""
         if self._bound is None:  # read once: a queue without such markers has an empty answer
-            entries = [(message.slot, message.entry) for message in self._messages]
-            self._bound = dict(bound_markers(self._keys, entries))
+            self._bound = dict(self._leased.stored.bound(self._keys))
         bound = self._bound
         return tuple((slot, bound[slot]) for slot in sorted(slots) if slot in bound) if bound else ()
 
@@ -199,26 +195,20 @@ class VerdictBook:
             error.locate(message_id=self.only_id(slots))
             raise
 
-    def _slots(self, messages: Message | Iterable[Message]) -> list[int]:
+    def _slots(self, messages: Message | Iterable[Message]) -> Sequence[int]:
+        if messages is self._leased:
+            return self._leased.stored.slots
         if isinstance(messages, Message):
             messages = (messages,)
         slots = []
         for message in messages:
-            if not isinstance(message, Message) or not self._owns(message):
+            if not isinstance(message, Message) or not self._leased.owns(message):
                 raise AlreadySettledError(
                     f"{message!r} is not a message of lease {self._lease_id!r}",
                     message_id=getattr(message, "id", None),
                 )
             slots.append(message.slot)
         return slots
-
-    def _owns(self, message: Message) -> bool:
-        slot = message.slot
-        if 0 < slot <= len(self._messages) and self._messages[slot - 1] is message:
-            return True
-        if self._by_slot is None:  # a lease that was taken over after a part of it was settled
-            self._by_slot = {mine.slot: mine for mine in self._messages}
-        return self._by_slot.get(slot) is message
 
 
 def _why(verdict: Verdict) -> bytes:
@@ -246,7 +236,7 @@ class ClaimedBatch:
         takeovers: how often the lease was taken over.
         silent_seconds: for `HELD`, how long its consumer has been silent.
         remembered: for `EMPTY`, whether it repeats an earlier answer.
-        messages: the messages; none unless the state is `OPEN`.
+        leased: the messages; none unless the state is `OPEN`.
         verdicts: their verdicts.
         lease_seconds: the lease's life, as claimed or last extended.
         confirmed_at: when Redis last confirmed that the caller holds the lease.
@@ -280,7 +270,7 @@ class ClaimedBatch:
         "is_gone",
         "is_recorded",
         "lease_seconds",
-        "messages",
+        "leased",
         "opening",
         "remembered",
         "silent_seconds",
@@ -300,7 +290,7 @@ class ClaimedBatch:
         self.takeovers = 0
         self.silent_seconds = 0.0
         self.remembered = False
-        self.messages: list[Message] = []
+        self.leased = LeasedMessages(LeasedEntries([]))
         self.lease_seconds = claim.request.lease_seconds
         self.confirmed_at = self._renewed_at = self._opened_at = asked_at
         self.is_gone = self.is_finished = self.is_acked_ahead = self.is_concluded = self.is_detached = False
@@ -312,14 +302,12 @@ class ClaimedBatch:
         self._max_lease_seconds = session.rules.max_lease_seconds
         self._ended: LeaseCounts | None = None
         match reply:
-            case Opened(opening, takeovers, slots, entries):
+            case Opened(opening, takeovers):
                 self.state = LeaseState.OPEN
                 self.opening = opening.decode(errors="replace")
                 self.token += opening
                 self.takeovers = takeovers
-                begun = 1 + takeovers
-                numbers: Sequence[int] = slots or range(1, len(entries) + 1)
-                self.messages = [Message(entry, slot, begun) for slot, entry in zip(numbers, entries, strict=True)]
+                self.leased = LeasedMessages(reply.leased())
             case Held(_, silent_seconds):
                 self.state = LeaseState.HELD
                 self.silent_seconds = silent_seconds
@@ -330,10 +318,13 @@ class ClaimedBatch:
                 self.state = LeaseState.PAUSED
             case _:
                 self.remembered = isinstance(reply, Empty) and reply.remembered
-        self.is_recorded = claim.is_named or len(self.messages) != 1
-        self.verdicts = VerdictBook(
-            session.keys, claim.lease_id, self.messages, keeps_errors=session.runner.emits_events
-        )
+        self.is_recorded = claim.is_named or len(self.leased) != 1
+        self.verdicts = VerdictBook(session.keys, claim.lease_id, self.leased, keeps_errors=session.runner.emits_events)
+
+    @property
+    def messages(self) -> list[Message]:
+        """Return the messages as objects, which are made at the first call; `leased` answers more cheaply."""
+        return self.leased.all()
 
     @property
     def key(self) -> str:
@@ -348,7 +339,7 @@ class ClaimedBatch:
     @property
     def is_held(self) -> bool:
         """Return whether messages are left to settle, as far as the consumer knows."""
-        return bool(self.messages) and not (self.is_finished or self.is_gone or self.is_detached)
+        return bool(self.leased) and not (self.is_finished or self.is_gone or self.is_detached)
 
     @property
     def is_lost(self) -> bool:
@@ -386,12 +377,11 @@ class ClaimedBatch:
 
     def drop(self, messages: Iterable[Message]) -> None:
         """Leave out messages that have their verdicts before their consumer has seen them."""
-        gone = {message.slot for message in messages}
-        self.messages[:] = [message for message in self.messages if message.slot not in gone]
+        self.leased.drop({message.slot for message in messages})
 
     def give_up(self) -> None:
         """Become what a claim that found nothing answers, after the messages were released."""
-        self.state, self.messages = LeaseState.EMPTY, []
+        self.state, self.leased = LeaseState.EMPTY, LeasedMessages(LeasedEntries([]))
 
 
 class LeaseBase(Generic[R]):
@@ -400,7 +390,6 @@ class LeaseBase(Generic[R]):
     Attributes:
         id: the lease's id, given by the caller or made by the library.
         state: what the claim answered.
-        messages: the leased messages, oldest first.
         opening: which opening of the id this is: a new one whenever the id is claimed anew.
         takeovers: how often this opening was taken over.
         silent_seconds: for `HELD`, the time since its consumer last extended it.
@@ -410,13 +399,22 @@ class LeaseBase(Generic[R]):
     def __init__(self, session: QueueSession[R], batch: ClaimedBatch) -> None:
         self.id = batch.claim.lease_id
         self.state = batch.state
-        self.messages = batch.messages
         self.opening = batch.opening
         self.takeovers = batch.takeovers
         self.silent_seconds = batch.silent_seconds
         self.remembered = batch.remembered
         self._session = session
         self._batch = batch
+
+    @property
+    def messages(self) -> list[Message]:
+        """Return the leased messages, oldest first."""
+        return self._batch.leased.all()
+
+    @property
+    def leased(self) -> LeasedMessages:
+        """Return the leased messages as a sequence that makes their objects only when one is read. Internal."""
+        return self._batch.leased
 
     @property
     def key(self) -> str:
@@ -452,15 +450,15 @@ class LeaseBase(Generic[R]):
 
     def traced(self) -> AbstractContextManager[None]:
         """Return a block in which the work on the messages is traced, if tracing is on; `with lease` is one."""
-        if spans.tracer is None or not self.messages:
+        if spans.tracer is None or not self:
             return nullcontext()
         return spans.tracer.handling(self._session, self._batch)
 
     def __len__(self) -> int:
-        return len(self.messages)
+        return len(self._batch.leased)
 
     def __bool__(self) -> bool:
-        return bool(self.messages)
+        return len(self._batch.leased) > 0
 
     def __iter__(self) -> Iterator[Message]:
         batch = self._batch
@@ -470,4 +468,4 @@ class LeaseBase(Generic[R]):
             yield message
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(id={self.id!r}, state={self.state.value}, messages={len(self.messages)})"
+        return f"{type(self).__name__}(id={self.id!r}, state={self.state.value}, messages={len(self)})"

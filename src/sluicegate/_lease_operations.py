@@ -14,7 +14,7 @@ from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueConfig
 from sluicegate.core import policies
 from sluicegate.core.call import Operation
-from sluicegate.core.ledger import VerdictGroup, parse_ranges
+from sluicegate.core.ledger import VerdictGroup, slots_of
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.conclude import Conclusion, conclude_operation
 from sluicegate.core.transitions.extend import Extended, extend_call
@@ -53,7 +53,7 @@ def settle(
     """
     if not groups:
         return
-    sent = [slot for group in groups for slot in parse_ranges(group.slots)]
+    sent = slots_of(groups)
     request = SettleRequest(
         batch.claim.request.name,
         batch.token,
@@ -61,7 +61,7 @@ def settle(
         batch.is_recorded,
         tuple(groups),
         batch.verdicts.bound_among(sent),
-        len(batch.messages) if batch.acks_whole else 0,
+        len(batch.leased) if batch.acks_whole else 0,
     )
     rules = rules or session.rules
     send = _send if spans.tracer is None else _send_traced
@@ -121,11 +121,12 @@ def conclude(session: QueueSession[Any], batch: ClaimedBatch, error: BaseExcepti
     if batch.is_concluded or interrupted or (error is None and not _keeps_history(session)):
         return
     batch.is_concluded = True
-    handled = len(batch.messages) if error is None else max(batch.yielded, 0)
+    stored = batch.leased.stored
+    handled = len(stored) if error is None else max(batch.yielded, 0)
     if session.runner.emits_events and error is not None:
-        slots = [message.slot for message in batch.messages[handled:]]
+        slots = stored.slots[handled:]
         yield _event(session, batch, EventOperation.SETTLE, EventOutcome.FAILURE, slots, error)
-    entries = [message.entry for message in batch.messages]
+    entries = stored.entries()
     conclusion = Conclusion(
         batch.claim.request.name,
         batch.token,
@@ -206,14 +207,16 @@ def _events_of(
 ) -> Iterator[QueueEvent]:
     """Return one event per verb for the result of a settle."""
     lost, buried = set(settled.lost), set(settled.buried)
-    done: dict[EventOperation, list[int]] = {}
+    done: dict[EventOperation, Sequence[int]] = {}
     errors: dict[EventOperation, BaseException | None] = {}
     for group in groups:
         error = batch.verdicts.pop_error(group.verb)
-        for slot in parse_ranges(group.slots):
-            if slot not in lost:
-                verb = _OPERATIONS[group.verb] if slot not in buried else EventOperation.BURY
-                done.setdefault(verb, []).append(slot)
+        slots = slots_of((group,))
+        kept = [slot for slot in slots if slot not in lost and slot not in buried] if lost or buried else slots
+        dead = [slot for slot in slots if slot not in lost and slot in buried] if buried else ()
+        for verb, found in ((_OPERATIONS[group.verb], kept), (EventOperation.BURY, dead)):
+            if found:
+                done[verb] = (*done[verb], *found) if verb in done else found
                 errors[verb] = error or errors.get(verb)
     for operation, slots in done.items():
         yield _event(session, batch, operation, EventOutcome.SUCCESS, slots, errors[operation])
@@ -276,7 +279,7 @@ def _exit_verdicts(config: QueueConfig, batch: ClaimedBatch, error: BaseExceptio
     open_slots = set(batch.verdicts.open)
     if batch.yielded < 0:  # the handler took the batch whole, so any message may be the one that failed
         worst = max((message.delivery_count for message in batch.messages), default=1)
-        on_error = config.on_error if len(batch.messages) == 1 else "retry"
+        on_error = config.on_error if len(batch.leased) == 1 else "retry"
         return [_failed(config, None, worst, error, on_error)]
     in_hand = batch.messages[batch.yielded]
     earlier = [message for message in batch.messages[: batch.yielded] if message.slot in open_slots]

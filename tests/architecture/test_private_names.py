@@ -17,6 +17,7 @@ ALLOWED = {
     ("src/sluicegate/_redis/connection.py", "parts._replace"): "a method of every named tuple",
     ("src/sluicegate/_redis/pools.py", "pools._renew_locks"): "the module calls its own class after a fork",
     ("src/sluicegate/notices.py", "notices._reset"): "the module calls its own class after a fork",
+    ("src/sluicegate/core/ledger.py", "other._open"): "a ledger copies itself",
     ("src/sluicegate/core/ledger.py", "other._verbs"): "a ledger copies itself",
     ("src/sluicegate/core/ledger.py", "other._confirmed"): "a ledger copies itself",
     ("src/sluicegate/core/ledger.py", "other._counts"): "a ledger copies itself",

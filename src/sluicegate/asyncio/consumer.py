@@ -127,7 +127,7 @@ class QueueConsumer(QueueAdministration):
                 )
             )
         batch = ClaimedBatch(session, claim, reply, asked_at)
-        if not batch.messages:
+        if not batch.leased:
             return self._lease_of(batch)
         if spans.tracer is not None:
             spans.tracer.claimed(session, batch, begun)

@@ -211,7 +211,7 @@ class Lease(LeaseBase[OperationRunner]):
         """
         session, batch = self._session, self._batch
         batch.refuse_detached()
-        if not batch.messages or batch.is_finished:
+        if not batch.leased or batch.is_finished:
             raise AlreadySettledError(
                 f"lease {self.id!r} holds no message without a verdict ({self.state.value}), so there is nothing to "
                 "detach"
@@ -235,7 +235,7 @@ class Lease(LeaseBase[OperationRunner]):
         batch.refuse_detached()
         last = None if heartbeat is None else heartbeat.interval_seconds
         interval = interval_for(self._session.config, batch.lease_seconds, interval_seconds, last)
-        if not self.messages or interval is None:
+        if not self or interval is None:
             return
         if heartbeat is None:
             heartbeat = self._heartbeat = LeaseHeartbeat(self._session, batch, interval)
@@ -272,7 +272,7 @@ class Lease(LeaseBase[OperationRunner]):
 
     async def _settle_at_exit(self, error: BaseException | None) -> None:
         session, batch = self._session, self._batch
-        if not self.messages or batch.is_detached:
+        if not self or batch.is_detached:
             return
         retry = error is None or isinstance(error, Exception)  # an interruption propagates after one attempt
         if batch.is_acked_ahead:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sluicegate.core.bounds import NO_WHY
 from sluicegate.errors import AlreadySettledError
 
-__all__ = ["LeaseCounts", "Ledger", "Verb", "VerdictGroup", "format_ranges", "merge_verdicts", "parse_ranges"]
+__all__ = [
+    "LeaseCounts",
+    "Ledger",
+    "Verb",
+    "VerdictGroup",
+    "format_ranges",
+    "merge_verdicts",
+    "parse_ranges",
+    "slots_of",
+]
 
 Verb = Literal["ack", "discard", "nack", "release", "bury"]
 
@@ -79,12 +89,22 @@ class Ledger:
     """Keeps one verdict per slot.
 
     A second, different verdict is refused. The same verdict may be sent again until it is confirmed.
+
+    While all slots are alike, without a verdict or with the same one, nothing is kept per slot.
+
+    Args:
+        slots: of the lease, ascending.
     """
 
-    __slots__ = ("_confirmed", "_counts", "_open", "_verbs")
+    __slots__ = ("_confirmed", "_counts", "_is_confirmed", "_open", "_verbs", "_verdict", "_whole")
 
     def __init__(self, slots: Iterable[int]) -> None:
-        self._open = dict.fromkeys(slots)  # ordered: a whole lease is one range
+        # All slots, while they are alike: their verdict, and whether it is confirmed.
+        self._whole: Sequence[int] | None = slots if isinstance(slots, range) else list(slots)
+        self._verdict: Verb | None = None
+        self._is_confirmed = False
+        # After that, what holds for each.
+        self._open: dict[int, None] = {}  # ordered: a whole lease is one range
         self._verbs: dict[int, Verb] = {}
         self._confirmed: set[int] = set()
         self._counts = {"ack": 0, "discard": 0, "nack": 0, "release": 0, "bury": 0}
@@ -92,10 +112,15 @@ class Ledger:
     @property
     def open(self) -> list[int]:
         """Slots without a verdict, in claim order."""
+        if self._whole is not None:
+            return [] if self._verdict else list(self._whole)
         return list(self._open)
 
-    def rest(self, verb: Verb) -> list[int]:
+    def rest(self, verb: Verb) -> Sequence[int]:
         """Slots that a verdict for all remaining messages covers: without a verdict, or with this one unconfirmed."""
+        if self._whole is not None:
+            is_covered = self._verdict is None or (self._verdict == verb and not self._is_confirmed)
+            return self._whole if is_covered else ()
         unconfirmed = [slot for slot, given in self._verbs.items() if given == verb and slot not in self._confirmed]
         return sorted((*self._open, *unconfirmed)) if unconfirmed else self.open
 
@@ -107,6 +132,8 @@ class Ledger:
 
     def confirmed(self, slots: Iterable[int]) -> bool:
         """Return whether Redis has confirmed the verdicts of these slots."""
+        if self._whole is not None and self._is_confirmed:
+            return set(self._whole).issuperset(slots)
         return self._confirmed.issuperset(slots)
 
     def group(
@@ -123,10 +150,14 @@ class Ledger:
         Raises:
             AlreadySettledError: a slot has another verdict or does not belong to this lease.
         """
-        if slots and not self._verbs and slots == self.open:
-            self._verbs = dict.fromkeys(slots, verb)
-            self._open.clear()
+        if not slots:
+            return None
+        if self._covers(slots) and self._verdict in (None, verb):
+            if self._is_confirmed:
+                return None
+            self._verdict = verb
             return VerdictGroup(verb, format_ranges(slots), delay_seconds, named, why)
+        self._spread()
         for slot in slots:
             if slot not in self._open and self._verbs.get(slot) != verb:
                 earlier = self._verbs.get(slot)
@@ -143,14 +174,21 @@ class Ledger:
 
     def copy(self) -> Ledger:
         """Make a snapshot to return to when one of several verdicts is refused."""
-        other = Ledger(self._open)
+        other = copy(self)
+        other._open = dict(self._open)
         other._verbs = dict(self._verbs)
         other._confirmed = set(self._confirmed)
         other._counts = dict(self._counts)
         return other
 
-    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int] = ()) -> tuple[int, ...]:
+    def confirm(self, sent: Sequence[int], lost: Sequence[int], buried: Sequence[int] = ()) -> Sequence[int]:
         """Record that all slots sent took effect, except `lost`; returns those that did. A nack may bury."""
+        if self._verdict is not None and not lost and not buried and self._covers(sent):
+            if not self._is_confirmed:
+                self._is_confirmed = True
+                self._counts[self._verdict] += len(sent)
+            return sent
+        self._spread()
         missing, dead = set(lost), set(buried)
         settled = tuple(slot for slot in sent if slot not in missing) if missing else tuple(sent)
         for slot in dict.fromkeys(settled):
@@ -159,9 +197,28 @@ class Ledger:
         self._confirmed.update(sent)
         return settled
 
+    def _covers(self, slots: Sequence[int]) -> bool:
+        """Return whether these are all slots of a lease whose slots are alike."""
+        whole = self._whole
+        return whole is not None and (slots is whole or (len(slots) == len(whole) and list(slots) == list(whole)))
+
+    def _spread(self) -> None:
+        """Keep from now on what holds for each slot."""
+        whole, self._whole = self._whole, None
+        if whole is None:
+            return
+        if self._verdict is None:
+            self._open = dict.fromkeys(whole)
+            return
+        self._verbs = dict.fromkeys(whole, self._verdict)
+        self._confirmed = set(whole) if self._is_confirmed else set()
+        self._verdict, self._is_confirmed = None, False
+
 
 def format_ranges(slots: Iterable[int]) -> str:
     """Format ascending slots as ranges."""
+    if isinstance(slots, range) and slots.step == 1:
+        return _part(slots[0], slots[-1]) if slots else ""
     parts: list[str] = []
     first = last = 0
     for slot in slots:
@@ -183,6 +240,15 @@ def parse_ranges(text: str) -> list[int]:
         first, _, last = part.partition("-")
         slots.extend(range(int(first), int(last or first) + 1))
     return slots
+
+
+def slots_of(groups: Sequence[VerdictGroup]) -> Sequence[int]:
+    """Return the slots of verdicts, in the order of the verdicts; those of a single range without a list."""
+    texts = [group.slots for group in groups]
+    if len(texts) == 1 and texts[0] and "," not in texts[0]:
+        first, _, last = texts[0].partition("-")
+        return range(int(first), int(last or first) + 1)
+    return [slot for text in texts for slot in parse_ranges(text)]
 
 
 def _part(first: int, last: int) -> str:

@@ -359,7 +359,7 @@ class RedisJobQueue(QueueConsumer):
             if lease.state is not LeaseState.OPEN:
                 return lease
             self._leave_out(lease)
-            if lease.messages:
+            if lease:
                 break
             if lease_id is not None:  # the lease of this id is worked on, as its next claim will say
                 return lease

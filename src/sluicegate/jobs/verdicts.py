@@ -124,4 +124,4 @@ class JobRules:
             return [verdict.messages]
         if verdict.messages is not None:
             return list(verdict.messages)
-        return batch.messages if len(batch.messages) == 1 and batch.verdicts.open else []
+        return batch.messages if len(batch.leased) == 1 and batch.verdicts.open else []

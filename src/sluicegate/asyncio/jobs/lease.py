@@ -157,7 +157,7 @@ class Jobs(Sequence[ClaimedJob]):
         self._by_slot: dict[int, ClaimedJob] = {}
 
     def __len__(self) -> int:
-        return len(self._lease.messages)
+        return len(self._lease)
 
     @overload
     def __getitem__(self, index: int) -> ClaimedJob: ...

@@ -10,9 +10,10 @@ from typing import Any
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation, Wait
-from sluicegate.core.entry import bound_markers, read_prefix, split_entry
+from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys, lease_id_of, text_of
+from sluicegate.core.leased import LeasedEntries
 from sluicegate.core.ledger import VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.adopt import adopt_operation
@@ -95,6 +96,10 @@ class Opened:
     buried: int = 0
     dropped: int = 0
     set_aside: int = 0
+
+    def leased(self) -> LeasedEntries:
+        """Return the stored messages by position and slot."""
+        return LeasedEntries(self.entries, self.slots, 1 + self.takeovers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,13 +431,11 @@ def _release(
         reply = yield claim_known_call(keys, rules, nothing)
     if not isinstance(reply, Opened):
         return
-    slots = reply.slots or range(1, len(reply.entries) + 1)
-    everything = VerdictGroup("release", format_ranges(slots), named=False)
+    leased = reply.leased()
+    everything = VerdictGroup("release", format_ranges(leased.slots), named=False)
     token = request.nonce + b":" + reply.opening
-    bound = bound_markers(keys, zip(slots, reply.entries, strict=True))
-    release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), bound)
-    sizes = dict(zip(slots, map(len, reply.entries), strict=True))
-    for part in split_settle(rules, release, sizes.__getitem__):
+    release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), leased.bound(keys))
+    for part in split_settle(rules, release, leased.size_at):
         settled: Settled = yield settle_call(keys, rules, part, held_seconds=0)
         if emits_events:
             count = len(parse_ranges(part.groups[0].slots)) - len(settled.lost)
@@ -478,12 +481,13 @@ def _event(queue: str, lease_id: str, reply: ClaimReply, *, taken_over: bool) ->
     operation, outcome, count = EventOperation.CLAIM, EventOutcome.EMPTY, 0
     message_id, deliveries = None, None
     match reply:
-        case Opened(takeovers=takeovers, entries=entries):
+        case Opened():
+            leased = reply.leased()
             operation = EventOperation.TAKE_OVER if taken_over else EventOperation.CLAIM
-            outcome, count = EventOutcome.SUCCESS, len(entries)
+            outcome, count = EventOutcome.SUCCESS, len(leased)
             if count == 1:
-                message_id = text_of(split_entry(entries[0])[0])
-                deliveries = read_prefix(entries[0]).deliveries + 1 + takeovers
+                message_id = text_of(split_entry(leased.entry(0))[0])
+                deliveries = read_prefix(leased.entry(0)).deliveries + leased.begun
         case Held():
             outcome = EventOutcome.HELD
         case Paused():
