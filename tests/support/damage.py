@@ -8,7 +8,7 @@ import redis
 
 from tests.support.core_calls import Core, verdict
 
-NEWER = b"3" + b"0" * 11 + b"7" + b"0" * 16 + b"b-9\x1fk\x1f\x1f{}\x1f{}"
+NEWER = b"9" + b"0" * 11 + b"7" + b"0" * 16 + b"b-9\x1fk\x1f\x1f{}\x1f{}"
 """A message in a format that this version does not know."""
 VALUES = {
     "nothing": b"",

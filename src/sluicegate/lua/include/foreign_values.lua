@@ -3,7 +3,7 @@
 
 -- Whether a value has the shape of a message of a newer version, whose kind this version does not know.
 local function is_newer(value)
-  local _, digits = string.find(value, '^[^125678\31]%x*')
+  local _, digits = string.find(value, '^[^12345678\31]%x*')
   return digits ~= nil and digits >= 29 and string.find(value, PARTS, 30) ~= nil
 end
 
