@@ -58,6 +58,7 @@ from sluicegate.core.transitions.jobs import (
     peek_jobs_call,
     update_job_call,
 )
+from sluicegate.core.transitions.keep_driver import keep_driver_call
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.pause import pause_call
 from sluicegate.core.transitions.peek import peek_call
@@ -352,6 +353,9 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         args={"after": b"M", "whole": 1, "name": [b"L", b"M"]},
     ),
     "cancel_job": lambda: sample(cancel_job_call, b"J"),
+    "keep_driver": lambda: sample(
+        keep_driver_call, "R", b"N", "M", life_seconds=2, keys={"drivers": KEYS.drivers("R")}
+    ),
     "keep_jobs": lambda: sample(keep_jobs_call, ttl_seconds=2, max_ended=3),
     "list_jobs": lambda: sample(list_jobs_call, "failed", count=2, offset=3, scanned=4),
     "peek_jobs": lambda: sample(

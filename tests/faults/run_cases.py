@@ -6,6 +6,7 @@ from typing import Any
 
 from sluicegate.core.call import Call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call
+from sluicegate.core.transitions.keep_driver import keep_driver_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from tests.support.core_calls import Core, verdict
 
@@ -40,6 +41,21 @@ def claim_what_was_given_back(core: Core) -> Call[Any]:
     return claim_for_a_run(core)
 
 
-CASES = [note, ask_what_was_noted, claim_and_pass_by, claim_what_was_given_back]
+def keep_a_driver(core: Core) -> Call[Any]:
+    core.do(keep_driver_call(core.keys, "r", b"other", "elsewhere", life_seconds=60))
+    core.do(keep_driver_call(core.keys, "r", b"mine", "here", life_seconds=60))
+    return keep_driver_call(core.keys, "r", b"mine", "here", life_seconds=60)
+
+
+def end_a_driver(core: Core) -> Call[Any]:
+    core.do(keep_a_driver(core))
+    return keep_driver_call(core.keys, "r", b"mine", "here", life_seconds=0)
+
+
+CASES = [keep_a_driver, end_a_driver, note, ask_what_was_noted, claim_and_pass_by, claim_what_was_given_back]
 TOLD_ONCE = (note,)
-TYPES = {"remember_returned": (note, "leases run"), "claim for a run": (claim_for_a_run, "run")}
+TYPES = {
+    "keep_driver": (keep_a_driver, "leases drivers"),
+    "remember_returned": (note, "leases run"),
+    "claim for a run": (claim_for_a_run, "run"),
+}

@@ -133,6 +133,7 @@ def test_every_script_that_writes_messages_is_among_them(bare_client: redis.Redi
         "examine",
         "probe_rights",
         "in_flight",
+        "keep_driver",
         "keep_jobs",
         "list_jobs",
         "conclude",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ import redis
 from pyarrow import feather
 
 from sluicegate import Message, RedisMessageQueue
+from sluicegate.draining.drivers import driver_heartbeat
 from sluicegate.errors import ConfigurationError, DrainFailedError, RedisUnavailableError
 from sluicegate.spark import DrainContext, DrainProgress, DrainSummary, drain
 from sluicegate.spark.draining.driver import _tasks
@@ -544,3 +546,18 @@ def test_failures_are_returned_to_a_caller_that_asks_for_them(
     assert (summary.acked, summary.failed, summary.returned) == (29, 1, 1)
     assert [failure.error_type for failure in summary.failures] == ["ValueError"]
     assert queue.depth().delayed == 1
+
+
+def test_a_driver_beside_a_live_one_of_the_same_run_reports_it(
+    spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, output: Output, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers(20)
+    with driver_heartbeat(queue, "daily", 60):
+        summary = drain(spark, queue, output.writer(), partitions=2, run_id="daily")
+    again = drain(spark, queue, output.writer(), partitions=2, run_id="daily")
+
+    assert (summary.acked, again.acked) == (20, 20)
+    assert summary.other_driver is not None
+    assert summary.other_driver.startswith(socket.gethostname())
+    assert again.other_driver is None
+    assert len([message for message in caplog.messages if "another driver works under this run id" in message]) == 1

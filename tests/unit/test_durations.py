@@ -13,6 +13,7 @@ from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.extend import extend_call
+from sluicegate.core.transitions.keep_driver import keep_driver_call
 from sluicegate.core.transitions.publish import Batch, publish_call
 from sluicegate.core.transitions.remember_returned import remember_returned_call
 from sluicegate.core.transitions.scan import scan_call
@@ -59,6 +60,7 @@ CASES: dict[str, tuple[Call[Any], str]] = {
     "scan": (scan_call(KEYS, "dead", page_size=1, older_seconds=SHORT), "older_ms"),
     "acquire_consumer": (acquire_consumer_call(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),
     "remember_returned": (remember_returned_call(KEYS, b"run", [b"m"], life_seconds=SHORT), "life_ms"),
+    "keep_driver": (keep_driver_call(KEYS, "r", b"N", "here", life_seconds=SHORT), "life_ms"),
     "stage_rows": (stage_rows_call(KEYS, b"S", 0, [b"p"], life_seconds=SHORT), "life_ms"),
     "commit_write": (commit_write_call(KEYS, b"W", "look", {}, life_seconds=SHORT), "life_ms"),
 }

@@ -116,6 +116,7 @@ EXPECTED_TYPES = {
     "stage": "list",
     "stages": "list",
     "run": "set",
+    "drivers": "hash",
     "closed": "string",
     "receipt": "string",
     "marker": "string",

@@ -195,6 +195,10 @@ class QueueKeys:
         """Return the key that lists what a run has returned itself; any text is the id of a run."""
         return self._root + b"run:" + hashlib.sha256(run_id.encode(errors="surrogatepass")).hexdigest()[:32].encode()
 
+    def drivers(self, run_id: str) -> bytes:
+        """Return the key that lists the drivers of a run that are alive."""
+        return self.run(run_id) + b":drivers"
+
     def consumer(self, name: str) -> bytes:
         """Return the key that records which reader claims for a consumer, and in which epoch."""
         if len(name) > MAX_ID_LENGTH:

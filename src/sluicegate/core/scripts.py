@@ -35,9 +35,9 @@ __all__ = [
 NAMES = (
     "ack_whole", "acquire_consumer", "adopt", "batch", "browse_group", "cancel", "cancel_in_stream", "cancel_job",
     "claim", "claim_known", "commit_write", "conclude", "create_group", "delete_group", "depth", "ended", "eviction",
-    "examine", "expire_leases", "extend", "find_unread", "foreign_pending", "forget", "in_flight", "keep_group",
-    "keep_jobs", "list_jobs", "manifest", "pause", "peek", "peek_in_stream", "peek_jobs", "probe_rights", "promote",
-    "publish", "publish_to_stream", "purge", "purge_unread", "reap", "recount_in_flight", "redrive",
+    "examine", "expire_leases", "extend", "find_unread", "foreign_pending", "forget", "in_flight", "keep_driver",
+    "keep_group", "keep_jobs", "list_jobs", "manifest", "pause", "peek", "peek_in_stream", "peek_jobs", "probe_rights",
+    "promote", "publish", "publish_to_stream", "purge", "purge_unread", "reap", "recount_in_flight", "redrive",
     "remember_returned", "repair", "repair_leases", "replay", "scan", "settle", "stage_rows", "stats", "stream_info",
     "trim", "update_job", "wake_groups",
 )  # fmt: skip

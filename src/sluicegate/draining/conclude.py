@@ -22,6 +22,7 @@ def conclude(
     seconds: float,
     count_ready: Callable[[], int] | None,
     on_failures: OnFailures,
+    other_driver: str | None = None,
 ) -> DrainSummary:
     """Make the summary of a drain.
 
@@ -32,6 +33,7 @@ def conclude(
         seconds: how long the drain took.
         count_ready: counts the ready messages, for a drain whose run id may be that of an earlier one; None otherwise.
         on_failures: `return` leaves messages that the handler failed on to the caller, in the summary.
+        other_driver: another driver that was seen, as the summary names it.
 
     Raises:
         DrainFailedError: the handler failed on a message at least and `on_failures` is `raise`, or a worker was lost.
@@ -43,6 +45,7 @@ def conclude(
         partitions=tuple(parts),
         seconds=round(seconds, 3),
         skipped_ready=0 if count_ready is None else _skipped(queue_name, run_id, parts, count_ready),
+        other_driver=other_driver,
     )
     found = [summary.describe_failures()] if summary.failures and on_failures == "raise" else []
     lost = [str(part.partition) for part in parts if part.ended == "lost"]

@@ -12,6 +12,7 @@ from sluicegate.consumer import QueueConsumer
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import OnFailures, Progress, Until
 from sluicegate.draining.conclude import conclude
+from sluicegate.draining.drivers import driver_heartbeat
 from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.progress import watching
@@ -72,7 +73,7 @@ def drain(
         run_id: names the work; default a fresh one. A call that repeats an earlier one under the same `run_id`, with
             the same number of workers, takes over what that one left open, repeats nothing that it finished (remembered
             for a day), counts it, and continues with the messages that failed. So give each scheduled run a `run_id` of
-            its own.
+            its own. A second call under it that runs at the same time logs a warning and sets `summary.other_driver`.
         remember_empty: whether a repeated call takes the earlier answer that the queue is empty as its own, for ten
             minutes; if messages are ready by then, it logs a warning and counts them in `summary.skipped_ready`. False:
             it drains them.
@@ -126,7 +127,8 @@ def drain(
         deadline_at=time.time() + (deadline_seconds or 0),
         remembers_empty=remember_empty,
     )
-    reports = _run(plan, queue, worker_kind, progress)
+    with driver_heartbeat(queue, run_id, lease_seconds) as drivers:
+        reports = _run(plan, queue, worker_kind, progress)
     return conclude(
         queue.name,
         plan.run_id,
@@ -134,6 +136,7 @@ def drain(
         time.monotonic() - started,
         None if run_id is None else lambda: queue.depth().ready,
         on_failures,
+        drivers.other,
     )
 
 

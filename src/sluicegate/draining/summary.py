@@ -102,6 +102,8 @@ class DrainSummary:
         seconds: from the start of the work to its end.
         skipped_ready: messages that were ready at the end and that this call did not claim, because an earlier call
             under the same run id had found the queue empty. Above 0 the call also logs a warning.
+        other_driver: where another driver was at work under the same run id, and since when, if it was there first; the
+            call then also logs a warning, and neither of the two counts the whole run. None for none.
     """
 
     run_id: str
@@ -109,6 +111,7 @@ class DrainSummary:
     partitions: tuple[PartitionSummary, ...]
     seconds: float
     skipped_ready: int = 0
+    other_driver: str | None = None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DrainSummary:
@@ -178,6 +181,7 @@ class DrainSummary:
             "taken_over": self.taken_over,
             "seconds": self.seconds,
             "skipped_ready": self.skipped_ready,
+            "other_driver": self.other_driver,
             "partitions": partitions,
             "failures": [dict(asdict(failure), message_ids=list(failure.message_ids)) for failure in self.failures],
         }

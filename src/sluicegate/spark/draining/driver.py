@@ -13,6 +13,7 @@ from sluicegate.core import json
 from sluicegate.draining import arguments
 from sluicegate.draining.arguments import OnFailures, Progress, Until
 from sluicegate.draining.conclude import conclude
+from sluicegate.draining.drivers import driver_heartbeat
 from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.draining.progress import watching
@@ -99,7 +100,8 @@ def drain(
         run_id: names the run; default a new id. An orchestrator passes an id that is the same for every try and used by
             one driver at a time, with the same number of partitions. A retry then takes over the leases that an earlier
             try left open, repeats nothing that it finished (remembered for a day), counts it, and continues with the
-            messages that failed. So give each scheduled run its own `run_id`.
+            messages that failed. So give each scheduled run its own `run_id`. A second driver under it that runs at the
+            same time logs a warning and sets `summary.other_driver`.
         remember_empty: whether a partition that found the queue empty does not claim again for ten minutes, in any call
             under the same `run_id`; if messages are ready by then, the call logs a warning and counts them in
             `summary.skipped_ready`. False: a repeated call drains them.
@@ -171,7 +173,11 @@ def drain(
         return run(text, pickled, batches)
 
     tasks = _tasks(plan, depth, lambda: count if partitions is None else _cores(spark))
-    with watching(spec, plan.run_id, progress), _workers.explaining():
+    with (
+        driver_heartbeat(spec, run_id, lease_seconds) as drivers,
+        watching(spec, plan.run_id, progress),
+        _workers.explaining(),
+    ):
         reports = spark.range(0, count, 1, tasks).mapInArrow(task, REPORT_SCHEMA)
         rows = reports.where(is_report()).collect()
     return conclude(
@@ -181,6 +187,7 @@ def drain(
         time.monotonic() - started,
         None if run_id is None else lambda: read_depth(spec).ready,
         on_failures,
+        drivers.other,
     )
 
 
