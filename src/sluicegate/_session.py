@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from sluicegate.config import QueueConfig
-from sluicegate.core.deduplication import compile_key_function
+from sluicegate.core.deduplication import compile_key_function, portable_key_source
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.rules import QueueRules
@@ -171,6 +171,8 @@ def publishing_for(keys: QueueKeys, config: QueueConfig, retry_seconds: float, *
         limits=config.limits,
         sort_keys=config.sort_keys,
         json_default=json_function(config.json_default),
+        key_source=portable_key_source(source),
+        awaits=awaits,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluicegate import checks, spans
 from sluicegate._session import new_id
@@ -13,9 +13,9 @@ from sluicegate.asyncio.session import Session
 from sluicegate.cancellation import heeds_cancellation  # asyncio only
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Operation, alone
-from sluicegate.core.deduplication import PendingKey
+from sluicegate.core.deduplication import KeySource, PendingKey
 from sluicegate.core.durability import DurabilityOption
-from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload
+from sluicegate.core.publishing import MAX_PER_CALL, Batches, Payload, Publishing
 from sluicegate.core.tracking import batch_call_ids, batch_name
 from sluicegate.core.transitions.batches import BatchCounts, batch_call
 from sluicegate.core.transitions.publish import Batch, Published, publish_operation
@@ -29,6 +29,9 @@ from sluicegate.errors import (
 )
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 from sluicegate.report import PublishReport
+
+if TYPE_CHECKING:
+    from sluicegate.tables.rows import TableLike
 
 __all__ = ["Publisher"]
 
@@ -105,14 +108,18 @@ class Publisher:
         due_at: datetime | None,
         durability: DurabilityOption,
         partial: bool,
+        *,
+        publishing: Publishing | None = None,
+        most: int = MAX_PER_CALL,
     ) -> PublishReport:
         """Publish any number of messages, call after call."""
         report = PublishReport()
         with spans.publishing(self._session, headers) as span:
-            ahead = self._session.publishing.batches(
+            ahead = (publishing or self._session.publishing).batches(
                 payloads,
                 span.headers,
                 new_id=new_id,
+                most=most,
                 delay_seconds=delay_seconds,
                 due_at=due_at,
                 durability=durability,
@@ -136,14 +143,18 @@ class Publisher:
         due_at: datetime | None,
         durability: DurabilityOption,
         retention_seconds: float,
+        *,
+        publishing: Publishing | None = None,
+        most: int = MAX_PER_CALL,
     ) -> PublishReport:
         """Publish messages as a batch, or what an earlier attempt did not publish of it, and seal it."""
         name = batch_name(batch_id)
         with spans.publishing(self._session, headers) as span:
-            ahead = self._session.publishing.batches(
+            ahead = (publishing or self._session.publishing).batches(
                 payloads,
                 span.headers,
                 new_id=batch_call_ids(name),
+                most=most,
                 delay_seconds=delay_seconds,
                 due_at=due_at,
                 durability=durability,
@@ -152,6 +163,44 @@ class Publisher:
             report = await self.publish_tracked(batch_id, ahead, retention_seconds)
             span.published(report)
         return report
+
+    async def publish_table(
+        self,
+        table: TableLike,
+        key: KeySource | None,
+        headers: Mapping[str, str] | None,
+        delay_seconds: float = 0,
+        due_at: datetime | None = None,
+        durability: DurabilityOption = "memory",
+        *,
+        partial: bool = False,
+        batch_size: int = MAX_PER_CALL,
+        batch_id: str | None = None,
+        retention_seconds: float = 0,
+    ) -> PublishReport:
+        """Publish the rows of a table, call after call, or as a batch."""
+        from sluicegate.tables.rows import TableRows, batches_of
+
+        checks.count("batch_size", batch_size, MAX_PER_CALL)
+        if partial and batch_id is not None:
+            raise ConfigurationError("a batch is published whole: leave out partial or batch_id")
+        publishing = self._session.publishing.keyed_by(key)
+        rows: Iterable[Any] = TableRows(batches_of(table), publishing)
+        if batch_id is not None:
+            return await self.publish_batch(
+                batch_id,
+                rows,
+                headers,
+                delay_seconds,
+                due_at,
+                durability,
+                retention_seconds,
+                publishing=publishing,
+                most=batch_size,
+            )
+        return await self.publish_many(
+            rows, headers, delay_seconds, due_at, durability, partial, publishing=publishing, most=batch_size
+        )
 
     async def publish_tracked(self, batch_id: str, ahead: Batches, retention_seconds: float) -> PublishReport:
         """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""

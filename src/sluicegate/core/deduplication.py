@@ -20,10 +20,12 @@ from sluicegate.errors import ConfigurationError
 __all__ = [
     "DeduplicationPolicy",
     "KeyFunction",
+    "KeyLayout",
     "KeySource",
     "PendingKey",
     "compile_key_function",
     "key_fields",
+    "key_layout",
     "portable_key_source",
 ]
 
@@ -96,6 +98,38 @@ def key_fields(source: str | Sequence[str]) -> list[str]:
     return [".".join(path) for path in _parse_template(source)[1]]
 
 
+@dataclass(frozen=True, slots=True)
+class KeyLayout:
+    """Describes how a key is made of fields: each is encoded, and stands between two literal texts.
+
+    Attributes:
+        literals: the texts before, between and behind the fields.
+        paths: of the fields, from the payload to a text or an int.
+        escapes: what is replaced within each field, in order.
+    """
+
+    literals: Sequence[str]
+    paths: Sequence[tuple[str, ...]]
+    escapes: Sequence[tuple[str, str]] = ()
+
+
+def key_layout(source: str | Sequence[str]) -> KeyLayout:
+    """Return how a field name, a list of field names or a template makes keys, for callers that have columns.
+
+    Raises:
+        ConfigurationError: a template or field name that cannot work.
+    """
+    if not isinstance(source, str):
+        paths = [_parse_path(field, f"get_deduplication_key field {field!r}") for field in source]
+        return KeyLayout(["", *[":"] * (len(paths) - 1), ""], paths, (("%", "%25"), (":", "%3A")))
+    if "{" not in source and "}" not in source:
+        return KeyLayout(["", ""], [_parse_path(source, f"get_deduplication_key={source!r}")])
+    literals, paths = _parse_template(source)
+    between = [_separated(literal) for literal in literals[1:-1]]
+    texts = [literals[0], *(literal for literal, _ in between), literals[-1]]
+    return KeyLayout(texts, paths, _encoded(mark for _, mark in between))
+
+
 def portable_key_source(source: KeySource | None) -> str | list[str] | None:
     """Return the source as JSON can carry it; None for a callable, which cannot be serialized."""
     if source is None or callable(source):
@@ -114,10 +148,15 @@ def _from_callable(function: Callable[[Any], Any], awaits: bool) -> KeyFunction:
 
 
 def _from_field(field: str) -> KeyFunction:
-    read = _reader([_parse_path(field, f"get_deduplication_key={field!r}")])
+    path = _parse_path(field, f"get_deduplication_key={field!r}")
+    read, top = _reader([path]), path[0] if len(path) == 1 else None
     what = f"deduplication field {field!r} holds"
 
     def key(payload: Any) -> str:
+        if type(payload) is dict and top is not None:
+            text = payload.get(top)
+            if type(text) is str and text:  # the usual key needs no check
+                return text
         try:
             return _checked(str(read(payload)[0]), what)
         except ValueError as error:

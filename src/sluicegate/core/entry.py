@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from sluicegate.core import json
 from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES, SEPARATOR
-from sluicegate.core.keys import QueueKeys, encode_name
+from sluicegate.core.keys import RESERVED, QueueKeys, encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
 __all__ = [
@@ -92,7 +92,9 @@ def encode_deduplication_key(key: str) -> bytes:
         PayloadTooLargeError: more than `MAX_KEY_BYTES`.
     """
     try:
-        data = encode_name(key).encode()
+        data = key.encode()
+        if len(data.translate(None, RESERVED)) < len(data):
+            data = encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None
     if len(data) > MAX_KEY_BYTES:

@@ -20,7 +20,7 @@ try:
 except ImportError:  # the `fast` extra is absent
     orjson = None  # type: ignore[assignment,unused-ignore]
 
-__all__ = ["ALIKE", "MAX_DEPTH", "Json", "TypedDictLike", "dumps", "dumps_alike", "loads"]
+__all__ = ["ALIKE", "MAX_DEPTH", "Json", "TypedDictLike", "dumps", "dumps_alike", "fast_dumps", "is_alike", "loads"]
 
 
 class TypedDictLike(Protocol):
@@ -43,6 +43,9 @@ _STR = frozenset({str})
 _JSON_TYPES = (dict, list, tuple, str, int, float, bool, type(None))
 
 
+fast_dumps: Callable[[Any], bytes] | None = None if orjson is None else orjson.dumps
+"""Encodes a value that `is_alike`, or raises a TypeError where `dumps` names what is wrong; None without orjson."""
+
 Default: TypeAlias = Callable[[Any], Any]
 """Returns what is written in place of a value that JSON cannot carry."""
 
@@ -60,7 +63,7 @@ def dumps(value: Any, *, strict: bool = False, sort_keys: bool = False, default:
         TypeError: something that JSON cannot carry, or a key that is not a str; the message names the path.
         ValueError: NaN, an infinity, an integer beyond 64 bits, a lone surrogate, or nesting beyond 200 levels.
     """
-    if not strict and _same_in_both(value, MAX_DEPTH):
+    if not strict and is_alike(value, MAX_DEPTH):
         try:
             if orjson is not None:
                 return orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None)
@@ -147,8 +150,11 @@ _decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant)
 _careful_decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_float)
 
 
-def _same_in_both(value: Any, depth: int) -> bool:
-    """Return whether orjson would write this value exactly as the standard library does."""
+def is_alike(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Return whether orjson would write this value exactly as the standard library does, if it writes it.
+
+    Integers beyond 64 bits and lone surrogates are not looked for: orjson raises a TypeError for them.
+    """
     kind = type(value)
     if kind is dict and depth > 0:
         if not _STR.issuperset(map(type, value)):
@@ -158,9 +164,13 @@ def _same_in_both(value: Any, depth: int) -> bool:
         return kind in _PLAIN or (kind is float and (value == 0.0 or _SMALLEST <= abs(value) < _LARGEST))
     for item in value:
         kind = type(item)
-        if kind is str or kind is int:  # the frequent ones first: this loop is a good part of a publish
+        if kind is str or kind is int or item is None or kind is bool:  # this loop is a good part of a publish
             continue
-        if kind not in _PLAIN and not _same_in_both(item, depth - 1):
+        if kind is float:
+            if item == 0.0 or _SMALLEST <= item < _LARGEST or -_LARGEST < item <= -_SMALLEST:
+                continue
+            return False
+        if not is_alike(item, depth - 1):
             return False
     return True
 

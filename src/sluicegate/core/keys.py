@@ -16,6 +16,7 @@ from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = [
     "PREFIX",
+    "RESERVED",
     "GroupKeys",
     "QueueKeys",
     "StreamKeys",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 PREFIX = "sluicegate"
+RESERVED = b"%{}:\x7f" + bytes(range(32))
+"""The characters that have a meaning in a key, or none in a text: `encode_name` replaces them."""
+
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 _MAX_LEASE_ID_LENGTH = 40

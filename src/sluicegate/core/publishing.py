@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sluicegate import checks
 from sluicegate.core import json
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.deduplication import DeduplicationPolicy, KeyFunction, PendingKey
+from sluicegate.core.deduplication import (
+    DeduplicationPolicy,
+    KeyFunction,
+    KeySource,
+    PendingKey,
+    compile_key_function,
+    portable_key_source,
+)
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import encode_deduplication_key, encode_headers
 from sluicegate.core.keys import QueueKeys, StreamKeys
@@ -25,6 +32,7 @@ __all__ = [
     "MAX_PER_CALL",
     "NOW",
     "Batches",
+    "EncodedRows",
     "Payload",
     "Publishing",
     "Schedule",
@@ -123,6 +131,16 @@ def encode_payload(payload: Any, *, sort_keys: bool = False, default: json.Defau
     raise TypeError(f"payload is a {kind.__name__} at $; publish a dict, a list, a str or bytes")
 
 
+def _encode_plain(payload: Any) -> bytes:
+    """Return `encode_payload`, on the shortest path for the usual payload: a dict that both encoders write alike."""
+    if type(payload) is dict and json.fast_dumps is not None and json.is_alike(payload):
+        try:
+            return json.fast_dumps(payload)
+        except TypeError:
+            pass  # `encode_payload` says what is wrong
+    return encode_payload(payload)
+
+
 def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
     """Yield ranges of messages, by their encoded sizes, that each fit into a call; a larger message is sent alone."""
     first, held = 0, 0
@@ -133,6 +151,26 @@ def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tupl
         held += size
     if sizes:
         yield first, len(sizes)
+
+
+def _full_ranges(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of `call_ranges`, but not the last one while more messages fit into it."""
+    for start, end in call_ranges(sizes, most):
+        if end < len(sizes) or end - start == most:
+            yield start, end
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Messages that were checked and encoded together; they stand among the payloads of `Publishing.batches`.
+
+    Attributes:
+        parts: makes the client's part of each entry; given what stands between its key and its payload.
+        keys: the encoded deduplication key of each message; none at all for messages without keys.
+    """
+
+    parts: Callable[[bytes], list[bytes]]
+    keys: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +188,8 @@ class Publishing:
         limits: what a payload may be.
         sort_keys: write dicts in the order of their keys.
         json_default: replaces values that JSON cannot carry; the key function sees the original ones.
+        key_source: the field, fields or template of which the key function was made; None for any other.
+        awaits: whether the publisher awaits the keys of async functions.
     """
 
     keys: QueueKeys
@@ -162,6 +202,24 @@ class Publishing:
     limits: PayloadLimits = NO_PAYLOAD_LIMITS
     sort_keys: bool = False
     json_default: json.Default | None = None
+    key_source: str | Sequence[str] | None = None
+    awaits: bool = False
+
+    def keyed_by(self, source: KeySource | None) -> Publishing:
+        """Return the same with another deduplication key; None: with this one's.
+
+        Raises:
+            ConfigurationError: a template or field name that cannot work.
+        """
+        if source is None:
+            return self
+        make = compile_key_function(source, awaits=self.awaits)
+        return replace(self, key_function=make, key_source=portable_key_source(source))
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether payloads are encoded as they are, without limits or options."""
+        return self.limits is NO_PAYLOAD_LIMITS and not self.sort_keys and self.json_default is None
 
     @property
     def max_per_call(self) -> int:
@@ -206,17 +264,15 @@ class Publishing:
         schedule, confirmed = parse_schedule(delay_seconds, due_at), parse_durability(durability)
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.max_per_call)
-        plain = self.limits is NO_PAYLOAD_LIMITS and not self.sort_keys and self.json_default is None
-        encode = encode_payload if plain else self._checked
-        key_function = self.key_function
-        max_bytes, bare = MAX_BYTES_PER_CALL, SEPARATOR + middle
-        parts, names, held, first, name = list[bytes](), list[bytes](), 0, 0, b""
+        encode, key_function = _encode_plain if self.is_plain else self._checked, self.key_function
+        us, bare, max_bytes = SEPARATOR, SEPARATOR + middle, MAX_BYTES_PER_CALL
+        parts, keys, held, first = list[bytes](), list[bytes](), 0, 0
 
-        def batch() -> Batch:
+        def batch(parts: list[bytes], keys: list[bytes]) -> Batch:
             return self.batch_of_parts(
                 new_id(),
                 parts,
-                names,
+                keys,
                 schedule=schedule,
                 durability=confirmed,
                 partial=partial,
@@ -225,6 +281,14 @@ class Publishing:
             )
 
         for payload in payloads:
+            if type(payload) is EncodedRows:
+                parts, keys, sent = parts + payload.parts(middle), keys + payload.keys, 0
+                for start, end in _full_ranges([len(part) for part in parts], most):
+                    yield batch(parts[start:end], keys[start:end])
+                    first, sent = first + end - start, end
+                parts, keys = parts[sent:], keys[sent:]
+                held = sum(map(len, parts))
+                continue
             try:
                 data = encode(payload)
                 if key_function is None:
@@ -234,23 +298,22 @@ class Publishing:
                     if isinstance(key, PendingKey):
                         key = key.checked((yield key))
                     name = encode_deduplication_key(key)
-                    part = SEPARATOR + name + middle + data
+                    part = us + name + middle + data
+                    keys.append(name)
             except Exception as error:
                 _locate(error, first + len(parts))
                 raise
             size = len(part)
             if held + size > max_bytes and parts:
-                yield batch()
-                first, held, parts, names = first + len(parts), 0, [], []
+                yield batch(parts, keys[: len(parts)])
+                first, held, parts, keys = first + len(parts), 0, [], keys[len(parts) :]
             parts.append(part)
             held += size
-            if name:
-                names.append(name)
             if len(parts) == most:
-                yield batch()
-                first, held, parts, names = first + len(parts), 0, [], []
+                yield batch(parts, keys)
+                first, held, parts, keys = first + len(parts), 0, [], []
         if parts:
-            yield batch()
+            yield batch(parts, keys)
 
     def batch_of_parts(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from types import SimpleNamespace, TracebackType
-from typing import Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from sluicegate import checks
 from sluicegate._arguments import ABSENT, Absent, ids_of, one_payload, refuse_unfit_gateway
@@ -44,6 +44,9 @@ from sluicegate.message import Message
 from sluicegate.report import PublishReport, StreamInfo
 from sluicegate.signatures import explains_unknown_options
 from sluicegate.spec import SpecKind
+
+if TYPE_CHECKING:
+    from sluicegate.tables.rows import TableLike
 
 __all__ = ["RedisStreamQueue"]
 
@@ -232,6 +235,27 @@ class RedisStreamQueue:
             durability: what each call waits for.
         """
         return await self._publisher.publish_many(payloads, headers, 0, None, durability, False)
+
+    async def publish_table(
+        self,
+        table: TableLike,
+        *,
+        key: KeySource | None = None,
+        headers: Mapping[str, str] | None = None,
+        durability: DurabilityOption = "memory",
+        batch_size: int = MAX_PER_CALL,
+    ) -> PublishReport:
+        """Publish each row of a table as a JSON object, by columns; see `RedisMessageQueue.publish_table`.
+
+        Args:
+            table: a pyarrow `Table`, `RecordBatch` or `RecordBatchReader`, or a pandas `DataFrame`.
+            key: the deduplication key of these rows: a column, a list of columns, or a template; by default the
+                stream's.
+            headers: the same for all rows.
+            durability: what each call waits for.
+            batch_size: rows per call, from 1 to 1,000.
+        """
+        return await self._publisher.publish_table(table, key, headers, durability=durability, batch_size=batch_size)
 
     def publish_chunks(
         self,
