@@ -17,6 +17,7 @@ from sluicegate.draining.verdicts import MessageVerdict, VerdictCollector, deliv
 from sluicegate.errors import LeaseLostError
 from sluicegate.lease import Lease
 from sluicegate.message import Message
+from sluicegate.tables.misfits import INVALID_PAYLOAD, UnfitPayloadsError
 from sluicegate.tables.payloads import PayloadError
 
 __all__ = ["Bisect", "FailedMessages", "refuse_when_lost"]
@@ -87,6 +88,10 @@ class Bisect:
             batch = waiting.pop() if self._streak > depth else waiting.popleft()
             error = self._try(batch)
             if error is None:
+                continue
+            if isinstance(error, UnfitPayloadsError):
+                left = self._bury_unfit(batch, error)
+                waiting.extendleft([left] if left else [])
                 continue
             where = _where(error)
             if not self._splits:
@@ -174,6 +179,9 @@ class Bisect:
         collector = VerdictCollector(batch)
         try:
             verdicts = self._call(list(batch), collector)
+        except UnfitPayloadsError as error:  # the handler was not called
+            refuse_when_lost(self._lease, error)
+            return error
         except Exception as error:  # noqa: BLE001  (whatever it is, it is the handler's)
             refuse_when_lost(self._lease, error)
             if self._splits:
@@ -203,6 +211,16 @@ class Bisect:
             else:
                 self._verdicts[message.slot] = verdict
             self.fruitful = True
+
+    def _bury_unfit(self, batch: list[Message], error: UnfitPayloadsError) -> list[Message]:
+        """Give the messages whose payloads do not fit their verdict, and return the others."""
+        verdicts = {
+            batch[position].slot: MessageVerdict("bury", None, reason, INVALID_PAYLOAD)
+            for position, reason in zip(error.positions, error.errors, strict=True)
+        }
+        _log.warning("lease %r: %s; they are buried", self._lease.id, error)
+        self._record(batch, verdicts)
+        return [message for message in batch if message.slot not in verdicts]
 
     def _fail(self, batch: list[Message], error: Exception, where: str) -> None:
         """Give the whole lease back after its only call failed; a message that was alone is known to have failed."""

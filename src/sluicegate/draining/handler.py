@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from sluicegate.draining.context import DrainContext
 from sluicegate.errors import ConfigurationError
 from sluicegate.message import Message
+from sluicegate.tables.misfits import checked_mode
 
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Columns, Schema
@@ -96,6 +97,8 @@ class Handler:
         process: Callable[..., object],
         batch_format: BatchFormat | None = None,
         schema: Schema | None = None,
+        mode: str = "FAILFAST",
+        column_name_of_corrupt_record: str | None = None,
     ) -> Handler:
         """Read the signature of a function; `batch_format` overrides the annotation of its first parameter.
 
@@ -103,6 +106,8 @@ class Handler:
             process: the function.
             batch_format: the format of its batches; with a schema, Arrow tables by default.
             schema: of the payloads, see `sluicegate.drain`.
+            mode: what happens to payloads that do not fit it.
+            column_name_of_corrupt_record: the column that holds them in the mode PERMISSIVE.
 
         Raises:
             ConfigurationError: the function takes no batch, needs more than a batch and a context, or would only run
@@ -130,8 +135,14 @@ class Handler:
                 "a schema makes columns, and process gets a list of messages; ask for 'arrow' or 'pandas' as "
                 "batch_format, or leave the schema out"
             )
+        if schema is None and (checked_mode(mode) != "FAILFAST" or column_name_of_corrupt_record is not None):
+            raise ConfigurationError(
+                f"mode {mode} is for payloads that do not fit a schema, and there is none; give a schema, or leave the "
+                "mode out"
+            )
         wanted = wanted or ("messages" if schema is None else "arrow")
-        return cls(process, takes_context, wanted, None if wanted == "messages" else _columns(schema))
+        columns = None if wanted == "messages" else _columns(schema, mode, column_name_of_corrupt_record)
+        return cls(process, takes_context, wanted, columns)
 
     def __call__(self, messages: list[Message], context: DrainContext) -> object:
         """Call the function with a batch. Whatever this raises, an unreadable entry included, is the handler's failure.
@@ -188,10 +199,10 @@ def _takes_context(signature: inspect.Signature) -> bool:
     return len(required) == 2 or (len(positional) >= 2 and positional[1].name in _CONTEXT_NAMES)
 
 
-def _columns(schema: Schema | None) -> Columns:
+def _columns(schema: Schema | None, mode: str, column_name_of_corrupt_record: str | None) -> Columns:
     from sluicegate.tables.columns import Columns
 
-    return Columns.of(schema)
+    return Columns.of(schema, mode=mode, column_name_of_corrupt_record=column_name_of_corrupt_record)
 
 
 def _annotated_format(signature: inspect.Signature) -> BatchFormat | None:

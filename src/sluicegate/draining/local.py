@@ -39,6 +39,8 @@ def drain(
     remember_empty: bool = True,
     batch_format: BatchFormat | None = None,
     schema: Schema | None = None,
+    mode: str = "FAILFAST",
+    column_name_of_corrupt_record: str | None = None,
     until: Until = "empty",
     deadline_seconds: float | None = None,
     progress: Progress = None,
@@ -82,6 +84,11 @@ def drain(
             frame); also by the annotation of the function's first parameter.
         schema: of the JSON payloads, a `pyarrow.Schema` or a Spark `StructType`. The batch then has these fields,
             followed by the columns of the message under the prefix `message_`.
+        mode: of a drain with a schema, in any case. `"FAILFAST"`: a payload that does not fit is a failure of its
+            message. `"PERMISSIVE"`: the fields that do not fit are null, and a declared string column
+            `_corrupt_record` holds the payload. `"BURY"`: its message becomes a dead letter with the reason
+            `invalid_payload` and the path, and the handler gets the others.
+        column_name_of_corrupt_record: another name for that column.
         until: `"empty"`: a worker ends when it finds nothing to claim; `"deadline"`: it waits for new messages until
             `deadline_seconds` have passed; a number: at most this many messages are claimed, in equal shares.
         deadline_seconds: how long chunks are claimed; the current chunk is finished. Needed for `until="deadline"`.
@@ -117,7 +124,7 @@ def drain(
     started = time.monotonic()
     plan = DrainPlan(
         run_id=uuid.uuid4().hex if run_id is None else run_id,
-        handler=Handler.of(process, batch_format, schema),
+        handler=Handler.of(process, batch_format, schema, mode, column_name_of_corrupt_record),
         batch_size=batch_size,
         lease_seconds=lease_seconds,
         partitions=workers,

@@ -24,6 +24,7 @@ from sluicegate.spark._option_rules import (
 from sluicegate.spark._place import QUEUE_OPTIONS, Role, check_named_place, queue_of, spec_of
 from sluicegate.spec import QueueSpec
 from sluicegate.streams import RedisStreamQueue
+from sluicegate.tables.misfits import Mode, checked_mode
 
 __all__ = [
     "QUEUE_OPTIONS",
@@ -96,6 +97,11 @@ def refuse_path(raw: Mapping[str, str]) -> None:
         )
 
 
+def _mode(name: str, given: str) -> Mode:
+    """Take what happens to payloads that do not fit."""
+    return checked_mode(given)
+
+
 def _consumer(name: str, given: str) -> str:
     """Take a name that fits into lease ids and keys."""
     try:
@@ -117,6 +123,8 @@ class BrowseOptions:
         limit: the largest number of messages.
         num_partitions: tasks that read; None: by the number of messages.
         manifest: the leases to read instead, as `lease_batch` writes them; None to browse.
+        mode: what happens to payloads that do not fit the declared schema.
+        column_name_of_corrupt_record: the column that holds them in the mode PERMISSIVE; None for `_corrupt_record`.
     """
 
     spec: str
@@ -124,15 +132,23 @@ class BrowseOptions:
     limit: int = option(count(), default=100_000)
     num_partitions: int | None = option(count(MAX_PARTITIONS), default=None)
     manifest: str | None = option(text, default=None, internal=True)
+    mode: Mode = option(_mode, default="FAILFAST")
+    column_name_of_corrupt_record: str | None = option(text, default=None)
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> BrowseOptions:
         """Read the options that Spark hands over.
 
         Raises:
-            ConfigurationError: an option is unknown, missing or out of range.
+            ConfigurationError: an option is unknown, missing or out of range, or the mode is BURY.
         """
-        return cls(**_values(cls, raw, "spark.read", "consumer"))
+        found = cls(**_values(cls, raw, "spark.read", "consumer"))
+        if found.mode == "BURY":
+            raise ConfigurationError(
+                "a read changes nothing, so it cannot bury; mode=BURY is for readStream, lease_batch and drain. Read "
+                "with mode=PERMISSIVE to find the payloads that do not fit"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +164,8 @@ class StreamOptions:
         poll_wait_seconds: how long an idle micro-batch waits for a message.
         num_partitions: tasks of a micro-batch; None: by its size.
         fail_on_data_loss: whether a batch that can no longer be replayed whole fails the query.
+        mode: what happens to payloads that do not fit the declared schema.
+        column_name_of_corrupt_record: the column that holds them in the mode PERMISSIVE; None for `_corrupt_record`.
     """
 
     spec: str
@@ -161,6 +179,8 @@ class StreamOptions:
     poll_wait_seconds: float = option(seconds(maximum=60), default=1)
     num_partitions: int | None = option(count(MAX_PARTITIONS), default=None)
     fail_on_data_loss: bool = option(flag, default=True)
+    mode: Mode = option(_mode, default="FAILFAST")
+    column_name_of_corrupt_record: str | None = option(text, default=None)
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> StreamOptions:

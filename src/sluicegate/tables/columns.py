@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError
 from sluicegate.message import Message
-from sluicegate.tables import types
+from sluicegate.tables import misfits, types
 from sluicegate.tables.arrow import message_arrays
+from sluicegate.tables.misfits import Mode, UnfitPayloadsError
 from sluicegate.tables.payloads import PayloadError, explain, read_payloads
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MESSAGE_FIELDS", "Columns", "Schema"]
 
 PREFIX = "message_"
+_CORRUPT = "corrupt_record"  # in the place of a field of the message: the payload, if it does not fit
 _HEADERS = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
 _MESSAGE_TYPES: dict[str, tuple[types.Kind, bool]] = {
     "id": ("string", False),
@@ -52,13 +54,22 @@ class Columns:
     Attributes:
         schema: Spark's schema as JSON.
         sources: per column, the field of the message that it holds, "" if it is read from the payload.
+        mode: what happens to payloads that do not fit.
     """
 
     schema: str
     sources: tuple[str, ...]
+    mode: Mode = "FAILFAST"
 
     @classmethod
-    def of(cls, schema: Schema | None, *, message_columns: bool = True) -> Columns:
+    def of(
+        cls,
+        schema: Schema | None,
+        *,
+        message_columns: bool = True,
+        mode: str = "FAILFAST",
+        column_name_of_corrupt_record: str | None = None,
+    ) -> Columns:
         """Make the columns for a declared schema.
 
         Args:
@@ -67,35 +78,55 @@ class Columns:
             message_columns: whether the columns `message_id`, `message_headers`, `message_deduplication_key`,
                 `message_delivery_count`, `message_sequence`, `message_enqueued_at` and `message_payload` are appended
                 where they are not declared. Declared, they hold the message's in any case.
+            mode: what happens to payloads that do not fit, see `Mode`; in any case.
+            column_name_of_corrupt_record: the declared string column that holds such payloads in the mode PERMISSIVE;
+                None for `_corrupt_record`, where it is declared.
 
         Raises:
             ConfigurationError: DDL without a session or with an error in it, a type that cannot be read out of JSON,
-                two columns of one name, a reserved name with another type than the message's.
+                two columns of one name, a reserved name with another type than the message's; or a mode that the
+                declared columns do not allow.
         """
+        kept = misfits.checked_mode(mode)
         own = _struct({name: name for name in _MESSAGE_TYPES})
         declared = own if schema is None else _declared(schema)
         if _shape(declared) == _shape(own):
+            if kept != "FAILFAST" or column_name_of_corrupt_record is not None:
+                raise ConfigurationError(
+                    f"mode {kept} is for payloads that do not fit a schema, and none is declared; declare the fields "
+                    "of the payloads"
+                )
             return cls._checked(declared, MESSAGE_FIELDS)
         types.struct_fields(declared)
-        sources = [_source(field) for field in declared["fields"]]
+        corrupt = misfits.check_corrupt_column(kept, declared["fields"], column_name_of_corrupt_record)
+        sources = [_CORRUPT if field["name"] == corrupt else _source(field) for field in declared["fields"]]
+        if kept == "PERMISSIVE":
+            misfits.refuse_not_null(
+                [field for field, source in zip(declared["fields"], sources, strict=True) if not source]
+            )
         fields = list(declared["fields"])
         if message_columns:
             missing = [name for name in _BESIDE_OTHERS if name not in sources]
             fields += _struct({PREFIX + name: name for name in missing})["fields"]
             sources += missing
-        return cls._checked({"type": "struct", "fields": fields}, tuple(sources))
+        return cls._checked({"type": "struct", "fields": fields}, tuple(sources), kept)
 
     @classmethod
-    def _checked(cls, kind: dict[str, Any], sources: tuple[str, ...]) -> Columns:
+    def _checked(cls, kind: dict[str, Any], sources: tuple[str, ...], mode: Mode = "FAILFAST") -> Columns:
         for field, source in zip(types.struct_fields(kind), sources, strict=True):
             if not source and types.holds_map(field.type):
                 types.refuse_inexact(field.type, field.name)
-        return cls(json.dumps(kind).decode(), sources)
+        return cls(json.dumps(kind).decode(), sources, mode)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
         return tuple(field["name"] for field in json.loads(self.schema)["fields"])
+
+    @property
+    def corrupt_column(self) -> str | None:
+        """Return the name of the column that holds payloads which do not fit; None if there is none."""
+        return next((name for name, source in zip(self.names, self.sources, strict=True) if source == _CORRUPT), None)
 
     def arrow_schema(self) -> pa.Schema:
         """Return the schema that Spark requires of a data source: UTC microseconds, declared nullability."""
@@ -104,25 +135,58 @@ class Columns:
     def table(self, messages: Sequence[Message]) -> pa.Table:
         """Make a table with one row per message, in order, and exactly `arrow_schema()`.
 
+        In the mode PERMISSIVE, what does not fit is null.
+
         Raises:
-            PayloadError: payloads do not fit the declared schema; the error names the messages.
+            PayloadError: payloads do not fit the declared schema; the error names the messages. In the mode BURY it is
+                an `UnfitPayloadsError`, with an error per message.
             MalformedStoredMessageError: a value is not an entry.
         """
         import pyarrow as pa
 
-        schema = self.arrow_schema()
-        declared = [index for index, source in enumerate(self.sources) if not source]
-        needed = {source for source in self.sources if source} | ({"payload"} if declared else set())
-        own = message_arrays(messages, needed)
-        parsed: dict[int, pa.Array] = {}
-        if declared:
-            wanted = pa.schema([schema.field(index) for index in declared])
+        schema, wanted = self.arrow_schema(), self._wanted()
+        needed = {source for source in self.sources if source not in ("", _CORRUPT)}
+        own = message_arrays(messages, needed | ({"payload"} if len(wanted) else set()))
+        arrays: list[pa.Array] = []
+        bad: list[int] = []
+        if len(wanted):
             arrays, bad = read_payloads(own["payload"], wanted)
-            if bad:
-                raise _unfit([messages[position] for position in bad], bad, len(messages), wanted)
-            parsed = dict(zip(declared, arrays, strict=True))
-        columns = [own[source] if source else parsed[index] for index, source in enumerate(self.sources)]
+            if bad and self.mode == "PERMISSIVE":
+                arrays = misfits.read_with_nulls(own["payload"], bad, wanted)
+            elif bad:
+                raise self._unfit(messages, own["payload"], bad)
+        if _CORRUPT in self.sources:
+            own[_CORRUPT] = misfits.texts_at(own["payload"], bad) if bad else pa.nulls(len(messages), pa.string())
+        parsed = iter(arrays)
+        columns = [own[source] if source else next(parsed) for source in self.sources]
         return pa.Table.from_arrays(columns, schema=schema)
+
+    def misfits(self, messages: Sequence[Message]) -> UnfitPayloadsError | None:
+        """Return which messages do not fit the declared schema, with an error for each; None if all fit."""
+        wanted = self._wanted()
+        if not len(wanted):
+            return None
+        payloads = message_arrays(messages, {"payload"})["payload"]
+        _, bad = read_payloads(payloads, wanted)
+        return _to_bury(messages, payloads, bad, wanted) if bad else None
+
+    def _wanted(self) -> pa.Schema:
+        """Return the fields that are read from payloads."""
+        import pyarrow as pa
+
+        fields = zip(self.arrow_schema(), self.sources, strict=True)
+        return pa.schema([field for field, source in fields if not source])
+
+    def _unfit(self, messages: Sequence[Message], payloads: pa.Array, bad: list[int]) -> PayloadError:
+        wanted = self._wanted()
+        if self.mode == "BURY":
+            return _to_bury(messages, payloads, bad, wanted)
+        return _unfit([messages[position] for position in bad], bad, len(messages), wanted)
+
+
+def _to_bury(messages: Sequence[Message], payloads: pa.Array, bad: list[int], wanted: pa.Schema) -> UnfitPayloadsError:
+    errors = misfits.explained(payloads, bad, wanted)
+    return UnfitPayloadsError(errors, positions=bad, message_ids=[messages[position].id for position in bad])
 
 
 def _unfit(messages: list[Message], positions: list[int], of: int, wanted: pa.Schema) -> PayloadError:

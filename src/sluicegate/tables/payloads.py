@@ -9,7 +9,7 @@ keep a `null` from being the first document of a text, which ends the process in
 from __future__ import annotations
 
 import json as stdlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
@@ -23,6 +23,7 @@ __all__ = ["PayloadError", "read_payloads"]
 
 _SPACE = " \t\r\n"
 _MAX_BYTES = 2**31 - 1  # of a block of the reader
+_FEWEST_TO_SIFT = 16
 _KINDS = {
     bool: "true or false",
     int: "a number",
@@ -66,9 +67,9 @@ def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array]
         return [pa.array([], field.type) for field in schema], []
     parts: list[list[pa.Array]] = []
     bad: list[int] = []
-    _search(payloads, 0, schema, parts, bad)
+    _search(payloads, range(len(payloads)), schema, parts, bad)
     if bad:
-        return [], bad
+        return [], sorted(bad)
     return (parts[0] if len(parts) == 1 else [pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)]), []
 
 
@@ -93,26 +94,154 @@ def explain(payload: bytes, schema: pa.Schema) -> str:
     for field in schema:
         if names.count(field.name) > 1:
             return f"field {field.name!r} stands in it twice"
+        if type(value.get(field.name)) not in _kinds_for(field):
+            return _explain_field(value, field, field.name)
+    for field in schema:
         if _read(pa.array([payload], pa.binary()), pa.schema([field])) is not None:
             continue
-        if value.get(field.name) is None:
-            return f"field {field.name!r} is {'null' if field.name in value else 'missing'}, and declared as not null"
-        hint = " (a time without a zone)" if field.type == pa.timestamp("us") else ""
-        return f"field {field.name!r} is {_kind(value[field.name])} that does not fit {field.type}{hint}"
+        return _explain_field(value, field, field.name)
     return "it cannot be read by Arrow"
 
 
-def _search(payloads: pa.Array, first: int, schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]) -> None:
-    """Read a block; halve a block that cannot be read until each bad payload is alone."""
+def _explain_field(parent: dict[str, Any], field: pa.Field, top: str, path: str = "") -> str:
+    """Say what is wrong with a field that does not fit, and at which path if a part of it is the cause.
+
+    Args:
+        parent: the object that holds the field.
+        field: does not fit.
+        top: the name of the declared field that it is or is a part of.
+        path: to the part, from `$` on; "" for the declared field itself.
+    """
+    import pyarrow as pa
+
+    what = f"field {top!r} at {path}" if path else f"field {top!r}"
+    value = parent.get(field.name)
+    if value is None:
+        return f"{what} is {'null' if field.name in parent else 'missing'}, and declared as not null"
+    for step, part, inner in _parts(value, field.type):
+        if not _fits(part.get(inner.name), inner):
+            return _explain_field(part, inner, top, f"{path or f'$.{top}'}{step}")
+    hint = " (a time without a zone)" if field.type == pa.timestamp("us") else ""
+    return f"{what} is {_kind(value)} that does not fit {field.type}{hint}"
+
+
+def _parts(value: Any, arrow: pa.DataType) -> Iterator[tuple[str, dict[str, Any], pa.Field]]:
+    """Yield the parts of a value: the step of the path to each, the object that holds it, and its field.
+
+    The keys of a map are published and not declared, so no path shows them.
+    """
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_struct(arrow) and isinstance(value, dict):
+        for index in range(arrow.num_fields):
+            yield f".{arrow.field(index).name}", value, arrow.field(index)
+    elif types.is_list(arrow) and isinstance(value, list):
+        for at, item in enumerate(value):
+            yield f"[{at}]", {"item": item}, pa.field("item", arrow.value_type, arrow.value_field.nullable)
+    elif types.is_map(arrow) and isinstance(value, dict):
+        for item in value.values():
+            yield ".*", {"value": item}, pa.field("value", arrow.item_type, arrow.item_field.nullable)
+
+
+def _fits(value: Any, field: pa.Field) -> bool:
+    import pyarrow as pa
+
+    try:
+        text = json.dumps({field.name: value})
+    except ValueError:  # a number that only the text of the payload can hold: the whole is to blame
+        return True
+    return _read(pa.array([text], pa.binary()), pa.schema([field])) is not None
+
+
+def _search(
+    payloads: pa.Array, places: Sequence[int], schema: pa.Schema, parts: list[list[pa.Array]], bad: list[int]
+) -> None:
+    """Read a block; halve a block that cannot be read until each bad payload is alone.
+
+    Payloads with a value of a wrong kind are found first and at once, because a field that never fits would otherwise
+    cost two calls of the reader per payload.
+
+    Args:
+        payloads: of the block.
+        places: their positions in the batch.
+        schema: to read.
+        parts: gets the columns of each block that can be read.
+        bad: gets the positions of the others, in no order.
+    """
     arrays = _read(payloads, schema)
     if arrays is not None:
         parts.append(arrays)
+        return
+    unfit = _of_wrong_kind(payloads, schema) if len(payloads) >= _FEWEST_TO_SIFT else set()
+    if unfit:
+        bad += [places[at] for at in unfit]
+        kept = [at for at in range(len(payloads)) if at not in unfit]
+        payloads, places = payloads.take(_indices(kept)), [places[at] for at in kept]
+    _halve(payloads, places, schema, parts, bad, unreadable=not unfit)
+
+
+def _halve(
+    payloads: pa.Array,
+    places: Sequence[int],
+    schema: pa.Schema,
+    parts: list[list[pa.Array]],
+    bad: list[int],
+    *,
+    unreadable: bool = False,
+) -> None:
+    """Do as `_search` without looking at kinds; `unreadable` says that the block has been tried."""
+    arrays = None if unreadable or not len(payloads) else _read(payloads, schema)
+    if arrays is not None:
+        parts.append(arrays)
     elif len(payloads) == 1:
-        bad.append(first)
-    else:
+        bad.append(places[0])
+    elif len(payloads):
         middle = len(payloads) // 2
-        _search(payloads[:middle], first, schema, parts, bad)
-        _search(payloads[middle:], first + middle, schema, parts, bad)
+        _halve(payloads[:middle], places[:middle], schema, parts, bad)
+        _halve(payloads[middle:], places[middle:], schema, parts, bad)
+
+
+def _of_wrong_kind(payloads: pa.Array, schema: pa.Schema) -> set[int]:
+    """Return positions of payloads with a value that no payload may have; those that cannot be parsed are left out."""
+    kinds = [(field.name, _kinds_for(field)) for field in schema]
+    found = set()
+    for at, payload in enumerate(payloads.to_pylist()):
+        try:
+            value = json.loads(payload)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and any(type(value.get(name)) not in allowed for name, allowed in kinds):
+            found.add(at)
+    return found
+
+
+def _kinds_for(field: pa.Field) -> set[type]:
+    """Return the Python types of the JSON values that may fit a field."""
+    from pyarrow import types
+
+    arrow = field.type
+    if types.is_boolean(arrow):
+        kinds: set[type] = {bool}
+    elif types.is_integer(arrow):
+        kinds = {int}
+    elif types.is_floating(arrow):
+        kinds = {int, float}
+    elif types.is_decimal(arrow):
+        kinds = {int, float, str}
+    elif types.is_list(arrow):
+        kinds = {list}
+    elif types.is_struct(arrow) or types.is_map(arrow):
+        kinds = {dict}
+    else:
+        kinds = {str}
+    return kinds | {type(None)} if field.nullable else kinds
+
+
+def _indices(positions: Sequence[int]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(positions, pa.int64())
 
 
 def _read(payloads: pa.Array, schema: pa.Schema) -> list[pa.Array] | None:

@@ -88,7 +88,12 @@ class BrowseReader(DataSourceReader):
         self._extra = {prefix + name: at for at, name in enumerate(own)}
         self._order = tuple(field.name for field in schema.fields)
         rest = [field for field in schema.fields if field.name not in self._extra]
-        self._columns = Columns.of(StructType(rest), message_columns=False)
+        self._columns = Columns.of(
+            StructType(rest),
+            message_columns=False,
+            mode=options.mode,
+            column_name_of_corrupt_record=options.column_name_of_corrupt_record,
+        )
         self._kinds = {prefix + name: kind for name, kind in own.items()}
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -49,6 +49,8 @@ def drain(
     remember_empty: bool = True,
     batch_format: BatchFormat | None = None,
     schema: str | StructType | pa.Schema | None = None,
+    mode: str = "FAILFAST",
+    column_name_of_corrupt_record: str | None = None,
     until: Until = "empty",
     deadline_seconds: float | None = None,
     progress: Progress = None,
@@ -110,7 +112,12 @@ def drain(
             as a frame); the annotation of the function's first parameter selects it too.
         schema: schema of the payloads, for Arrow and pandas: a DDL text, a Spark `StructType` or an Arrow schema. The
             batch then has these fields, parsed from the JSON payloads, followed by the columns of the message under the
-            prefix `message_`. A payload that does not fit is a failure of its message.
+            prefix `message_`.
+        mode: of a drain with a schema, in any case. `"FAILFAST"`: a payload that does not fit is a failure of its
+            message. `"PERMISSIVE"`: the fields that do not fit are null, and a declared string column
+            `_corrupt_record` holds the payload. `"BURY"`: its message becomes a dead letter with the reason
+            `invalid_payload` and the path, and the handler gets the others.
+        column_name_of_corrupt_record: another name for that column.
         until: `"empty"`: a partition ends when it finds nothing to claim. `"deadline"`: it waits for new messages until
             `deadline_seconds` have passed. A number: at most this many messages are claimed, divided equally among the
             partitions; a partition may find the queue empty before it has claimed its share. Under the same `run_id`,
@@ -147,7 +154,7 @@ def drain(
         on_failures=on_failures,
     )
     spec = queue.spec()
-    handler = Handler.of(process, batch_format, parsed(schema))
+    handler = Handler.of(process, batch_format, parsed(schema), mode, column_name_of_corrupt_record)
     _pickled(process)
     depth = read_depth(spec)
     _workers.prepare(spark)

@@ -53,6 +53,8 @@ def lease_batch(
     run_id: str | None = None,
     lease_seconds: float = 300,
     schema: str | StructType | pa.Schema | None = None,
+    mode: str = "FAILFAST",
+    column_name_of_corrupt_record: str | None = None,
     partitions: int | None = None,
     on_error: Literal["release", "keep"] = "release",
 ) -> AbstractContextManager[LeasedBatch]:
@@ -87,6 +89,12 @@ def lease_batch(
         schema: of JSON payloads, as DDL text, a Spark `StructType` or a `pyarrow.Schema`. The DataFrame has its columns
             and then `message_id`, `message_headers` and so on; without it `id`, `payload`, `headers`,
             `deduplication_key`, `delivery_count`, `sequence` and `enqueued_at`.
+        mode: what happens to payloads that do not fit the schema, in any case. `"FAILFAST"`: a read of `df` fails.
+            `"PERMISSIVE"`: the fields that do not fit are null, and a declared string column `_corrupt_record` holds
+            the payload. `"BURY"`: the driver parses the messages as it claims them, and those that do not fit become
+            dead letters with the reason `invalid_payload` and the path. `df` has the others; it has no rows if all were
+            buried, and `ack` is then harmless.
+        column_name_of_corrupt_record: another name for that column.
         partitions: the largest number of tasks of a read; default one per 10,000 messages, and up to four for fewer.
         on_error: what happens to the messages when the block raises: `release` releases them at once; `keep` leaves
             them leased until they expire, so that a retry of the run gets the same rows under the same key. Use `keep`
@@ -115,7 +123,7 @@ def lease_batch(
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
     _workers.prepare(spark)
-    columns = Columns.of(parsed(schema))
+    columns = Columns.of(parsed(schema), mode=mode, column_name_of_corrupt_record=column_name_of_corrupt_record)
     return _Block(_leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error))
 
 
@@ -153,7 +161,7 @@ def _leased(
     on_error: Literal["release", "keep"],
 ) -> Iterator[LeasedBatch]:
     retried = run_id is not None
-    run_leases = claim_run(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried)
+    run_leases = claim_run(queue, run_id or uuid.uuid4().hex, limit, lease_seconds, retried=retried, columns=columns)
     if run_leases.state is LeaseState.ACKED:
         _log_ready_messages(queue, run_leases.run_id)
     try:
@@ -289,6 +297,10 @@ class LeasedBatch:
         parts = [Part(row.lease_id, row.opening, row.slots) for row in self._leases.rows]
         source = reader(self._spark).option("spec", self._leases.queue.spec().to_json())
         source = source.option("manifest", dump(parts))
+        if self._columns.mode == "PERMISSIVE":
+            source = source.option("mode", "PERMISSIVE")
+            if self._columns.corrupt_column is not None:
+                source = source.option("columnNameOfCorruptRecord", self._columns.corrupt_column)
         if self._partitions is not None:
             source = source.option("numPartitions", str(self._partitions))
         with _workers.explaining():

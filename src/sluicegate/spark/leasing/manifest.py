@@ -173,7 +173,13 @@ class ManifestReader(DataSourceReader):
 
 def make_reader(options: BrowseOptions, schema: StructType) -> ManifestReader:
     """Make the reader of a manifest for the schema that Spark has chosen."""
-    return ManifestReader(options, Columns.of(schema, message_columns=False))
+    columns = Columns.of(
+        schema,
+        message_columns=False,
+        mode=options.mode,
+        column_name_of_corrupt_record=options.column_name_of_corrupt_record,
+    )
+    return ManifestReader(options, columns)
 
 
 def _pack(slots: Sequence[int]) -> str:

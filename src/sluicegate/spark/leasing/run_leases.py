@@ -20,6 +20,8 @@ from sluicegate.lease import Lease
 from sluicegate.message import Message
 from sluicegate.spark import _access
 from sluicegate.spark._place import place_of
+from sluicegate.spark.leasing.burying import bury_unfit
+from sluicegate.tables.columns import Columns
 
 __all__ = ["OpenSlots", "RunLeases", "claim_run"]
 
@@ -44,7 +46,13 @@ class OpenSlots:
 
 
 def claim_run(
-    queue: QueueConsumer, run_id: str, limit: int, lease_seconds: float, *, retried: bool = True
+    queue: QueueConsumer,
+    run_id: str,
+    limit: int,
+    lease_seconds: float,
+    *,
+    retried: bool = True,
+    columns: Columns | None = None,
 ) -> RunLeases:
     """Take over the open leases of an earlier try of the run, or else claim up to `limit` messages.
 
@@ -57,8 +65,9 @@ def claim_run(
         limit: the largest number of messages.
         lease_seconds: the life of a lease without a heartbeat; heartbeats start here.
         retried: whether an earlier try may have used this run id.
+        columns: bury the messages that do not fit them, in the mode BURY; None to bury nothing.
     """
-    run_leases = RunLeases(queue, run_id, lease_seconds)
+    run_leases = RunLeases(queue, run_id, lease_seconds, columns)
     try:
         if not (retried and run_leases.resume()):
             run_leases.claim(limit)
@@ -71,13 +80,15 @@ def claim_run(
 class RunLeases:
     """Holds the leases of one run, on its driver."""
 
-    def __init__(self, queue: QueueConsumer, run_id: str, lease_seconds: float) -> None:
+    def __init__(self, queue: QueueConsumer, run_id: str, lease_seconds: float, columns: Columns | None = None) -> None:
         self.queue = queue
         self.run_id = run_id
         self.state = LeaseState.EMPTY
         self.leases: list[Lease] = []
         self.acking = self.released = False
         self._lease_seconds = lease_seconds
+        self._columns = columns
+        self._buries = columns is not None and columns.mode == "BURY"
         self._earlier = LeaseCounts()
         self._by_id: dict[str, tuple[Lease, Message]] | None = None
         self._rows: list[OpenSlots] | None = None
@@ -90,30 +101,36 @@ class RunLeases:
         missing = limit
         for number in range(_MAX_LEASES):
             lease = self._claim_lease(number, min(missing, MAX_CLAIM_LIMIT))
+            if lease.state is LeaseState.ACKED and lease.counts.acked == 0:
+                continue  # an earlier try buried some and returned the others
             if not lease:
                 self.state = LeaseState.OPEN if self.leases else lease.state
                 return
+            self._keep(lease)
             missing -= len(lease)
             if missing <= 0:
                 break
         self.state = LeaseState.OPEN
 
     def resume(self) -> bool:
-        """Take over the open leases of an earlier try; return whether any of its messages is leased or acked."""
+        """Take over the open leases of an earlier try; return whether any of its messages is leased or acked.
+
+        If the earlier try buried all of its messages, that counts as acked.
+        """
         seen = list(self._views())
-        done = [view for view in seen if view.state == "ended" and view.how == "acked"]
-        taken = [
-            self._claim_lease(at, MAX_CLAIM_LIMIT, quiet=True) for at, view in enumerate(seen) if view.state == "open"
-        ]
+        ended = [view for view in seen if view.state == "ended"]
+        done = any(view.how == "acked" and view.acked for view in ended) or (
+            bool(ended) and all(view.buried == view.size for view in ended)
+        )
+        taken = [self._claim_lease(at, MAX_CLAIM_LIMIT) for at, view in enumerate(seen) if view.state == "open"]
         taken = [lease for lease in taken if lease]
         if not done and not taken:
             return False
         acked = self._finish_ack(taken)
-        self.leases = [lease for lease in taken if lease not in acked]
-        for lease in self.leases:
-            lease.start_heartbeat()
+        for lease in taken:
+            if lease not in acked:
+                self._keep(lease)
         self.state = LeaseState.OPEN if self.leases else LeaseState.ACKED
-        ended = [view for view in seen if view.state == "ended"]
         back = sum(view.size - view.acked - view.buried for view in ended)
         finished = sum(lease.counts.acked for lease in acked)
         self._earlier = LeaseCounts(
@@ -128,7 +145,7 @@ class RunLeases:
                 return
             yield view
 
-    def _claim_lease(self, number: int, limit: int, *, quiet: bool = False) -> Lease:
+    def _claim_lease(self, number: int, limit: int) -> Lease:
         lease = self.queue.claim(
             limit,
             lease_seconds=self._lease_seconds,
@@ -141,12 +158,19 @@ class RunLeases:
                 f"lease {lease.id!r} of {place_of(self.queue)} could not be taken over; does another driver use the "
                 f"run id {self.run_id!r} at the same time?"
             )
-        if lease:
+        if lease and not self._buries:
             _access.drop_payloads(lease)
-            if not quiet:
-                self.leases.append(lease)
-                lease.start_heartbeat()
         return lease
+
+    def _keep(self, lease: Lease) -> None:
+        """Add a lease to the batch, without the messages that do not fit."""
+        self.leases.append(lease)
+        if self._buries:
+            assert self._columns is not None
+            bury_unfit(lease, self._columns)
+            _access.drop_payloads(lease)
+        if lease.unsettled:
+            lease.start_heartbeat()
 
     def _name(self, number: int) -> str:
         return f"{self.run_id}/b{number}"  # never the name of a drain's lease, for any two run ids

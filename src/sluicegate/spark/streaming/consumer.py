@@ -15,13 +15,15 @@ from typing import Any
 from sluicegate._lease_base import LeaseState
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
-from sluicegate.spark._access import drop_payloads
+from sluicegate.spark._access import drop_payloads, read_lease
 from sluicegate.spark._options import StreamOptions
 from sluicegate.spark._place import place_of, queue_of
+from sluicegate.spark.leasing.burying import bury_unfit
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
 from sluicegate.spark.streaming.epoch import NEW, ConsumerReader, adopt, lease_id, release_older
 from sluicegate.spark.streaming.microbatch import Capacity, Offset
 from sluicegate.spark.transitions import ConsumerLease
+from sluicegate.tables.columns import Columns
 
 __all__ = ["Consumer"]
 
@@ -30,15 +32,21 @@ _MAX_LEASES = 100  # of one micro-batch
 
 
 class Consumer:
-    """Holds the leases of one streaming query, in the process that plans it."""
+    """Holds the leases of one streaming query, in the process that plans it.
 
-    def __init__(self, options: StreamOptions) -> None:
+    In the mode BURY it buries misfits as soon as it holds a lease, before Spark gets the offset: a planned micro-batch
+    has the same messages at every replay.
+    """
+
+    def __init__(self, options: StreamOptions, columns: Columns) -> None:
         self._options = options
+        self._columns = columns
         self._queue = queue_of(options.spec)
         self._reader = ConsumerReader(self._queue, options.consumer)
         self._acquired: ConsumerLease | None = None  # as it was when this process acquired it
         self._caught_up = False
         self._held: dict[int, Lease] = {}
+        self._emptied: set[int] = set()  # leases of which all messages were buried
         self._average = 0.0  # bytes of a message
         self._budget: int | None = None  # messages that this run may still claim; None for any number
         self._last: Offset | None = None  # answered or planned last
@@ -122,11 +130,7 @@ class Consumer:
         if base < floor < end.number:  # planned from a checkpoint older than the last ack
             base = floor
         leases = [self._planned(number) for number in range(base + 1, end.number + 1)]
-        parts = [
-            Part(lease.id, lease.opening, [message.slot for message in lease.messages])
-            for lease in leases
-            if lease is not None
-        ]
+        parts = [Part(lease.id, lease.opening, lease.unsettled) for lease in leases if lease is not None]
         return cut(parts, self._options.num_partitions) if parts else []
 
     def settle(self, done: Offset) -> None:
@@ -134,6 +138,7 @@ class Consumer:
         if self._acquired is None or done.epoch != self._acquired.epoch:
             return
         self._committed = max(self._committed, done.number)
+        self._emptied = {number for number in self._emptied if number > done.number}
         for number in sorted(number for number in self._held if number <= done.number):
             if not self._ack(self._held[number]):
                 return  # each of the others would use its own retry budget
@@ -203,7 +208,9 @@ class Consumer:
         """
         gap = False
         for number in range(floor + 1, max(acquired.top, base if acquired.top >= 0 else base + _MAX_LEASES) + 1):
-            lease = self._held.get(number) or self._adopt(number)
+            lease = self._held.get(number) or self._adopt(number, buries=number > base)
+            if lease is None and self._columns.mode == "BURY" and self._was_emptied(number):
+                continue
             gap = gap or (lease is None and number > base)
             if lease is not None and gap:
                 self._held.pop(number, None)
@@ -227,14 +234,19 @@ class Consumer:
             lease = self._open(
                 name, capacity.next_limit, base, self._options.poll_wait_seconds if wait and end == base else 0
             )
+            if lease.state is LeaseState.ACKED and lease.counts.acked == 0:  # a process buried all, and died
+                self._emptied.add(number)
+                end = number
+                continue
             if lease.state is LeaseState.ACKED:
                 self._lost(f"the checkpoint is behind: lease {name!r} was acked; it was restored from an older state")
                 continue
             if not lease:
                 break
             end, more = number, capacity.use(lease)
-            self._hold(number, lease)
             self._add_to_budget(-len(lease))
+            if self._is_left_with_messages(number, lease):
+                self._hold(number, lease)
         self._average = capacity.average
         return end
 
@@ -269,24 +281,49 @@ class Consumer:
     def _held_beyond(self, base: int) -> int:
         """Return the last number of the leases that are held after `base` without a gap."""
         end = first = self._last_settled(base)
-        while end + 1 in self._held and not self._held[end + 1].lost:
+        while end + 1 in self._emptied or (end + 1 in self._held and not self._held[end + 1].lost):
             end += 1
         return base if end == first else end
 
-    def _adopt(self, number: int) -> Lease | None:
-        name = lease_id(self._options.consumer, self._consumer_lease().epoch, number)
-        return adopt(self._queue, name, self._options.lease_seconds)
+    def _adopt(self, number: int, *, buries: bool = False) -> Lease | None:
+        lease = adopt(self._queue, self._lease_id(number), self._options.lease_seconds)
+        if lease is None or not buries:  # what is done has been read, also where another schema was declared then
+            return lease
+        return lease if self._is_left_with_messages(number, lease) else None
+
+    def _is_left_with_messages(self, number: int, lease: Lease) -> bool:
+        """Bury the messages of a lease that do not fit; return whether there are others."""
+        try:
+            bury_unfit(lease, self._columns)
+        except LeaseLostError as error:
+            _log.warning("consumer %r: %s", self._options.consumer, error)
+            return True
+        if not lease.unsettled:
+            self._emptied.add(number)
+        return bool(lease.unsettled)
+
+    def _was_emptied(self, number: int) -> bool:
+        """Return whether all messages of a lease were buried, by this process or an earlier one."""
+        if number not in self._emptied:
+            seen = read_lease(self._queue, self._lease_id(number))
+            if seen.state == "ended" and seen.how == "acked" and seen.acked == 0:
+                self._emptied.add(number)
+        return number in self._emptied
+
+    def _lease_id(self, number: int) -> str:
+        return lease_id(self._options.consumer, self._consumer_lease().epoch, number)
 
     def _planned(self, number: int) -> Lease | None:
         """Return a lease of a planned micro-batch; adopt it if an earlier process claimed it."""
         lease = self._held.get(number)
         if lease is None:
-            lease = self._adopt(number)
+            lease = self._adopt(number, buries=True)
             if lease is not None:
                 self._hold(number, lease)
+            elif self._was_emptied(number):
+                return None
         if lease is None or lease.lost:
-            name = lease_id(self._options.consumer, self._consumer_lease().epoch, number)
-            self._lost(f"lease {name!r} of a micro-batch that Spark has planned is no longer held")
+            self._lost(f"lease {self._lease_id(number)!r} of a micro-batch that Spark has planned is no longer held")
             return None
         return lease
 

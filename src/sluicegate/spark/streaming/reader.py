@@ -49,7 +49,7 @@ class _Reader(DataSourceStreamReader):
 
     @cached_property
     def _consumer(self) -> Consumer:
-        return Consumer(self._options)
+        return Consumer(self._options, self._columns())
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the leases out: they belong to the planning process."""
@@ -71,7 +71,7 @@ class _Reader(DataSourceStreamReader):
             PayloadError: a payload that does not fit the declared schema.
         """
         assert isinstance(partition, Slice)
-        columns = Columns.of(self._schema, message_columns=False)
+        columns = self._columns()
         why = (
             f"either another query was started with consumer {self._options.consumer!r}, or this one was silent for "
             f"longer than leaseSeconds={self._options.lease_seconds:g}"
@@ -92,6 +92,14 @@ class _Reader(DataSourceStreamReader):
     def stop(self) -> None:
         """Stop the heartbeats. Spark calls this after an error, and rarely at the end: it usually kills the process."""
         self._consumer.stop()
+
+    def _columns(self) -> Columns:
+        return Columns.of(
+            self._schema,
+            message_columns=False,
+            mode=self._options.mode,
+            column_name_of_corrupt_record=self._options.column_name_of_corrupt_record,
+        )
 
     def _offset(self, values: dict[str, Any]) -> Offset:
         return Offset.from_dict(values, self._options.consumer)
