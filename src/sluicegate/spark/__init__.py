@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sluicegate.spark.datasource import SluicegateDataSource
     from sluicegate.spark.draining.driver import drain
     from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
+    from sluicegate.spark.writing.content import content_keys
     from sluicegate.tables.payloads import PayloadError
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "SelectedRedriveReport",
     "SluicegateDataSource",
     "Txn",
+    "content_keys",
     "dead_letters",
     "drain",
     "lease_batch",
@@ -46,6 +48,7 @@ _LAZY = {
     "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
     "SluicegateDataSource": "sluicegate.spark.datasource",
     "Txn": "sluicegate.spark.leasing.batch",
+    "content_keys": "sluicegate.spark.writing.content",
     "dead_letters": "sluicegate.spark.browsing.dead_letters",
     "drain": "sluicegate.spark.draining.driver",
     "lease_batch": "sluicegate.spark.leasing.batch",

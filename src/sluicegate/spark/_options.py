@@ -40,6 +40,7 @@ __all__ = [
 BrowseState = Literal["pending", "returned", "delayed", "dead", "completed", "failed"]
 WriteMode = Literal["direct", "staged"]
 WriteOverload = Literal["raise", "block"]
+WriteKey = Literal["partition", "content"]
 
 _MAX_BATCH_SIZE = 1000  # messages that one publish call takes
 _MAX_CONSUMER_BYTES = 200  # the name is part of lease ids, keys and every offset
@@ -210,6 +211,8 @@ class WriteOptions:
         deduplication_key_column: or the column that holds it.
         deduplication_window_seconds: how long a key refuses further messages; None: as the queue's spec says.
         write_mode: `direct` publishes in the tasks, `staged` publishes everything in the commit.
+        write_key: by what rows without a key are recognized: their `partition` and content, or the numbered `content`
+            that `content_keys` adds.
         write_id: names the write, so that a repeat publishes nothing twice; None for one made here.
         batch_size: messages per call.
         max_pending_length: messages that may wait in the queue; None: as the queue's spec says.
@@ -225,6 +228,7 @@ class WriteOptions:
     deduplication_key_column: str | None = option(text, default=None)
     deduplication_window_seconds: float | None = option(seconds(minimum=0.001), default=None)
     write_mode: WriteMode = option(one_of(*get_args(WriteMode)), default="direct")
+    write_key: WriteKey = option(one_of(*get_args(WriteKey)), default="partition")
     write_id: str | None = option(text, default=None)
     batch_size: int = option(count(_MAX_BATCH_SIZE), default=1000)
     max_pending_length: int | None = option(count(_MAX_SIZE), default=None)

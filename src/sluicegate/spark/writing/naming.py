@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["RowNames", "digest_of"]
+__all__ = ["RowNames", "digest_of", "key_of"]
 
 _LENGTH = 18  # bytes; among 10^15 rows no two get the same name
 _SHORT = 8
@@ -18,6 +18,11 @@ def digest_of(*texts: str) -> bytes:
     """Turn several texts into a short part of a key; different texts make different parts."""
     joined = b"".join(b"%d:%s" % (len(data), data) for data in (text.encode(errors="surrogatepass") for text in texts))
     return urlsafe_b64encode(hashlib.sha256(joined).digest()[:_LENGTH])
+
+
+def key_of(digest: bytes) -> bytes:
+    """Return the deduplication key that a row without one of its own gets."""
+    return _PREFIX + urlsafe_b64encode(digest[:_LENGTH])
 
 
 class RowNames:
@@ -49,5 +54,5 @@ class RowNames:
                 digest = sha256(digest + b"%d" % self._again[short]).digest()
             else:
                 seen.add(short)
-            keys.append(_PREFIX + urlsafe_b64encode(digest[:_LENGTH]))
+            keys.append(key_of(digest))
         return keys

@@ -13,6 +13,7 @@ from sluicegate.place import Place
 from sluicegate.spark._options import WriteOptions
 from sluicegate.spark._place import place_of, publisher_of
 from sluicegate.spark.writing import staging
+from sluicegate.spark.writing.content import CONTENT_KEY, keys_of_contents
 from sluicegate.spark.writing.naming import RowNames
 from sluicegate.spark.writing.rows import RowPlan, plan_rows
 from sluicegate.spark.writing.sending import Sender
@@ -59,11 +60,13 @@ class WritePlan:
         options: the options of the write.
         spec: the spec of the queue, with the changes of the options.
         rows: turns columns into messages.
+        content_at: the position of the column that names rows by their content; None where there is none.
     """
 
     options: WriteOptions
     spec: str
     rows: RowPlan
+    content_at: int | None = None
 
     @property
     def place(self) -> Place:
@@ -74,6 +77,11 @@ class WritePlan:
     def staged(self) -> bool:
         """Return whether the driver publishes everything at the end."""
         return self.options.write_mode == "staged"
+
+    @property
+    def by_content(self) -> bool:
+        """Return whether rows are recognized by their numbered content."""
+        return self.options.write_key == "content"
 
     def sender(self) -> Sender:
         """Open a new connection in this process."""
@@ -119,7 +127,7 @@ class WritePlan:
     def _calls(self, sender: Sender, batches: Iterable[pa.RecordBatch], done: Written) -> Iterator[Batch]:
         """Yield one batch per call, while the batches before are sent."""
         names = RowNames(done.write_id, done.partition)
-        for parts, keys in self._chunks(sender, batches):
+        for parts, keys in self._chunks(sender, batches, done.write_id):
             done.rows += len(parts)
             yield sender.batch(parts, names.keys(parts) if keys is None else keys, first=done.rows - len(parts))
 
@@ -129,24 +137,38 @@ class WritePlan:
             done.rows = sum(batch.num_rows for batch in batches)  # Spark sends all rows in any case
             return
         writer = staging.StageWriter(sender, done.write_id, done.partition, self._max_rows_per_call(sender))
-        for parts, _ in self._chunks(sender, batches):
+        for parts, _ in self._chunks(sender, batches, done.write_id):
             writer.append(parts)
             done.rows += len(parts)
         done.stage = writer.stage()
 
     def _chunks(
-        self, sender: Sender, batches: Iterable[pa.RecordBatch]
+        self, sender: Sender, batches: Iterable[pa.RecordBatch], write_id: str
     ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
         """Yield the rows as parts and keys, as many at a time as one call may carry."""
         size, before = self._max_rows_per_call(sender), 0
-        for batch in batches:
+        for given in batches:
+            batch, contents = self._split(given)
             for start in range(0, batch.num_rows, size):
                 rows = self.rows.rows(batch.slice(start, size))
                 sender.check(rows.payloads, first=before + start)
                 parts, keys = rows.parts(), rows.keys
+                if contents is not None:
+                    keys = keys_of_contents(write_id, contents.slice(start, size))
                 for first, last in call_ranges([len(part) for part in parts]):
                     yield parts[first:last], None if keys is None else keys[first:last]
             before += batch.num_rows
+
+    def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array[Any] | None]:
+        """Return the columns that are published, and the one that names the rows by their content."""
+        import pyarrow as pa
+
+        if self.content_at is None:
+            return batch, None
+        columns, names = list(batch.columns), list(batch.schema.names)
+        contents = columns.pop(self.content_at)
+        names.pop(self.content_at)
+        return pa.RecordBatch.from_arrays(columns, names=names), contents if self.by_content else None
 
     def _max_rows_per_call(self, sender: Sender) -> int:
         """Return the number of rows that one call may publish."""
@@ -190,8 +212,9 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
             f"queue {spec.name!r} drops its oldest messages when it is full, and the key of a dropped one would refuse "
             "its successors; give the option overload=raise or overload=block, or no deduplication key"
         )
+    content_at = _content_at(options, schema, keyed=keyed)
     rows = plan_rows(
-        schema,
+        _without(schema, content_at),
         payload=options.payload_column,
         headers=options.headers_column,
         key_column=options.deduplication_key_column,
@@ -200,7 +223,38 @@ def plan_write(options: WriteOptions, schema: StructType, overwrite: bool) -> Wr
     )
     adapted = replace(spec, options=changed)
     publisher_of(adapted)  # refuses options that cannot work together
-    return WritePlan(options, adapted.to_json(), rows)
+    return WritePlan(options, adapted.to_json(), rows, content_at)
+
+
+def _content_at(options: WriteOptions, schema: StructType, *, keyed: bool) -> int | None:
+    """Return the position of the column that names rows by their content.
+
+    Raises:
+        ConfigurationError: rows are to be named by it, and it is missing or has no effect.
+    """
+    found = [at for at, field in enumerate(schema.fields) if field.name == CONTENT_KEY]
+    if options.write_key == "content":
+        if keyed:
+            raise ConfigurationError(
+                "writeKey=content names rows that have no deduplication key, and these have one; leave one of them out"
+            )
+        if options.write_mode == "staged":
+            raise ConfigurationError(
+                "a write with writeMode=staged is published once under its writeId, however it is partitioned; leave "
+                "writeKey=content out"
+            )
+        if not found:
+            raise ConfigurationError(
+                f"writeKey=content needs the column {CONTENT_KEY!r}, because a task does not see equal rows of other "
+                "partitions: write sluicegate.spark.content_keys(df) instead of df"
+            )
+    return found[0] if found else None
+
+
+def _without(schema: StructType, at: int | None) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return schema if at is None else StructType(schema.fields[:at] + schema.fields[at + 1 :])
 
 
 def _refuse_overload(options: WriteOptions, spec: QueueSpec) -> None:

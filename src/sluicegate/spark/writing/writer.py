@@ -68,6 +68,11 @@ def make_stream_writer(options: WriteOptions, schema: StructType, overwrite: boo
     Raises:
         ConfigurationError: options or columns cannot work together. Redis is not contacted before the tasks do so.
     """
+    if options.write_key == "content":
+        raise ConfigurationError(
+            "writeKey=content needs rows that are numbered before the write, which Spark cannot do for a stream; write "
+            "with foreachBatch and content_keys(batch)"
+        )
     return StreamWriter(plan_write(options, schema, overwrite), schema, options.write_id)
 
 
