@@ -61,7 +61,7 @@ from sluicegate.core.transitions.jobs import (
 from sluicegate.core.transitions.keep_driver import keep_driver_call
 from sluicegate.core.transitions.manifest import manifest_call
 from sluicegate.core.transitions.pause import pause_call
-from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.peek import peek_pending_call
 from sluicegate.core.transitions.peek_in_stream import peek_in_stream_call
 from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, publish_call
@@ -367,7 +367,9 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         remember_returned_call, KEYS.run("R"), [b"i0", b"i1"], life_seconds=2, keys={"run": KEYS.run("R")}
     ),
     "pause": lambda: sample(pause_call, True, 3, args={"wanted": 1}),
-    "peek": lambda: sample(peek_call, "returned", 7, offset=3, keys={"source": KEYS.returned}, args={"kind": b"zset"}),
+    "peek": lambda: sample(
+        peek_pending_call, 7, offset=3, place=2, keys={"source": KEYS.pending}, args={"kind": b"pending"}
+    ),
     "peek_in_stream": lambda: sample(peek_in_stream_call, "5-5", 7, of=STREAM),
     "promote": lambda: sample(promote_call, step=7),
     "publish": _publish,

@@ -14,11 +14,13 @@ from sluicegate.core.transitions.examine import examine_call, probe_rights_call
 from sluicegate.core.transitions.forget import forget_call
 from sluicegate.core.transitions.in_flight import in_flight_call
 from sluicegate.core.transitions.pause import pause_call
+from sluicegate.core.transitions.peek import peek_pending_call
 from sluicegate.core.transitions.purge import purge_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.repair import recount_call, repair_call, repair_leases_call
 from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.core.transitions.stats import stats_call
+from tests.support.blocks import entries_of, pack_pending
 from tests.support.core_calls import Core, verdict
 
 STEP = Step(b"op", 1)
@@ -108,6 +110,69 @@ def cancel_returned(core: Core) -> Call[Any]:
 def ask_who_owns(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
     return forget_call(core.keys, b"a")
+
+
+def _with_blocks(core: Core) -> None:
+    with_messages_everywhere(core)
+    core.do(core.publish("c", *[f"x{number}" for number in range(20)], keyed=True))
+    pack_pending(core.client, core.queue, least=2, most=8)
+
+
+def purge_blocks(core: Core) -> Call[Any]:
+    _with_blocks(core)
+    page = core.do(scan_call(core.keys, "pending", page_size=15, from_oldest=True))
+    named = [Target(identify(value)[0], marker_of(core.keys, value)) for _, value in page.items]
+    assert len(named) == 19
+    return purge_call(core.keys, "pending", STEP, named)
+
+
+def cancel_in_blocks(core: Core) -> Call[Any]:
+    """Cancel a whole block, all but one of another, and some of a third."""
+    _with_blocks(core)
+    wanted = [b"c-%d" % number for number in (*range(7), *range(8, 16), 18, 19)]
+    page = core.do(scan_call(core.keys, "pending", page_size=100, wanted=wanted))
+    named = [Target(identify(value)[0], marker_of(core.keys, value)) for _, value in page.items]
+    assert len(named) == len(wanted)
+    return cancel_call(core.keys, "pending", STEP, named, 0, page)
+
+
+def drop_from_blocks(core: Core) -> Call[Any]:
+    """Make room for twelve: three single messages, a block and one message of the next."""
+    _with_blocks(core)
+    waiting = core.do(core.depth())
+    most = waiting.pending + waiting.returned + waiting.delayed
+    return core.publish("d", *"123456789012", max_pending_length=most, overload="drop_oldest")
+
+
+def redrive_a_block(core: Core) -> Call[Any]:
+    """Redrive a block that an older consumer buried as a foreign value."""
+    _with_blocks(core)
+    block = core.client.rpop(core.keys.pending)
+    core.client.hincrby(core.keys.counters, "packed", 1 - len(entries_of(block)))
+    core.client.zadd(core.keys.dead, {"foreign-1": 5})
+    core.client.hset(core.keys.dead_records, "foreign-1", b"5\x1fforeign\x1f\x1f\x1f" + block)
+    return redrive_call(core.keys, STEP, [Target(b"foreign-1")], mark=1 << 44, patient=False)
+
+
+def repair_a_block(core: Core) -> Call[Any]:
+    """Requeue a block that an older consumer set aside."""
+    _with_blocks(core)
+    block = core.client.rpop(core.keys.pending)
+    core.client.hincrby(core.keys.counters, "packed", 1 - len(entries_of(block)))
+    core.client.zadd(core.keys.set_aside, {block: 1})
+    core.client.hset(core.keys.counters, "set_aside", 1)
+    return repair_call(core.keys, "aside", place=b"0", page_size=9)
+
+
+def recount_blocks(core: Core) -> Call[Any]:
+    _with_blocks(core)
+    core.client.hset(core.keys.counters, "packed", 99)
+    return repair_call(core.keys, "packed", place=b"0", page_size=9)
+
+
+def peek_into_blocks(core: Core) -> Call[Any]:
+    _with_blocks(core)
+    return peek_pending_call(core.keys, 9, offset=4)
 
 
 def forget(core: Core) -> Call[Any]:
@@ -200,6 +265,8 @@ def look_around(keys: QueueKeys, do: Callable[[Call[Any]], Any]) -> None:
 
 
 READING = [scan_a_list, scan_letters, ask_who_owns, stats, eviction, examine, probe_rights]
+DELETING_BLOCKS = [purge_blocks, cancel_in_blocks, drop_from_blocks]
+CHANGING_BLOCKS = [redrive_a_block, repair_a_block, recount_blocks, *DELETING_BLOCKS]
 DELETING = [purge_pending, purge_delayed, purge_dead, purge_a_history, cancel_pending, cancel_returned]
 CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
 TYPES = {

@@ -19,7 +19,7 @@ from sluicegate.core.transitions.depth import Depth
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.keep_driver import keep_driver_call
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
-from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.peek import peek_pending_call
 from sluicegate.core.transitions.publish import Published
 from sluicegate.core.transitions.reap import Reaped
 from sluicegate.core.transitions.remember_returned import remember_returned_call
@@ -271,12 +271,13 @@ def look_into_leases(core: Core) -> Call[Any]:
 
 def peek(core: Core) -> Call[Any]:
     lease(core)
-    return peek_call(core.keys, "pending", 5)
+    return peek_pending_call(core.keys, 5)
 
 
 # What maintenance answers is what it did: nothing is left to do for its repeat.
 ANSWERS_WHAT_IT_DID = (
-    reap, promote, *admin_cases.REPAIRS, conclude, *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE,
+    reap, promote, *admin_cases.REPAIRS, admin_cases.repair_a_block, admin_cases.recount_blocks, conclude,
+    *ending_cases.TOLD_ONCE, *run_cases.TOLD_ONCE,
     *tracking_cases.TOLD_ONCE, *stream_cases.TOLD_ONCE, *group_cases.TOLD_ONCE,
 )  # fmt: skip
 CASES: list[Prepare] = [
@@ -289,7 +290,8 @@ CASES: list[Prepare] = [
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
-    *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *ending_cases.CASES,
+    *admin_cases.READING, *admin_cases.CHANGING, *admin_cases.REPAIRS, *admin_cases.CHANGING_BLOCKS,
+    admin_cases.peek_into_blocks, *ending_cases.CASES,
     *run_cases.CASES, *consumer_cases.CASES, *write_cases.CASES, *tracking_cases.CASES, *stream_cases.CASES,
     *group_cases.CASES,
     *job_cases.CASES,

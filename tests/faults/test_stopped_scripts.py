@@ -30,6 +30,7 @@ from tests.faults.test_repeats import (
     take_over,
 )
 from tests.support import state
+from tests.support.blocks import entries_of, packed
 from tests.support.core_calls import Core, verdict
 from tests.support.servers import RedisServer
 
@@ -57,6 +58,7 @@ CASES: list[Prepare] = [
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
 CASES += [run_cases.claim_and_pass_by, admin_cases.repair_what_was_set_aside]
 CASES += tracking_cases.KEEPING
+CASES += admin_cases.CHANGING_BLOCKS
 
 
 @contextmanager
@@ -78,7 +80,7 @@ def is_stopped(core: Core, call: Call[Any]) -> bool:
 def values(client: redis.Redis) -> set[bytes]:
     """Return what identifies everything that is stored: ids of messages, and foreign values as they are."""
     found = state.contents(client, "orders")
-    return {identity(value) for place in vars(found).values() for value in place}
+    return {identity(entry) for place in vars(found).values() for value in place for entry in entries_of(value)}
 
 
 def identity(value: bytes) -> bytes:
@@ -88,7 +90,10 @@ def identity(value: bytes) -> bytes:
 def named_for_deletion(prepare: Prepare, call: Call[Any]) -> set[bytes]:
     if prepare is ack_whole:
         return {f"b-{at}".encode() for at in range(6)}
-    return {identity(arg) for arg in call.args if isinstance(arg, bytes)} if prepare in admin_cases.DELETING else set()
+    if prepare is admin_cases.drop_from_blocks:
+        return {b"b-9", b"b-10", b"b-11", *(b"c-%d" % number for number in range(9))}
+    deleting = prepare in (*admin_cases.DELETING, *admin_cases.DELETING_BLOCKS)
+    return {identity(arg) for arg in call.args if isinstance(arg, bytes)} if deleting else set()
 
 
 @pytest.mark.parametrize("prepare", CASES, ids=lambda prepare: prepare.__name__)
@@ -105,6 +110,9 @@ def test_a_script_that_is_stopped_loses_nothing(
             stopped += [command] if is_stopped(Core(limited), call) else []
         gone = before - values(bare_client) - named_for_deletion(prepare, call)
         assert not gone, f"without {command.upper()} a message is gone"
+        real = packed(bare_client.lrange(core.keys.pending, 0, -1)) if not core.keys.group else 0
+        counted = int(bare_client.hget(core.keys.counters, "packed") or 0)
+        assert counted >= real, f"without {command.upper()} the depth is too low"
         markers = bare_client.mget([key for key in call.keys if b":dedup:" in key] or ["none"])
         assert {owner for owner in markers if owner} <= values(bare_client), (
             f"without {command.upper()} a key is orphaned"

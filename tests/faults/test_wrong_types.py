@@ -15,7 +15,7 @@ from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.conclude import Conclusion, conclude_call
 from sluicegate.core.transitions.in_flight import LeasePage, in_flight_call
 from sluicegate.core.transitions.manifest import manifest_call
-from sluicegate.core.transitions.peek import peek_call
+from sluicegate.core.transitions.peek import peek_call, peek_pending_call
 from sluicegate.errors import WrongKeyTypeError
 from tests.faults import (
     admin_cases,
@@ -149,7 +149,7 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "in_flight": (lambda core, _: in_flight_call(core.keys, HELD, count=5), "leases lease"),
     "manifest": (lambda core, _: manifest_call(core.keys, b"l", 1, 2), "lease leases"),
     "manifest of an ended lease": (lambda core, _: manifest_call(core.keys, b"gone"), "closed"),
-    "peek pending": (peek("pending"), "source"),
+    "peek pending": (lambda core, _: peek_pending_call(core.keys, 5, offset=1), "source counters"),
     "peek returned": (peek("returned"), "source"),
     "peek delayed": (peek("delayed"), "source"),
     "peek dead": (peek("dead"), "source dead_records"),

@@ -125,13 +125,13 @@ def test_pages_follow_the_size_of_the_messages(queue: RedisMessageQueue, monkeyp
     monkeypatch.setattr(_browse, "_PAGE_BYTES", 10_000)
     queue.publish_many({"n": n, "ballast": "x" * 950} for n in range(200))
     asked: list[int] = []
-    peek = RedisMessageQueue.peek
+    peek = _browse._peek
 
-    def counting(self: RedisMessageQueue, count: int = 10, **where: Any) -> Any:
+    def counting(queue: Any, state: str, count: int, *where: Any) -> Any:
         asked.append(count)
-        return peek(self, count, **where)
+        return peek(queue, state, count, *where)
 
-    monkeypatch.setattr(RedisMessageQueue, "peek", counting)
+    monkeypatch.setattr(_browse, "_peek", counting)
     assert len(rows(browse(queue, "pending", numPartitions="1", limit="202"))) == 202
     assert asked[0] == 50
     assert set(asked[2:-1]) == {9}, "of about a thousand bytes each"

@@ -10,6 +10,7 @@ import redis
 
 from sluicegate.core.entry import client_part, is_entry, split_entry
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
+from tests.support.blocks import entries_of
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
 WITHOUT_TTL = re.compile(
@@ -40,7 +41,7 @@ class Contents:
 
 
 def read(client: redis.Redis, root: bytes) -> Contents:
-    """Return everything that a queue holds."""
+    """Return everything that a queue holds, the messages of pending blocks as entries."""
     in_flight = [
         value
         for key in client.scan_iter(match=_escaped(root) + b"lease:*", count=1000)
@@ -48,7 +49,7 @@ def read(client: redis.Redis, root: bytes) -> Contents:
         if name.isdigit()
     ]
     return Contents(
-        list(reversed(client.lrange(root + b"pending", 0, -1))),
+        [entry for value in reversed(client.lrange(root + b"pending", 0, -1)) for entry in entries_of(value)],
         client.zrange(root + b"returned", 0, -1),
         client.zrange(root + b"delayed", 0, -1),
         in_flight,

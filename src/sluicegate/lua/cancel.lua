@@ -15,14 +15,15 @@
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4 from                 place from the left of the first value of the page on which the messages were found
---   5 to                   place of the last value of that page
---   6 cancelled            the total of cancelled messages when they were found
+--   5 to                   place of the last value of that page, -1 for the last of the list
+--   6 cancelled            the total of values of lists that cancels had removed when they were found
 --   7 group                the name of the group of a stream, "" for a queue
 --   8... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
--- Returns: {number of a deleted message among those named, ...}
+-- Returns: {values that are gone from the list or zset, number of a deleted message among those named, ...}
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, marker_owners, named_values, numbers, oom_guard, receipt, tracked, tracking
+--- @include clock, count_up, entry, marker_owners, named_on_page, named_values, numbers, oom_guard, packed, receipt
+--- @include tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
 local done = stored_answer(receipt, step)
@@ -30,47 +31,34 @@ if done then
   return done
 end
 redis.call('HLEN', counters)
-local owners, values, gone, places = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}, {}
-local entries = {}
+local owners, values, gone = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}
+local entries, found = {}, nil
 
--- Other cancels move values to the left, by no more than their number; new values move them to the right, onto later
--- pages.
-local function find_on_page()
-  local by_name = {}
-  for i = 1, #values do
-    by_name[values[i].name] = i
-  end
-  local since = to_integer(redis.call('HGET', counters, 'cancelled')) - tonumber(cancelled)
-  local first, last = math.max(0, tonumber(from) - math.max(0, since)), tonumber(to)
-  while first <= last do
-    local batch = redis.call('LRANGE', source, first, math.min(first + 99, last))
-    for i = 1, #batch do
-      local number = by_name[name_of(batch[i])]
-      if number then
-        gone[#gone + 1] = number
-        places[#places + 1], entries[#entries + 1] = first + i - 1, batch[i]
-      end
-    end
-    if #batch == 0 then
-      return
-    end
-    first = first + #batch
-  end
-end
-
--- Make all values to be deleted alike first, so that one pass from the nearer end of the list removes any number.
-local function drop_from_list(length)
-  local side = places[#places] * 2 > length and -1 or 1
+-- Make all values to be deleted alike first, so that one pass from the nearer end of the list removes any number. A
+-- block keeps its place with what is left of it.
+local function drop_from_list(length, places, packed)
+  local side, number = places[#places].at * 2 > length and -1 or 1, 0
   for i = 1, #places do
-    redis.call('LSET', source, places[i], '\31cancelled')
+    redis.call('LSET', source, places[i].at, places[i].left or '\31cancelled')
+    number = number + (places[i].left and 0 or 1)
   end
-  redis.call('LREM', source, side * #places, '\31cancelled')
+  if number > 0 then
+    redis.call('LREM', source, side * number, '\31cancelled')
+    count_up(counters, 'cancelled_values', number)
+  end
+  lower_packed(counters, packed)
+  return number
 end
 
 local length = 0
 if kind == 'newest' then
   length = redis.call('LLEN', source)
-  find_on_page()
+  -- Other cancels move values to the left; new values move them to the right, onto later pages or towards the end of
+  -- the list, where a claim also makes several values of a block.
+  local moved = to_integer(redis.call('HGET', counters, 'cancelled_values')) - tonumber(cancelled)
+  local last = tonumber(to) < 0 and length or tonumber(to)
+  found = find_on_page(source, values, math.max(0, tonumber(from) - math.max(0, moved)), last)
+  gone, entries = found.gone, found.entries
 else
   redis.call('ZCARD', source)
   for i = 1, #values do
@@ -88,9 +76,10 @@ for i = 1, #gone do
   local id = kind ~= 'newest' and id_of(one.name) or one.name
   free_marker(KEYS, markers_at, owners, one.marker, id, pending, group)
 end
+local dropped = #gone
 if #gone > 0 then
   if kind == 'newest' then
-    drop_from_list(length)
+    dropped = drop_from_list(length, found.places, found.packed)
   else
     drop_members(source, members)
   end
@@ -100,4 +89,5 @@ if tally then
   tally.moved_all(entries, kind == 'delayed' and 'delayed' or 'waiting', 'gone', {why = 'cancelled\31\31'})
   tally.write()
 end
+table.insert(gone, 1, dropped)
 return store_answer(receipt, step, receipt_ms, gone)

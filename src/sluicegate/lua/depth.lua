@@ -24,18 +24,19 @@
 --   happened
 -- Repeat: reads again.
 
---- @include clock, entry, lease, lease_page, numbers, unread
+--- @include block, clock, entry, lease, lease_page, numbers, packed, unread
 local ms = math.floor(clock_us() / 1000)
 local first_page = not mark
 mark = mark or string.format('%.0f', ms)
 local oldest = ms + 1
 
 local function consider(entry)
-  if entry and is_entry(entry) then
+  if entry and (is_entry(entry) or is_block(entry)) then
     oldest = math.min(oldest, enqueued_ms_of(entry))
   end
 end
 
+local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside', 'packed')
 local unread, waiting = read_group(pending, group), nil
 if unread then
   local first = first_unread(unread)
@@ -43,7 +44,7 @@ if unread then
   oldest = math.min(oldest, first and tonumber(string.match(first, '^%d+')) or oldest)
 else
   consider(redis.call('LINDEX', pending, -1))
-  waiting = redis.call('LLEN', pending)
+  waiting = count_pending(redis.call('LLEN', pending), totals[6])
 end
 consider(redis.call('ZRANGE', returned, 0, 0)[1])
 local first_due = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2])
@@ -74,7 +75,6 @@ local names, last_score = {}, ''
 if not first_page or first_expiry and first_expiry <= ms then
   names, last_score = lease_page(leases, mark, tonumber(max_leases), score, after)
 end
-local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside')
 return {
   waiting, redis.call('ZCARD', returned), redis.call('ZCARD', delayed),
   redis.call('ZCOUNT', delayed, '-inf', ms), redis.call('ZCARD', leases), redis.call('ZCARD', dead),

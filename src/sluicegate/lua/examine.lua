@@ -19,13 +19,13 @@
 --   3 recent_ms            dead letters that were buried since then are counted
 --   4 max_leases           leases that the answer names
 --   5... names             the members in `leases` of those hashes
--- Returns: {{length of each of the first eleven keys, -1 for another type}, {values looked at, no messages among them,
---   bytes} of pending, returned and delayed, {dead letters looked at, without a record, buried recently}, {totals that
---   are no numbers}, 1 when the sequence is behind what waits, {expired leases, ms since the first expired}, {names of
---   leases}, {messages in the named leases, gauge, leases that are damaged, miscounted, without a hash or a deadline}}
+-- Returns: {{length of each of the first eleven keys, -1 for another type}, {messages looked at, foreign values, bytes}
+--   of pending, returned and delayed, {dead letters looked at, without a record, buried recently}, {totals that are no
+--   numbers}, 1 when the sequence is behind, {expired leases, ms since the first expired}, {names of leases},
+--   {messages in the named leases, gauge, leases that are damaged, miscounted, without a hash or a deadline}}
 -- Repeat: reads again.
 
---- @include clock, entry, lease, lease_fields, newest_sequence, numbers
+--- @include clock, entry, lease, lease_fields, newest_sequence, numbers, packed
 local LENGTHS = {
   {pending, group == '' and 'LLEN' or 'XLEN'}, {returned, 'ZCARD'}, {delayed, 'ZCARD'}, {set_aside, 'ZCARD'},
   {leases, 'ZCARD'}, {dead, 'ZCARD'}, {dead_records, 'HLEN'}, {counters, 'HLEN'}, {wakeup, 'LLEN'}, {completed, 'LLEN'},
@@ -46,7 +46,8 @@ local function look(...)
   local looked, unknown, bytes = 0, 0, 0
   for _, values in ipairs({...}) do
     for _, value in ipairs(values) do
-      looked, bytes, unknown = looked + 1, bytes + #value, unknown + (is_entry(value) and 0 or 1)
+      looked, bytes = looked + messages_in(value), bytes + #value
+      unknown = unknown + (is_entry(value) and 0 or messages_in(value) > 1 and 0 or 1)
     end
   end
   return {looked, unknown, bytes}
@@ -55,7 +56,6 @@ end
 local function first_of(zset)
   return length_of[zset] > 0 and redis.call('ZRANGE', zset, 0, limit - 1) or {}
 end
-
 local function look_at_list()
   if group ~= '' or length_of[pending] <= 2 * limit then
     return look(group == '' and length_of[pending] > 0 and redis.call('LRANGE', pending, 0, -1) or {})

@@ -1,20 +1,53 @@
 -- Show messages of one state, the next to be claimed first, or records of a history, the newest first.
--- Guarantee: reads only.
+-- Guarantee: reads only; of pending messages, a bounded part.
 -- KEYS:
 --   1 source               a list, or a zset of entries or of dead ids
 --   2 dead_records         the dead records by id
 --   3 counters
 -- ARGV:
---   1 kind                 "list", "zset", "dead" or "history"; "unread": what a group has not read of a stream
+--   1 kind                 "pending", "list", "zset", "dead" or "history"; "unread": what a group has not read of a
+--                        stream
 --   2 count                maximum messages
 --   3 offset               messages to skip first
 --   4 group                the name of the group of a stream, "" for a queue
--- Returns: the stored values; for a dead message without a record, ''
+--   5 place                pending: values to pass before that
+-- Returns: the stored values; for a dead message without a record, ''. Pending: {1 when nothing follows, place and
+--   offset of what follows, messages of the first value that are skipped, value, ...} with entries and blocks; it ends
+--   before `count` once 1 MiB is skipped and shown
 -- Repeat: reads again.
 
---- @include numbers, stream_entry, unread
-local MAX_BYTES = 33554432
+--- @include numbers, packed, stream_entry, unread
+local MAX_BYTES, MAX_PASSED = 33554432, 1048576
 count, offset = tonumber(count), tonumber(offset)
+
+-- Counts messages from the right end; `at` values are passed already, and `skip` messages behind them are not shown.
+local function peek_pending(at, skip)
+  local reply, shown, seen, passed, chunk = {0, 0, 0, 0}, 0, 0, 0, 1
+  if skip > 0 and to_integer(redis.call('HGET', counters, 'packed')) <= 0 then
+    at, skip = at + skip, 0 -- without blocks, each value is a message
+  end
+  while reply[1] == 0 and shown < count and passed < MAX_PASSED do
+    chunk = math.min(chunk, skip + count - shown)
+    local values = redis.call('LRANGE', source, -(at + chunk), -(at + 1))
+    local left = #values
+    while left > 0 and shown < count and passed < MAX_PASSED do
+      local value, messages = values[left], messages_in(values[left])
+      if skip < messages then
+        reply[#reply + 1], reply[4], shown = value, reply[4] + skip, shown + messages - skip
+      end
+      skip, at, left = math.max(0, skip - messages), at + 1, left - 1
+      seen, passed = seen + 1, passed + #value
+      if shown > count then -- some messages of the last block follow
+        at, skip = at - 1, messages - (shown - count)
+      end
+    end
+    reply[1] = left == 0 and #values < chunk and 1 or 0
+    chunk = math.max(1, math.min(chunk * 4, 1000, math.ceil((MAX_PASSED - passed) * seen / math.max(1, passed))))
+  end
+  reply[2], reply[3] = at, skip
+  return reply
+end
+
 if kind == 'unread' then
   local unread, reply, make_message, seen = read_group(source, group), {}, message_maker(), 0
   local sequence = to_integer(redis.call('HGET', counters, 'published'))
@@ -25,6 +58,9 @@ if kind == 'unread' then
     end)
   end
   return reply
+end
+if kind == 'pending' then
+  return peek_pending(tonumber(place), offset)
 end
 if kind == 'list' then
   local values, reply = redis.call('LRANGE', source, -(offset + count), -(offset + 1)), {}

@@ -1,6 +1,5 @@
 -- Make messages pending or delayed, except those whose deduplication key is held or for which there is no room.
--- Guarantee: each position of a batch enters the queue at most once, and every repeat within the allowed age has the
---   same outcome.
+-- Guarantee: each position of a batch enters the queue at most once, and every repeat in time has the same outcome.
 -- KEYS:
 --   1 pending
 --   2 counters
@@ -35,7 +34,8 @@
 --   it finds, because WAIT answers for the last write of its connection. A batch that was refused whole left nothing,
 --   so its repeat may be accepted.
 
---- @include clock, count_up, enqueue, marker_owners, newest_sequence, tracked_publish, wakeup
+--- @include clock, count_up, enqueue, marker_owners, newest_sequence, oldest_pending, packed
+--- @include tracked_publish, wakeup
 local max_length, receipt_life = tonumber(max_pending_length), tonumber(receipt_ms)
 local tokens, waiting = redis.call('LLEN', wakeup), redis.call('LLEN', pending)
 redis.call('HLEN', counters)
@@ -49,7 +49,7 @@ end
 local room, kept = math.huge, 0 -- `kept`: waiting messages that are never dropped
 if max_length > 0 then
   kept = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
-  waiting = waiting + kept
+  waiting = count_pending(waiting, redis.call('HGET', counters, 'packed')) + kept
   room = math.max(0, max_length - waiting)
 end
 local ms = math.floor(clock_us() / 1000)
@@ -92,9 +92,9 @@ if #refused + dropped > 0 then
   table.insert(refused, 1, fresh + mine)
   reply[1] = refused
 end
-local lost = dropped > 0 and tracked_among_oldest(tracking, pending, dropped) or {}
-if tracked ~= '' or job_kinds ~= '' or #lost > 0 then
-  record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, entries, due, lost)
+local oldest = oldest_pending(tracking, pending, dropped)
+if tracked ~= '' or job_kinds ~= '' or #oldest.lost > 0 then
+  record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, entries, due, oldest.lost)
 end
 if fresh > 0 then
   local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
@@ -106,7 +106,7 @@ if fresh > 0 then
     call('PSETEX', marker, marker_ms, id) -- as SET with PX, with less work
   end
   if dropped > 0 then
-    redis.call('LTRIM', pending, 0, -dropped - 1)
+    drop_oldest(pending, counters, oldest)
     count_up(counters, 'dropped', dropped)
   end
   if not due or not first_due or due < tonumber(first_due) then

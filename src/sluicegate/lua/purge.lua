@@ -12,7 +12,8 @@
 --   9 pending              the stream of a group, whose markers it shares; of a queue not used
 --  10... markers           of the named messages that have a deduplication key
 -- ARGV:
---   1 kind                 "oldest": a list, from its right end; "zset" and "delayed"; "dead"; "history"
+--   1 kind                 "oldest": a list, from its right end, whose blocks go as a whole; "zset" and "delayed";
+--                        "dead"; "history"
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4 group                the name of the group of a stream, "" for a queue
@@ -20,7 +21,8 @@
 -- Returns: {messages deleted}
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, marker_owners, named_values, oom_guard, receipt, tracked, tracking
+--- @include add_if_named, clock, count_up, entry, marker_owners, named_values, oom_guard, packed, receipt
+--- @include tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
 local done = stored_answer(receipt, step)
@@ -39,30 +41,30 @@ if kind == 'history' then
 end
 
 local owners, values, gone = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}
-local entries = {} -- of those that are gone, except the dead
+local entries = {} -- of those that are gone, except the dead and those in blocks, which are never tracked
+local number, packed = 0, 0 -- of the values that go, and by how much their messages outnumber them
 
 -- The named messages are at the right end, except those claimed meanwhile: messages that joined since are to their
 -- left.
 local function find_at_end()
-  local by_name, found, chunk = {}, 0, 1
+  local by_name, bytes, chunk = {}, 0, 1
   for i = 1, #values do
     by_name[values[i].name] = values[i]
   end
-  while found < #values do
-    chunk = math.min(chunk, #values - found)
-    local batch = redis.call('LRANGE', source, -(found + chunk), -(found + 1))
+  while #gone < #values do
+    chunk = math.min(chunk, #values - #gone)
+    local batch = redis.call('LRANGE', source, -(number + chunk), -(number + 1))
     for i = #batch, 1, -1 do
-      local one = by_name[name_of(batch[i])]
-      if not one then
+      local before = #gone
+      if not add_if_named(by_name, batch[i], gone, entries) then
         return
       end
-      found = found + 1
-      gone[found], entries[found] = one, batch[i]
+      number, packed, bytes = number + 1, packed + #gone - before - 1, bytes + #batch[i]
     end
     if #batch < chunk then
       return
     end
-    chunk = math.min(chunk * 4, 1000)
+    chunk = math.max(1, math.min(chunk * 4, 1000, math.ceil(1048576 * number / math.max(1, bytes))))
   end
 end
 
@@ -90,7 +92,8 @@ for i = 1, #gone do
 end
 if #gone > 0 then
   if kind == 'oldest' then
-    redis.call('LTRIM', source, 0, -(#gone + 1))
+    redis.call('LTRIM', source, 0, -(number + 1))
+    lower_packed(counters, packed)
   elseif kind == 'dead' then
     drop_dead(source, dead_records, members)
   else

@@ -27,8 +27,8 @@
 --   {-1} when it is too early
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, marker_owners, named_values
---- @include oom_guard, receipt, tracked, tracking, wakeup
+--- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, marker_owners
+--- @include named_values, oom_guard, packed, receipt, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
@@ -43,22 +43,24 @@ end
 redis.call('HLEN', counters)
 redis.call('HLEN', dead_records)
 local waiting = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
-waiting = waiting + (group == '' and redis.call('LLEN', pending) or 0)
+if group == '' then
+  waiting = waiting + count_pending(redis.call('LLEN', pending), redis.call('HGET', counters, 'packed'))
+end
 local room = max_length > 0 and math.max(0, max_length - waiting) or math.huge
 local owners, values = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at)
-local reply, entries, ids, held, held_at = {0, 0}, {}, {}, {}, {}
+local reply, entries, ids, held, held_at, messages = {0, 0}, {}, {}, {}, {}, 0
 
 local function marker_of(one)
   return KEYS[markers_at + one.marker - 1]
 end
 
 -- Returns the entry as it becomes pending, or nil when the message is blocked: its record holds a foreign value, or
--- another message holds its key.
+-- another message holds its key. A block, which an older consumer takes for a foreign value, becomes pending as it is.
 local function entry_to_redrive(one)
   local record = redis.call('HGET', dead_records, one.name) or ''
   local entry = string.match(record, '^%d+\31[^\31]*\31[^\31]*\31[^\31]*\31(.*)$')
   if not entry or not is_entry(entry) or id_of(entry) ~= one.name then
-    return nil
+    return group == '' and entry and index_block(entry) and entry or nil
   end
   local owner = group == '' and one.marker > 0 and (held[marker_of(one)] or owners[one.marker])
   if owner and owner ~= one.name then
@@ -74,11 +76,11 @@ for i = 1, #values do
     local entry = entry_to_redrive(one)
     if not entry then
       reply[#reply + 1] = i
-    elseif #entries >= room then
+    elseif messages + messages_in(entry) > room then
       reply[2] = i
       break
     else
-      entries[#entries + 1], ids[#ids + 1] = entry, one.name
+      entries[#entries + 1], ids[#ids + 1], messages = entry, one.name, messages + messages_in(entry)
       if one.marker > 0 and is_bound(entry) then
         held[marker_of(one)] = one.name -- freed when it died, and its own again from now on
         held_at[marker_of(one)] = owners[one.marker]
@@ -95,6 +97,9 @@ if tally then -- first: a batch must never be complete while one of its messages
 end
 if #entries > 0 then
   table.sort(entries, function(one, other) return sequence_of(one) < sequence_of(other) end)
+  if messages > #entries then
+    count_up(counters, 'packed', messages - #entries)
+  end
   for first = 1, group == '' and #entries or 0, 1000 do
     redis.call('LPUSH', pending, unpack(entries, first, math.min(first + 999, #entries)))
   end

@@ -11,16 +11,17 @@
 --   7 dead
 --   8 dead_records
 -- ARGV:
---   1 part                 "counters": a total that is no number starts again; "aside": messages that can be read by
---                        now are requeued; "letters": dead messages without a record; "records": records without a dead
---                        message
---   2 from                 aside and letters: values to skip; records: a cursor
+--   1 part                 "counters": a total that is no number starts again; "packed": the messages in blocks are
+--                        counted; "aside": messages that can be read by now are requeued; "letters": dead messages
+--                        without a record; "records": records without a dead message
+--   2 from                 aside and letters: values to skip; records: a cursor; packed: as the previous answer says
 --   3 max_values           to look at
 --   4 group                the name of the group of a stream, "" for a queue
--- Returns: {place of the next call, "" at the end; values repaired}
+-- Returns: {place of the next call, "" at the end; values repaired}; packed: {"again", 0} when `pending` has changed
 -- Repeat: repairs what there is to repair by then.
 
---- @include clock, entry, entry_sequence, newest_sequence, numbers, oom_guard, wakeup
+--- @include block_index, clock, entry, entry_sequence, newest_sequence, numbers, oom_guard, recount_packed
+--- @include wakeup
 local limit, repaired = tonumber(max_values), 0
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
@@ -52,10 +53,13 @@ end
 local function requeue_readable(skip)
   local values, kept = redis.call('ZRANGE', set_aside, skip, skip + limit - 1), 0
   for i = 1, #values do
-    if is_entry(values[i]) then
-      redis.call('ZADD', returned, sequence_of(values[i]), values[i])
+    local entries = is_entry(values[i]) and {values[i]} or open_block(values[i])
+    for at = 1, entries and #entries or 0 do
+      redis.call('ZADD', returned, sequence_of(entries[at]), entries[at])
+    end
+    if entries then
       redis.call('ZREM', set_aside, values[i])
-      repaired = repaired + 1
+      repaired = repaired + #entries
     else
       kept = kept + 1
     end
@@ -97,6 +101,8 @@ end
 
 if part == 'counters' then
   return reset_counters()
+elseif part == 'packed' then
+  return recount_packed(counters, group == '' and pending, from, limit)
 elseif part == 'aside' then
   return requeue_readable(tonumber(from))
 elseif part == 'letters' then

@@ -10,19 +10,20 @@
 --   3 older_ms             dead: subtracted from now for the first mark
 --   4 from                 newest: place of the first value; zset and dead: score of the value before the page
 --   5 after                zset and dead: the member before the page, "" for the first page
---   6 max_values           to read
+--   6 max_values           to read; of blocks, the messages that must be looked at count
 --   7 max_bytes            stop reading once this much is read
 --   8 whole                1: whole values; 0: without headers and payload
 --   9... wanted            report these ids only; dead: read these messages instead of a page
--- Returns: {mark, published total, cancelled total, values or wanted ids read, 1 when nothing is left to read, score
---   and member of the last value that was read and not reported, place, value, ...}; the place is that in a list from
---   the left, the id of a dead message, or the score in a zset
+-- Returns: {mark, published total, values of lists that cancels removed, values or wanted ids read, 1 when nothing is
+--   left to read, score and member of the last value that was read and not reported, place, value, ...}; the place is
+--   that in a list from the left, the id of a dead message, or the score in a zset. The messages of a block are
+--   reported one by one, as entries, and no page ends within one
 -- Repeat: reads again.
 
---- @include clock, entry, numbers
+--- @include block, block_index, clock, entry, numbers, values_from
 local limit, byte_limit = tonumber(max_values), tonumber(max_bytes)
 mark = mark ~= '' and mark or string.format('%.0f', math.floor(clock_us() / 1000) - tonumber(older_ms))
-local totals = redis.call('HMGET', counters, 'published', 'cancelled')
+local totals = redis.call('HMGET', counters, 'published', 'cancelled_values')
 local reply, bytes, read = {mark, to_integer(totals[1]), to_integer(totals[2]), 0, 0, '', ''}, 0, 0
 
 local function head_of(value)
@@ -39,13 +40,35 @@ local function shortened(value)
   return head_of(value)
 end
 
-local is_wanted = ARGV[wanted_at] and {}
+local is_wanted, positions_of = ARGV[wanted_at] and {}, {}
 for i = wanted_at, #ARGV do
+  local batch, position = place_of(ARGV[i])
   is_wanted[ARGV[i]] = true
+  if batch then
+    positions_of[batch] = positions_of[batch] or {}
+    positions_of[batch][position] = true
+  end
 end
+
+-- Report the messages of a block at these positions, nil for all of them.
+local function report_block(place, block, positions)
+  for i = 1, block.count do
+    if not positions or positions[block.position[i]] then
+      reply[#reply + 1] = place
+      reply[#reply + 1] = whole == '1' and entry_in(block, i) or head_in(block, i)
+    end
+  end
+end
+
+local counted = 0 -- towards the limit
 local function add(place, value)
-  bytes, read = bytes + #value, read + 1
-  if not is_wanted or kind == 'dead' or is_entry(value) and is_wanted[id_of(value)] then
+  local block = (kind == 'oldest' or kind == 'newest') and read_block(value)
+  local positions = block and positions_of[block.batch]
+  local opened = block and (positions or not is_wanted) and index_block(value)
+  bytes, read, counted = bytes + #value, read + 1, counted + (opened and opened.count or 1)
+  if opened then
+    report_block(place, opened, positions)
+  elseif not is_wanted or kind == 'dead' or is_entry(value) and is_wanted[id_of(value)] then
     reply[#reply + 1] = place
     reply[#reply + 1] = shortened(value)
   elseif kind == 'zset' then
@@ -59,32 +82,6 @@ if kind == 'newest' then
 elseif after ~= '' then
   local rank = redis.call('ZRANK', source, after)
   start = rank and rank + 1 or redis.call('ZCOUNT', source, '-inf', '(' .. from)
-end
-
--- Returns the next `count` values as places and values; fewer when the source ends.
-local function next_values(count)
-  local first, places, values = start + read, {}, {}
-  if kind == 'newest' then
-    values = redis.call('LRANGE', source, first, first + count - 1)
-    for i = 1, #values do
-      places[i] = first + i - 1
-    end
-  elseif kind == 'oldest' then
-    local batch = redis.call('LRANGE', source, -(first + count), -(first + 1))
-    for i = #batch, 1, -1 do
-      places[#places + 1], values[#values + 1] = first, batch[i]
-    end
-  else
-    local batch = redis.call('ZRANGE', source, first, first + count - 1, 'WITHSCORES')
-    for i = 1, #batch, 2 do
-      if kind == 'zset' then
-        places[#places + 1], values[#values + 1] = batch[i + 1], batch[i]
-      elseif tonumber(batch[i + 1]) <= tonumber(mark) then
-        places[#places + 1], values[#values + 1] = batch[i], redis.call('HGET', dead_records, batch[i]) or ''
-      end
-    end
-  end
-  return places, values
 end
 
 if is_wanted and kind == 'dead' then
@@ -102,13 +99,16 @@ if is_wanted and kind == 'dead' then
   return reply
 end
 local chunk = 1
-while read < limit and bytes < byte_limit and reply[5] == 0 do
-  chunk = math.min(chunk, limit - read)
-  local places, values = next_values(chunk)
+while counted < limit and bytes < byte_limit and reply[5] == 0 do
+  chunk = math.min(chunk, limit - counted)
+  local places, values = values_from(kind, source, dead_records, mark, start + read, chunk)
+  local before = read
   for i = 1, #values do
-    add(places[i], values[i])
+    if counted < limit and bytes < byte_limit then
+      add(places[i], values[i])
+    end
   end
-  reply[5] = #values < chunk and 1 or 0
+  reply[5] = #values < chunk and read - before == #values and 1 or 0
   local fitting = read > 0 and bytes > 0 and math.ceil((byte_limit - bytes) * read / bytes) or 1
   chunk = math.max(1, math.min(chunk * 4, 1000, fitting)) -- as many as fit if they are as large as those before
 end

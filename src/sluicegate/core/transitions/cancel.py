@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from sluicegate.core import scripts
 from sluicegate.core.call import Call, Operation
@@ -12,17 +13,33 @@ from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Ste
 from sluicegate.errors import ConfigurationError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
-__all__ = ["cancel_call", "cancel_operation"]
+__all__ = ["Removed", "cancel_call", "cancel_operation"]
 
 _PAGE_SIZE = 500
 _MAX_IDS = 1000  # looked for at once
 _KINDS = {"pending": b"newest", "returned": b"zset", "delayed": b"delayed"}
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a step deleted.
+
+    Attributes:
+        values: stored values that are gone: fewer than messages, where these left a block.
+        positions: of the deleted messages among the targets.
+    """
+
+    values: int
+    positions: list[int]
+
+
 def cancel_call(
     keys: QueueKeys, state: str, step: Step, targets: Sequence[Target], place: int, page: Page
-) -> Call[list[int]]:
-    """Prepare one step: delete targets that a page from `place` on showed; answers the positions of those deleted."""
+) -> Call[Removed]:
+    """Prepare one step: delete targets that a page from `place` on showed.
+
+    A step on the last page of a list searches to the end, where other calls may have moved what the page showed.
+    """
     markers, args = target_args(targets)
     return Call(
         scripts.load("cancel"),
@@ -42,7 +59,7 @@ def cancel_call(
             step.number,
             RECEIPT_MS,
             place,
-            place + page.read - 1,
+            -1 if page.ended else place + page.read - 1,
             page.cancelled,
             keys.group.encode(),
             *args,
@@ -56,7 +73,8 @@ def cancel_operation(
 ) -> Operation[list[str]]:
     """Delete waiting messages by id, and free their deduplication keys.
 
-    For each 1,000 ids it reads what waits until all are found: one call per 500 waiting messages or 4 MB of them.
+    For each 1,000 ids it reads what waits until all are found: one call per 500 stored values or 1 MiB of pending
+    ones.
     Messages in flight, dead letters and unknown ids are left alone. A message that is in flight for a moment while the
     others are read may be missed; the result does not list it then.
 
@@ -111,18 +129,18 @@ def _cancel_in(
             continue
         found = [(identify(value)[0], value) for _, value in page.items]
         targets = [Target(name if state == "pending" else value, marker_of(keys, value)) for name, value in found]
-        removed: list[int] = []
+        removed = Removed(0, [])
         if targets:
             removed = yield cancel_call(keys, state, steps.next(), targets, cursor.place, page)
-            ids = [found[position][0] for position in removed]
+            ids = [found[position][0] for position in removed.positions]
             if emits_events and ids:
                 yield _event(keys, ids)
             gone.update(ids)
         if page.ended:
             break
-        expected = page.cancelled + len(removed)
         if state == "pending":
-            cursor = Cursor(cursor.place + page.read - len(removed))
+            expected = page.cancelled + removed.values
+            cursor = Cursor(cursor.place + page.read - removed.values)
         elif page.kept.member:
             cursor = page.kept
     return gone
@@ -141,8 +159,8 @@ def _refuse_unread(keys: QueueKeys, ids: Sequence[str]) -> Operation[None]:
             )
 
 
-def _decode(reply: list[int]) -> list[int]:
-    return [number - 1 for number in reply]
+def _decode(reply: list[int]) -> Removed:
+    return Removed(reply[0], [number - 1 for number in reply[1:]])
 
 
 def _event(keys: QueueKeys, ids: Sequence[bytes]) -> QueueEvent:

@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.core import scripts
+from sluicegate.core.block import Block
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["peek_call", "peek_operation"]
+__all__ = ["PeekPlace", "Peeked", "peek_call", "peek_operation", "peek_pending_call"]
 
-_KINDS = {"pending": b"list", "dead": b"dead", "completed": b"history", "failed": b"history"}
+_KINDS = {"dead": b"dead", "completed": b"history", "failed": b"history"}
+
+
+@dataclass(slots=True)
+class PeekPlace:
+    """A peek place says where in `pending` an offset is, so that pages that follow one another search for none.
+
+    Attributes:
+        offset: messages before this place.
+        values: stored values before it.
+        rank: messages of the next value before it.
+    """
+
+    offset: int = 0
+    values: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """The answer to a call that shows what is pending.
+
+    Attributes:
+        ended: whether nothing follows.
+        values: stored values before what follows.
+        skip: messages behind them that are still to skip.
+        entries: the entries shown.
+    """
+
+    ended: bool
+    values: int
+    skip: int
+    entries: list[bytes] = field(repr=False)
 
 
 def peek_call(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Call[list[bytes]]:
@@ -18,22 +52,67 @@ def peek_call(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Ca
 
     Args:
         keys: the keys of the queue.
-        state: `pending`, `returned`, `delayed`, `dead`, `completed`, `failed` or `set_aside`.
+        state: `returned`, `delayed`, `dead`, `completed`, `failed` or `set_aside`; `pending` of a group.
         count: the largest number of values.
         offset: values to skip.
     """
-    kind = _KINDS.get(state, b"zset")
-    if state == "pending" and keys.group:
-        kind = b"unread"
-    args = (kind, count, offset, keys.group.encode())
-    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records, keys.counters), args, _decode)
+    kind = b"unread" if state == "pending" else _KINDS.get(state, b"zset")
+    return _call(keys, state, (kind, count, offset, keys.group.encode()), _decode)
 
 
-def peek_operation(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Operation[list[bytes]]:
-    """Show up to `count` values of a state, after skipping `offset` of them."""
-    values: list[bytes] = yield peek_call(keys, state, count, offset=offset)
-    return values
+def peek_pending_call(keys: QueueKeys, count: int, *, offset: int = 0, place: int = 0) -> Call[Peeked]:
+    """Prepare the call that shows up to `count` pending messages, and fewer where they are large.
+
+    Args:
+        keys: the keys of the queue.
+        count: the largest number of messages.
+        offset: messages to skip behind the place.
+        place: stored values to pass before that.
+    """
+    return _call(keys, "pending", (b"pending", count, offset, keys.group.encode(), place), _decode_pending)
+
+
+def _call(keys: QueueKeys, state: str, args: tuple[bytes | int, ...], decode: Any) -> Call[Any]:
+    return Call(scripts.load("peek"), (getattr(keys, state), keys.dead_records, keys.counters), args, decode)
+
+
+def peek_operation(
+    keys: QueueKeys, state: str, count: int, *, offset: int = 0, place: PeekPlace | None = None
+) -> Operation[list[bytes]]:
+    """Show up to `count` values of a state, after skipping `offset` of them.
+
+    Pending messages take a call per MiB that is skipped and shown; where there are no blocks, skipping takes none.
+
+    Args:
+        keys: the keys of the queue.
+        state: as in `peek_call`, and `pending`.
+        count: the largest number of values.
+        offset: values to skip.
+        place: where the caller's last page of pending messages ended; it moves behind this page.
+    """
+    if state != "pending" or keys.group:
+        values: list[bytes] = yield peek_call(keys, state, count, offset=offset)
+        return values
+    place = PeekPlace() if place is None or place.offset > offset else place
+    entries: list[bytes] = []
+    skip = place.rank + offset - place.offset
+    while True:
+        shown: Peeked = yield peek_pending_call(keys, count - len(entries), offset=skip, place=place.values)
+        entries += shown.entries[: count - len(entries)]
+        place.values, skip = shown.values, shown.skip
+        if shown.ended or len(entries) >= count:
+            place.offset, place.rank = offset + len(entries), skip
+            return entries
 
 
 def _decode(reply: list[Any]) -> list[bytes]:
     return [value for value in reply if value]
+
+
+def _decode_pending(reply: list[Any]) -> Peeked:
+    ended, values, skip, first, *stored = reply
+    entries: list[bytes] = []
+    for value in stored:
+        block = Block.read(value)
+        entries += block.entries() if block else [value]
+    return Peeked(bool(ended), values, skip, entries[first:])

@@ -19,6 +19,8 @@ __all__ = ["RepairReport", "Repaired", "recount_call", "repair_call", "repair_le
 
 _PAGE_SIZE = 250
 _NAMES_PER_PAGE = 1000
+_VALUES_PER_PAGE = 2000
+_MAX_RECOUNTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class RepairReport:
     Attributes:
         in_flight: by how much the count of messages in flight was corrected; negative when it was too high.
         recounted: whether they were recounted; False when another repair began to do so meanwhile.
-        counters: totals that were no numbers and start anew, or that were lower than what waits.
+        counters: totals that were no numbers and start anew, that were lower than what waits, or that counted the
+            messages in blocks wrong. A large queue that others use meanwhile keeps a wrong count of these.
         leases: leases without a hash, slots or an effective deadline, and those that counted their messages wrong.
         reaped: damaged leases whose messages were taken back.
         letters: dead letters whose record was lost.
@@ -70,7 +73,7 @@ class Repaired:
 
 
 def repair_call(keys: QueueKeys, part: str, *, place: bytes = b"", page_size: int = 0) -> Call[Repaired]:
-    """Prepare one step of the repair of counters, values set aside, dead messages or dead records; see the script."""
+    """Prepare one step of a repair: of counters, blocks, values set aside, dead messages or records; see the script."""
     return Call(
         scripts.load("repair"),
         (
@@ -132,6 +135,7 @@ def repair_operation(
         emits_events: whether to emit events.
     """
     counters: Repaired = yield repair_call(keys, "counters")
+    packed = yield from _packed(keys)
     returned = yield from _pages(keys, "aside")
     leases, reaped = yield from _leases(keys, rules, emits_events)
     letters = yield from _pages(keys, "letters")
@@ -140,7 +144,7 @@ def repair_operation(
     report = RepairReport(
         in_flight=in_flight,
         recounted=recounted,
-        counters=counters.count,
+        counters=counters.count + packed,
         leases=leases,
         reaped=reaped,
         letters=letters,
@@ -159,6 +163,18 @@ def _pages(keys: QueueKeys, part: str) -> Operation[int]:
         page: Repaired = yield repair_call(keys, part, place=place, page_size=_PAGE_SIZE)
         count, place = count + page.count, page.next
     return count
+
+
+def _packed(keys: QueueKeys) -> Operation[int]:
+    """Count the messages in blocks, again where others change the queue meanwhile; returns 1 if the count was wrong."""
+    for _ in range(_MAX_RECOUNTS):
+        place = b"0"
+        while place and place != b"again":
+            page: Repaired = yield repair_call(keys, "packed", place=place, page_size=_VALUES_PER_PAGE)
+            place = page.next
+            if not place:
+                return page.count
+    return 0
 
 
 def _leases(keys: QueueKeys, rules: QueueRules, emits_events: bool) -> Operation[tuple[int, int]]:

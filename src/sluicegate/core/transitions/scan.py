@@ -17,6 +17,7 @@ RECEIPT_MS = 3_600_000
 """Life of the receipt of a step: longer than any call is retried."""
 
 _MAX_BYTES = 4 * 1024 * 1024
+_MAX_LIST_BYTES = 1024 * 1024  # messages in blocks are read in less time per byte, and take more time than bytes
 _KINDS = {"pending": b"list", "returned": b"zset", "delayed": b"zset", "dead": b"dead"}
 
 
@@ -42,7 +43,7 @@ class Page:
     Attributes:
         mark: the time in ms up to which dead letters are considered.
         published: the queue's total of published messages at that moment.
-        cancelled: its total of cancelled messages at that moment.
+        cancelled: how many values cancels had removed from its list at that moment.
         read: values that were read, or wanted ids of dead letters that were looked for.
         ended: whether nothing is left to read.
         kept: the last value of a sorted set that was read and left out.
@@ -109,7 +110,8 @@ def scan_call(
     Args:
         keys: the keys of the queue.
         state: `pending`, `returned`, `delayed` or `dead`.
-        page_size: the largest number of values to read.
+        page_size: the largest number of values to read; of a list from its oldest value on, of messages, and more where
+            the last value is a block.
         cursor: where the page begins.
         from_oldest: whether a list is read from its oldest value on; otherwise from its newest.
         mark: the mark of the first page; None on the first page.
@@ -127,7 +129,7 @@ def scan_call(
         cursor.place if kind == b"newest" else cursor.score,
         cursor.member,
         page_size,
-        _MAX_BYTES,
+        _MAX_LIST_BYTES if state == "pending" else _MAX_BYTES,
         int(whole),
         *wanted,
     ]

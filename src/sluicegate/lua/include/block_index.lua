@@ -57,6 +57,14 @@ local function id_in(block, i)
   return block.batch .. '-' .. block.position[i]
 end
 
+-- The batch and the position in an id; nothing for an id that no block can have.
+local function place_of(id)
+  local batch, position = string.match(id, '^(.*)%-(%d+)$')
+  if position and (position == '0' or string.byte(position) ~= 48) then
+    return batch, tonumber(position)
+  end
+end
+
 local function sequence_in(block, i)
   return block.sequence + (block.rank and block.rank[i] or i - 1)
 end
@@ -70,10 +78,14 @@ local function payload_in(block, i)
   return string.sub(block.value, first + block.payloads_to[i - 1], first + block.payloads_to[i] - 1)
 end
 
-local function entry_in(block, i)
+-- The entry of a message as far as the end of its key.
+local function head_in(block, i)
   return block.kind .. string.format('%012x', sequence_in(block, i)) .. string.sub(block.value, 14, 29)
-    .. block.batch .. '-' .. block.position[i] .. '\31' .. key_in(block, i) .. '\31' .. block.headers .. '\31'
-    .. payload_in(block, i)
+    .. block.batch .. '-' .. block.position[i] .. '\31' .. key_in(block, i) .. '\31'
+end
+
+local function entry_in(block, i)
+  return head_in(block, i) .. block.headers .. '\31' .. payload_in(block, i)
 end
 
 -- The messages of a block as entries, nil when it is foreign.

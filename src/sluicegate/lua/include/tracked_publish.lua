@@ -1,4 +1,4 @@
---- @include numbers, stored_outcomes, tracked, tracking
+--- @include numbers, stored_outcomes, tracking
 -- What a publish records of a batch and of jobs.
 
 -- The outcomes of a call of a batch are in a field of the batch's record, so that they live as long as the batch. A
@@ -29,12 +29,6 @@ local function store_outcomes(receipt, receipt_ms, hash, batch, call, reply)
   elseif receipt_ms > 0 then
     redis.call('SET', receipt, cjson.encode(reply), 'PX', receipt_ms)
   end
-end
-
--- The oldest `count` pending messages, if any of them is tracked; else none.
-local function tracked_among_oldest(hash, pending, count)
-  local oldest = redis.call('HLEN', hash) > 0 and redis.call('LRANGE', pending, -count, -1) or {}
-  return any_tracked(hash, oldest) and oldest or {}
 end
 
 -- Record new messages before they are stored: a batch must never be complete while one of its messages waits. `kinds`

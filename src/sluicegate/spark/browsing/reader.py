@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from sluicegate.consumer import QueueConsumer
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import is_entry
+from sluicegate.core.transitions.peek import PeekPlace, peek_operation
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import BrowseOptions
@@ -166,10 +167,10 @@ def _rows(queue: QueueConsumer, state: str, partition: InputPartition) -> Iterat
 
 def _pages(queue: QueueConsumer, state: str, window: Window) -> Iterator[list[_Row]]:
     """Yield a window page by page, each of about 4 MiB judging by the pages before."""
-    offset, end, most = window.offset, window.offset + window.count, _FIRST_PAGE
+    offset, end, most, place = window.offset, window.offset + window.count, _FIRST_PAGE, PeekPlace()
     while offset < end:
         asked = min(most, end - offset)
-        rows = _peek(queue, state, asked, offset)
+        rows = _peek(queue, state, asked, offset, place)
         if not rows:
             return
         yield rows
@@ -178,7 +179,10 @@ def _pages(queue: QueueConsumer, state: str, window: Window) -> Iterator[list[_R
         most = max(1, min(_MAX_PER_PAGE, int(_PAGE_BYTES / mean)))
 
 
-def _peek(queue: QueueConsumer, state: str, count: int, offset: int) -> list[_Row]:
+def _peek(queue: QueueConsumer, state: str, count: int, offset: int, place: PeekPlace | None = None) -> list[_Row]:
+    if state == "pending" and place is not None:  # each page knows where the last one ended, as offsets do not
+        entries = peek_operation(queue.session.keys, state, count, offset=offset, place=place)
+        return [_row(Message(entry)) for entry in queue.session.runner.run(entries)]
     seen: list[Any] = queue.peek(count, state=state, offset=offset)  # type: ignore[call-overload]
     return [_row(one) for one in seen]
 
