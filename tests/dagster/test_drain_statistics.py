@@ -13,6 +13,8 @@ import pytest
 from dagster_sluicegate import RedisQueueResource
 from dagster_sluicegate.drains.statistics import DrainStatistics, Waits
 from sluicegate import Message, RedisMessageQueue
+from sluicegate.core.leased import LeasedEntries
+from sluicegate.leased_messages import LeasedMessages
 from tests.dagster.drains import drain_asset, fill, metadata_of, run, waits_for
 
 pytestmark = pytest.mark.dagster
@@ -110,3 +112,18 @@ def test_a_materialization_has_ages_waits_and_redeliveries(
     assert metadata["sluicegate/redelivered"] == 1
     assert metadata["sluicegate/bytes"] > 3 * 29
     assert metadata["sluicegate/duplicates_total"] == 0
+
+
+def test_a_claimed_batch_is_counted_without_an_object_per_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Message:
+        raise AssertionError("an object was made for each message")
+
+    monkeypatch.setattr("sluicegate.leased_messages.Message", refuse)
+    listed = [message(age, finished=age % 3 == 0) for age in range(200, 0, -1)]
+    for begun in (1, 2):
+        plain, lazy = DrainStatistics(lambda: NOW), DrainStatistics(lambda: NOW)
+        plain.note([Message(one.entry, 1, begun) for one in listed])
+        lazy.note(LeasedMessages(LeasedEntries([one.entry for one in listed], None, begun)))
+        for name in ("bytes", "redelivered", "oldest", "newest"):
+            assert getattr(plain, name) == getattr(lazy, name), name
+        assert plain.waits.to_markdown() == lazy.waits.to_markdown()

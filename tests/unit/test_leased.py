@@ -126,3 +126,18 @@ def test_a_message_that_equals_another_is_not_that_message() -> None:
     assert leased.owns(leased[1])
     assert not leased.owns(Message(leased[1].entry, 2, 2))
     assert not leased.owns(Message(leased[1].entry, 9, 2))
+
+
+def test_some_slots_of_a_lease_keep_their_order_and_counts() -> None:
+    stored = LeasedEntries([b"a", b"b", b"c"], [2, 4, 6], 3)
+    some = stored.only([4, 6])
+    assert (list(some.slots), some.entries(), some.begun) == ([4, 6], [b"b", b"c"], 3)
+    with pytest.raises(KeyError):
+        stored.only([2, 3])
+
+
+def test_deliveries_are_counted_from_the_entry_and_the_lease() -> None:
+    fresh, again = entry_of(1).replace(b"a40010", b"a40000"), entry_of(2)
+    assert [LeasedEntries([fresh, again], None, 1).delivery_count(at) for at in (0, 1)] == [1, 2]
+    assert LeasedEntries([fresh, again], None, 1).redelivered == 1
+    assert LeasedEntries([fresh, again], None, 2).redelivered == 2, "a takeover is a delivery"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from sluicegate import Message
 from sluicegate.core.entry import was_delivered
 from sluicegate.errors import MalformedStoredMessageError
+from sluicegate.leased_messages import LeasedMessages
 
 __all__ = ["DrainStatistics", "Waits"]
 
@@ -85,8 +86,12 @@ class DrainStatistics:
     def note(self, messages: Sequence[Message]) -> None:
         """Count the messages of a batch that was just claimed."""
         now = self._clock()
-        self.bytes += sum([len(message.entry) for message in messages])
-        self.redelivered += sum([m.deliveries_begun > 1 or was_delivered(m.entry) for m in messages])
+        if isinstance(messages, LeasedMessages):  # which makes no object for what is only counted
+            self.bytes += messages.stored.size
+            self.redelivered += messages.stored.redelivered
+        else:
+            self.bytes += sum([len(message.entry) for message in messages])
+            self.redelivered += sum([m.deliveries_begun > 1 or was_delivered(m.entry) for m in messages])
         samples = _spread(messages)
         for message in samples:
             try:
@@ -111,7 +116,10 @@ def _spread(messages: Sequence[Message]) -> Sequence[Message]:
     last = len(messages) - 1
     if last < _SAMPLES:
         return messages
-    return [messages[last * number // (_SAMPLES - 1)] for number in range(_SAMPLES)]
+    positions = [last * number // (_SAMPLES - 1) for number in range(_SAMPLES)]
+    if isinstance(messages, LeasedMessages):
+        return [Message(messages.stored.entry(position)) for position in positions]
+    return [messages[position] for position in positions]
 
 
 def _seconds_of(bucket: int) -> float:

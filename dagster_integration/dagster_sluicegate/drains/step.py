@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -136,7 +136,7 @@ class StepHandler(Handler):
     statistics: DrainStatistics = field(default_factory=DrainStatistics)
     per_batch: bool = False
 
-    def __call__(self, messages: list[Message], context: DrainContext) -> object:
+    def __call__(self, messages: Sequence[Message], context: DrainContext) -> object:
         """Call the function with a batch, and check what it returns.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from operator import itemgetter
 
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.entry import bound_markers
+from sluicegate.core.entry import bound_markers, read_prefix, was_delivered
 from sluicegate.core.keys import QueueKeys
 
 __all__ = ["LeasedEntries"]
@@ -77,6 +77,19 @@ class LeasedEntries:
             raise KeyError(slot)
         return len(self._values[position])
 
+    def delivery_count(self, position: int) -> int:
+        """Return the number of deliveries of the message at a position, including this one.
+
+        Raises:
+            MalformedStoredMessageError: the value there is not an entry.
+        """
+        return read_prefix(self._values[position]).deliveries + self.begun
+
+    @property
+    def redelivered(self) -> int:
+        """Return how many messages were delivered before, whatever became of that delivery."""
+        return len(self) if self.begun > 1 else sum(map(was_delivered, self._values))
+
     @property
     def size(self) -> int:
         """Return the size of all entries in bytes."""
@@ -91,6 +104,15 @@ class LeasedEntries:
         if not bytes(map(_first_byte, self._values)).translate(None, _UNBOUND):
             return ()
         return bound_markers(keys, zip(self._slots, self._values, strict=True))
+
+    def only(self, slots: Sequence[int]) -> LeasedEntries:
+        """Return the messages in these slots, ascending.
+
+        Raises:
+            KeyError: the lease has no message in one of them.
+        """
+        held = dict(zip(self._slots, self._values, strict=True))
+        return LeasedEntries([held[slot] for slot in slots], slots, self.begun)
 
     def drop(self, slots: Collection[int]) -> None:
         """Leave out the messages in these slots."""

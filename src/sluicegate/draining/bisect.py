@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from sluicegate.tables.payloads import PayloadError
 
 __all__ = ["Bisect", "FailedMessages", "refuse_when_lost"]
 
-Call = Callable[[list[Message], VerdictCollector], dict[int, MessageVerdict]]
+Call = Callable[[Sequence[Message], VerdictCollector], dict[int, MessageVerdict]]
 
 _MAX_ERROR_LENGTH = 500
 _MAX_IDS = 10
@@ -37,7 +37,7 @@ class FailedMessages:
     to each message.
     """
 
-    messages: list[Message]
+    messages: Sequence[Message]
     error: Exception
     where: str
 
@@ -61,7 +61,7 @@ class Bisect:
     """
 
     def __init__(self, lease: Lease, call: Call, config: QueueConfig, *, splits: bool = True) -> None:
-        self.done: list[Message] = []
+        self.done: Sequence[Message] = ()
         self.failed_messages: list[FailedMessages] = []
         self.given_up: FailedMessages | None = None
         self.failing_calls = 0
@@ -80,8 +80,9 @@ class Bisect:
         Raises:
             LeaseLostError: the lease was lost meanwhile, so that there is nothing left to find out.
         """
-        waiting = deque([list(self._lease.messages)])
+        waiting: deque[Sequence[Message]] = deque([self._lease.leased])  # whole, and without objects until it fails
         depth = (len(waiting[0]) - 1).bit_length()  # ceil(log2(n)): halvings down to one message
+        left: Sequence[Message]
         while waiting:
             # At the bottom without a success, try the other end: that distinguishes a cluster of failing
             # messages from a handler that fails at everything.
@@ -116,7 +117,7 @@ class Bisect:
 
     def verdicts(self) -> Iterator[Verdict]:
         """Return the verdicts so far for one settle; messages that were not reached have none."""
-        if len(self.done) == len(self._lease.messages):
+        if len(self.done) == len(self._lease):
             yield Verdict("ack")  # the lease as a whole, which costs nothing per message
             return
         yield Verdict("ack", self.done)
@@ -143,7 +144,7 @@ class Bisect:
         """Return how many messages the verdicts ack, return and bury; a settle may bury more."""
         buried = sum(verdict.verb == "bury" for verdict in self._verdicts.values())
         returned = len(self.given_back())
-        return len(self._lease.messages) - returned - buried, returned, buried
+        return len(self._lease) - returned - buried, returned, buried
 
     @property
     def failed(self) -> bool:
@@ -173,12 +174,12 @@ class Bisect:
         known = tuple(self.failed_messages)
         return known if self.given_up is None else (*known, self.given_up)
 
-    def _try(self, batch: list[Message]) -> Exception | None:
+    def _try(self, batch: Sequence[Message]) -> Exception | None:
         """Call the handler once; answer what it raised, None when it did not."""
         refuse_when_lost(self._lease)
         collector = VerdictCollector(batch)
         try:
-            verdicts = self._call(list(batch), collector)
+            verdicts = self._call(batch, collector)
         except UnfitPayloadsError as error:  # the handler was not called
             refuse_when_lost(self._lease, error)
             return error
@@ -196,23 +197,28 @@ class Bisect:
                 self._record(batch, collector.close())
             raise
         self._record(batch, verdicts)
-        self.done += [message for message in batch if message.slot not in verdicts] if verdicts else batch
+        self._finish([message for message in batch if message.slot not in verdicts] if verdicts else batch)
         self.fruitful, self._streak = True, 0
         return None
 
-    def _record(self, batch: list[Message], verdicts: dict[int, MessageVerdict]) -> None:
+    def _record(self, batch: Sequence[Message], verdicts: dict[int, MessageVerdict]) -> None:
+        acked: list[Message] = []
         for message in batch if verdicts else ():
             verdict = verdicts.get(message.slot)
             if verdict is None:
                 continue
             self._decided.add(message.slot)
             if verdict.verb == "ack":
-                self.done.append(message)
+                acked.append(message)
             else:
                 self._verdicts[message.slot] = verdict
             self.fruitful = True
+        self._finish(acked)
 
-    def _bury_unfit(self, batch: list[Message], error: UnfitPayloadsError) -> list[Message]:
+    def _finish(self, messages: Sequence[Message]) -> None:
+        self.done = [*self.done, *messages] if self.done else messages
+
+    def _bury_unfit(self, batch: Sequence[Message], error: UnfitPayloadsError) -> list[Message]:
         """Give the messages whose payloads do not fit their verdict, and return the others."""
         verdicts = {
             batch[position].slot: MessageVerdict("bury", None, reason, INVALID_PAYLOAD)
@@ -222,7 +228,7 @@ class Bisect:
         self._record(batch, verdicts)
         return [message for message in batch if message.slot not in verdicts]
 
-    def _fail(self, batch: list[Message], error: Exception, where: str) -> None:
+    def _fail(self, batch: Sequence[Message], error: Exception, where: str) -> None:
         """Give the whole lease back after its only call failed; a message that was alone is known to have failed."""
         failed = FailedMessages(batch, error, where)
         if len(batch) == 1:
@@ -230,7 +236,7 @@ class Bisect:
         else:
             self.given_up = failed
 
-    def _without_unreadable(self, batch: list[Message], error: PayloadError, where: str) -> list[Message]:
+    def _without_unreadable(self, batch: Sequence[Message], error: PayloadError, where: str) -> list[Message]:
         """Fail the messages whose payloads do not fit the schema; the handler was not called with any of them."""
         bad = set(error.message_ids)
         for message in batch:
@@ -239,7 +245,9 @@ class Bisect:
         self._streak -= 1
         return [message for message in batch if message.id not in bad]
 
-    def _verdict(self, failed: FailedMessages, messages: list[Message] | None, on_error: policies.OnError) -> Verdict:
+    def _verdict(
+        self, failed: FailedMessages, messages: Sequence[Message] | None, on_error: policies.OnError
+    ) -> Verdict:
         failure = policies.after_error(on_error, self._config.backoff, deliveries(failed.messages), failed.error)
         return Verdict(failure.verb, messages, failure.delay_seconds, failed.error, failure.reason)
 
@@ -254,7 +262,7 @@ def refuse_when_lost(lease: Lease, cause: Exception | None = None) -> None:
         raise LeaseLostError(
             f"lease {lease.id!r} was lost while its handler worked; its messages are or will be delivered again",
             lease_id=lease.id,
-            lost=[message.slot for message in lease.messages],
+            lost=lease.leased.stored.slots,
         ) from cause
 
 

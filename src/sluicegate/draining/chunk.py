@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sluicegate._lease_base import Verdict
 from sluicegate.config import QueueConfig
@@ -121,10 +121,10 @@ class Chunk:
     def _remember_returned(self) -> None:
         self._returned.remember(self.lease.id, self.bisect.given_back(), failed=self.bisect.failed)
 
-    def _call(self, messages: list[Message], collector: VerdictCollector) -> dict[int, MessageVerdict]:
+    def _call(self, messages: Sequence[Message], collector: VerdictCollector) -> dict[int, MessageVerdict]:
         """Call the handler once. Its files get their names only after its verdicts have proved to be valid."""
         key = self.lease.key
-        if len(messages) < len(self.lease.messages):
+        if len(messages) < len(self.lease):
             key = f"{key}-{messages[0].slot}-{messages[-1].slot}"
         files = OutputFiles(key)
         try:

@@ -323,7 +323,8 @@ class DrainEngine:
             self._fruitless_calls = 0
             return False
         self._fruitless_calls += bisect.failing_calls
-        untried = lease.messages[0].delivery_count == 1 + lease.takeovers
+        stored = lease.leased.stored
+        untried = stored.delivery_count(0) == stored.begun
         return self._fruitless_calls >= _MAX_FRUITLESS_CALLS or (untried and bisect.given_up is not None)
 
 

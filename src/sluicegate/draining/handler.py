@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -144,14 +144,16 @@ class Handler:
         columns = None if wanted == "messages" else _columns(schema, mode, column_name_of_corrupt_record)
         return cls(process, takes_context, wanted, columns)
 
-    def __call__(self, messages: list[Message], context: DrainContext) -> object:
+    def __call__(self, messages: Sequence[Message], context: DrainContext) -> object:
         """Call the function with a batch. Whatever this raises, an unreadable entry included, is the handler's failure.
 
         Returns:
             What the function returned: verdicts, see `VerdictCollector.close`.
         """
-        batch: Any = messages
-        if self.columns is not None:
+        batch: Any
+        if self.columns is None:
+            batch = list(messages)
+        else:
             batch = self.columns.table(messages)
             if self.batch_format == "pandas":
                 from sluicegate.tables.arrow import to_pandas

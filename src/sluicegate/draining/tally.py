@@ -46,7 +46,7 @@ class Tally:
         self.chunks += 1
         self.fresh += 0 if lease.takeovers else len(lease)
         self.used += counts.acked + counts.returned + counts.buried
-        self._bytes += sum(len(message.entry) for message in lease.messages)
+        self._bytes += lease.leased.stored.size
         self._taken_over += lease.takeovers > 0
         for failure in failures:
             self._fail(failure)

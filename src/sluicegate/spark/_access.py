@@ -8,19 +8,16 @@ from typing import TypeVar
 
 from sluicegate.config import QueueSpec
 from sluicegate.consumer import QueueConsumer
-from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, alone
 from sluicegate.core.transitions.manifest import LeaseView, manifest_call
 from sluicegate.errors import RedisUnavailableError
-from sluicegate.lease import Lease
-from sluicegate.message import Message
+from sluicegate.leased_messages import LeasedMessages
 from sluicegate.opening import open_spec
 from sluicegate.report import Depth
 from sluicegate.spark._place import PublishTarget
 
 __all__ = [
     "LeaseView",
-    "drop_payloads",
     "messages_in",
     "read_depth",
     "read_lease",
@@ -64,13 +61,6 @@ def short_traceback() -> Iterator[None]:
         raise error.with_traceback(None) from None
 
 
-def drop_payloads(lease: Lease) -> None:
-    """Drop the payloads and headers of a lease's messages: executors read them, the driver does not need them."""
-    for message in lease.messages:
-        head = message.entry.split(SEPARATOR, 2)[:2]
-        message.entry = SEPARATOR.join((*head, b"", b""))
-
-
 def read_lease(queue: QueueConsumer, lease_id: str, first: int = 1, last: int = 0) -> LeaseView:
     """Read the state of a lease and, with a `last`, its messages from slot `first` on, up to 4 MiB and at least one.
 
@@ -80,7 +70,6 @@ def read_lease(queue: QueueConsumer, lease_id: str, first: int = 1, last: int = 
     return run_call(queue, manifest_call(keys, keys.lease_name(lease_id), first, last))
 
 
-def messages_in(view: LeaseView) -> list[Message]:
+def messages_in(view: LeaseView) -> LeasedMessages:
     """Return the messages of a lease that was read, with the delivery counts that its consumer sees."""
-    begun = 1 + view.takeovers
-    return [Message(entry, slot, begun) for slot, entry in zip(view.slots, view.entries, strict=True)]
+    return LeasedMessages(view.leased())

@@ -12,6 +12,7 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import KINDS, PREFIX_LENGTH
 from sluicegate.core.keys import decode_name
 from sluicegate.errors import MalformedStoredMessageError
+from sluicegate.leased_messages import LeasedMessages
 from sluicegate.message import Message
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _KEY, _HEADERS, _PAYLOAD = 1, 2, 3
 
 
 def to_table(messages: Sequence[Message]) -> pa.Table:
-    """Make a table with one row per message, in claim order.
+    """Make a table with one row per message, in claim order; for `lease.leased` without an object per message.
 
     Columns: `id` string, never null, `payload` binary, `headers` map<string, string> (empty without headers),
         `deduplication_key` string (null without one), `delivery_count` int32, `sequence` int64, `enqueued_at`
@@ -54,7 +55,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
 
     if not messages:
         return {name: pa.array([], _types()[name]) for name in wanted}
-    entries = pa.array([message.entry for message in messages], pa.binary())
+    entries = pa.array(_stored(messages), pa.binary())
     parts = pc.split_pattern(entries, SEPARATOR, max_splits=_PARTS - 1)
     if len(parts.values) != _PARTS * len(parts) or _bytes(pc.binary_slice(entries, 0, 1)).strip(b"".join(KINDS)):
         raise MalformedStoredMessageError(_MALFORMED)
@@ -66,7 +67,7 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         # One digit more is read, so that the whole prefix is checked.
         "delivery_count": lambda: pc.add(
             pc.shift_right(_numbers(entries, 25, 29), 4).cast(pa.int32()),
-            pa.array([message.deliveries_begun for message in messages], pa.int32()),
+            _begun(messages),
         ),
         "sequence": lambda: _numbers(entries, 1, 13),
         "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), 1000).cast(_types()["enqueued_at"]),
@@ -96,6 +97,22 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
     }
     frame: pd.DataFrame = table.to_pandas(types_mapper=nullable.get, ignore_metadata=True)
     return frame
+
+
+def _stored(messages: Sequence[Message]) -> list[bytes]:
+    """Return the entries of messages."""
+    if isinstance(messages, LeasedMessages):
+        return messages.stored.entries()
+    return [message.entry for message in messages]
+
+
+def _begun(messages: Sequence[Message]) -> pa.Scalar | pa.Array:
+    """Return how many deliveries of each message have begun and not ended."""
+    import pyarrow as pa
+
+    if isinstance(messages, LeasedMessages):
+        return pa.scalar(messages.stored.begun, pa.int32())
+    return pa.array([message.deliveries_begun for message in messages], pa.int32())
 
 
 def _types() -> dict[str, pa.DataType]:
@@ -145,8 +162,10 @@ def _keys(raw: pa.Array) -> pa.Array:
     from pyarrow import compute as pc
 
     keys = raw.cast(pa.string())
-    keys = pc.if_else(pc.equal(pc.binary_length(keys), 0), pa.scalar(None, pa.string()), keys)
-    if pc.any(pc.match_substring(keys, "%"), min_count=0).as_py():
+    lengths = pc.binary_length(raw)
+    if pc.min(lengths).as_py() == 0:
+        keys = pc.if_else(pc.equal(lengths, 0), pa.scalar(None, pa.string()), keys)
+    if b"%" in _bytes(raw):  # an encoded character
         return pa.array([None if key is None else decode_name(key) for key in keys.to_pylist()], pa.string())
     return keys
 

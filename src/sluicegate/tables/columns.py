@@ -135,7 +135,7 @@ class Columns:
     def table(self, messages: Sequence[Message]) -> pa.Table:
         """Make a table with one row per message, in order, and exactly `arrow_schema()`.
 
-        In the mode PERMISSIVE, what does not fit is null.
+        `LeasedMessages` become one without an object per message. In the mode PERMISSIVE, what does not fit is null.
 
         Raises:
             PayloadError: payloads do not fit the declared schema; the error names the messages. In the mode BURY it is

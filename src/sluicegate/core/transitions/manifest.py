@@ -8,6 +8,7 @@ from typing import Any, Literal
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.leased import LeasedEntries
 
 __all__ = ["LeaseView", "manifest_call"]
 
@@ -50,6 +51,10 @@ class LeaseView:
     def opening(self) -> str:
         """Identifies the opening that is open, or was the last to end; "" for an unknown lease."""
         return self.token.rpartition(b":")[2].decode(errors="replace")
+
+    def leased(self) -> LeasedEntries:
+        """Return the messages that were read, with the delivery counts that their consumer sees."""
+        return LeasedEntries(self.entries, self.slots, 1 + self.takeovers)
 
 
 def manifest_call(

@@ -28,7 +28,7 @@ def bury_unfit(lease: Lease, columns: Columns) -> None:
     """
     if columns.mode != "BURY":
         return
-    unfit = columns.misfits(lease.messages)
+    unfit = columns.misfits(lease.leased)
     if unfit is None:
         return
     groups: dict[int, tuple[PayloadError, list[Message]]] = {}

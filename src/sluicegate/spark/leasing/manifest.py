@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,8 +20,8 @@ from sluicegate.consumer import QueueConsumer
 from sluicegate.core import json
 from sluicegate.core.ledger import format_ranges, parse_ranges
 from sluicegate.errors import LeaseLostError
-from sluicegate.message import Message
-from sluicegate.spark._access import LeaseView, messages_in, read_lease
+from sluicegate.leased_messages import LeasedMessages
+from sluicegate.spark._access import LeaseView, read_lease
 from sluicegate.spark._options import BrowseOptions
 from sluicegate.spark._place import place_of, queue_of
 from sluicegate.tables.columns import Columns
@@ -132,7 +133,7 @@ def cut(parts: Sequence[Part], partitions: int | None = None) -> list[Slice]:
     return slices
 
 
-def read_slice(spec: str, piece: Slice, advise: Advise) -> Iterator[list[Message]]:
+def read_slice(spec: str, piece: Slice, advise: Advise) -> Iterator[LeasedMessages]:
     """Yield the messages of a slice in claim order, a few MiB at a time, over a new connection.
 
     Args:
@@ -194,20 +195,21 @@ def _unpack(text: str) -> list[int]:
     return [at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1]
 
 
-def _pages(queue: QueueConsumer, part: Part, advise: Advise) -> Iterator[list[Message]]:
+def _pages(queue: QueueConsumer, part: Part, advise: Advise) -> Iterator[LeasedMessages]:
     """Yield the messages of a part, as many at a time as one call returns; raise if one is missing."""
     wanted = list(part.slots)
     while wanted:
         seen = read_lease(queue, part.lease_id, wanted[0], wanted[-1])
         if seen.state != "open" or seen.opening != part.opening:
             raise _lost(queue, part, wanted, _end_of(part, seen), advise)
-        last = seen.slots[-1] if seen.slots else wanted[-1]
-        held = {message.slot: message for message in messages_in(seen)}
-        page = wanted[: next((at for at, slot in enumerate(wanted) if slot > last), len(wanted))]
-        missing = [slot for slot in page if slot not in held]
-        if missing:
-            raise _lost(queue, part, missing, "settled", advise)
-        yield [held[slot] for slot in page]
+        held = seen.leased()
+        page = wanted[: bisect_right(wanted, held.slots[-1])] if held else wanted
+        if page != list(held.slots):  # others are missing, or not of this part
+            missing = [slot for slot in page if held.position(slot) is None]
+            if missing:
+                raise _lost(queue, part, missing, "settled", advise)
+            held = held.only(page)
+        yield LeasedMessages(held)
         wanted = wanted[len(page) :]
 
 

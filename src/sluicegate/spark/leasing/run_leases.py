@@ -159,7 +159,7 @@ class RunLeases:
                 f"run id {self.run_id!r} at the same time?"
             )
         if lease and not self._buries:
-            _access.drop_payloads(lease)
+            lease.leased.drop_payloads()  # the executors read them
         return lease
 
     def _keep(self, lease: Lease) -> None:
@@ -168,7 +168,7 @@ class RunLeases:
         if self._buries:
             assert self._columns is not None
             bury_unfit(lease, self._columns)
-            _access.drop_payloads(lease)
+            lease.leased.drop_payloads()
         if lease.unsettled:
             lease.start_heartbeat()
 

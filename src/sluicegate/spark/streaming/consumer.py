@@ -15,7 +15,7 @@ from typing import Any
 from sluicegate._lease_base import LeaseState
 from sluicegate.errors import ConfigurationError, LeaseLostError, RedisMessageQueueError
 from sluicegate.lease import Lease
-from sluicegate.spark._access import drop_payloads, read_lease
+from sluicegate.spark._access import read_lease
 from sluicegate.spark._options import StreamOptions
 from sluicegate.spark._place import place_of, queue_of
 from sluicegate.spark.leasing.burying import bury_unfit
@@ -275,7 +275,7 @@ class Consumer:
 
     def _hold(self, number: int, lease: Lease) -> None:
         self._held[number] = lease
-        drop_payloads(lease)
+        lease.leased.drop_payloads()  # the executors read them
         lease.start_heartbeat()
 
     def _held_beyond(self, base: int) -> int:

@@ -77,8 +77,9 @@ class Capacity:
 
     def use(self, lease: Lease) -> bool:
         """Subtract a claimed lease; return whether the queue may hold more messages."""
-        limit, size = self.next_limit, sum(len(message.entry) for message in lease.messages)
+        stored = lease.leased.stored
+        limit, size = self.next_limit, stored.size
         self.average = max(self.average, size / len(lease))
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # Messages that failed before come in smaller leases, and the bytes of a lease are bounded.
-        return len(lease) == limit or lease.messages[0].delivery_count > 1 or size >= _MAX_CLAIM_BYTES
+        return len(lease) == limit or stored.delivery_count(0) > 1 or size >= _MAX_CLAIM_BYTES

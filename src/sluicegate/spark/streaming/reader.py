@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sluicegate.message import Message
+from sluicegate.core.leased import LeasedEntries
+from sluicegate.leased_messages import LeasedMessages
 from sluicegate.spark._access import short_traceback
 from sluicegate.spark._options import StreamOptions
 from sluicegate.spark.leasing.manifest import Slice, read_slice
@@ -78,8 +79,8 @@ class _Reader(DataSourceStreamReader):
         )
         for found in read_slice(self._options.spec, partition, lambda _: why):
             # A replay takes the lease over, which begins another delivery; its rows must be the same nevertheless.
-            messages = [Message(message.entry, message.slot, 1) for message in found]
-            yield from columns.table(messages).to_batches()
+            again = LeasedEntries(found.stored.entries(), found.stored.slots, 1)
+            yield from columns.table(LeasedMessages(again)).to_batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Ack the micro-batches up to `end`, unless they are acked already."""
