@@ -26,7 +26,7 @@ from sluicegate._redis import encryption, error_mapping
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
-from sluicegate._redis.connection_io import exchange, refuses_announced
+from sluicegate._redis.connection_io import HeldConnection, exchange, refuses_announced
 from sluicegate._redis.error_mapping import IO_ERRORS
 from sluicegate._redis.pools import Client, ClientPools, borrow, give_back, read, send
 from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Command, Stage, WaitEnded, has_one_connection
@@ -200,8 +200,20 @@ class RedisGateway(GatewayBase):
                 raise
             raise explained from presentable(error)
 
-    def send(self, call: Call[T], *, on_retry: Callable[[RetryNote], Any] | None = None) -> Callable[[], T]:
-        """Send a call without waiting for its reply; see `Gateway.send`."""
+    def send(
+        self,
+        call: Call[T],
+        *,
+        on_retry: Callable[[RetryNote], Any] | None = None,
+        held: HeldConnection | None = None,
+    ) -> Callable[[], T]:
+        """Send a call without waiting for its reply; see `Gateway.send`.
+
+        Args:
+            call: what to send.
+            on_retry: as for `execute`.
+            held: what `hold` returned: the call uses and keeps its connection.
+        """
         start = elapsed_clock()
 
         def again(*, doubtful: bool = False) -> T:
@@ -210,17 +222,18 @@ class RedisGateway(GatewayBase):
 
         if not self._reached or call.then:
             return again
+        take, end = (borrow, give_back) if held is None else (held.take, held.keep)
         try:
             pool, _ = self._pools.find(Stage.CALLS, call.keys[0], None)
             if has_one_connection(pool):
                 return again
-            connection = borrow(pool)
+            connection = take(pool)
         except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
             send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
-            give_back(pool, connection, intact=False)
+            end(pool, connection, intact=False)
             if not isinstance(error, IO_ERRORS):
                 raise
             return partial(again, doubtful=True)
@@ -233,10 +246,17 @@ class RedisGateway(GatewayBase):
             except IO_ERRORS as error:
                 lost, reply = True, error
             finally:
-                give_back(pool, connection, intact=intact)
+                end(pool, connection, intact=intact)
             return again(doubtful=lost) if isinstance(reply, Exception) else call.decode(reply)
 
         return receive
+
+    def hold(self) -> HeldConnection | None:
+        """Return what keeps a connection over several calls to `send`, until its `close`; None: nothing does.
+
+        A subclass with a `send` of its own keeps no connection.
+        """
+        return HeldConnection() if type(self).send is RedisGateway.send else None
 
     def execute_many(self, calls: Sequence[Call[Any]], *, retry: bool = True) -> list[Any]:
         """Execute independent calls, sent in one write per server; of a cluster, only slots that moved cost more.

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluicegate import checks, spans
+from sluicegate._redis.connection_io import HeldConnection
 from sluicegate._session import new_id
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.call import Operation, alone
@@ -111,7 +112,7 @@ class Publisher:
                 partial=partial,
             )
             try:
-                for done in self.publish_batches(ahead):
+                for done in self.publish_batches(ahead, holds=True):
                     report.add(done)
                     span.published(done)
             except Exception as error:
@@ -191,7 +192,7 @@ class Publisher:
         """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""
         report = PublishReport()
         try:
-            for done in self._opened_and_sealed(batch_id, self.publish_batches(ahead), retention_seconds):
+            for done in self._opened_and_sealed(batch_id, self.publish_batches(ahead, holds=True), retention_seconds):
                 report.add(done)
         except BatchChangedError:
             raise
@@ -300,12 +301,17 @@ class Publisher:
         finally:
             self._activity.end_publish(publish)
 
-    def publish_batches(self, ahead: Batches) -> Iterator[PublishReport]:
+    def publish_batches(self, ahead: Batches, *, holds: bool = False) -> Iterator[PublishReport]:
         """Publish batches in order, and yield a report for each; while Redis works on one, the next is made.
 
         The adapters publish messages through this that they have encoded themselves.
+
+        Args:
+            ahead: the batches.
+            holds: keep one connection for all calls; for callers that ask for each report at once.
         """
         finish: Callable[[], PublishReport] | None = None
+        held = self._runner.hold() if holds else None
         publish = self._activity.begin_publish(current_owner())
         try:
             while True:
@@ -324,9 +330,11 @@ class Publisher:
                     if finish is None:
                         give_way()
                     return
-                finish = self._start(batch)
+                finish = self._start(batch, held)
         finally:
             self._activity.end_publish(publish)
+            if held is not None:
+                held.close()
 
     def _next(self, ahead: Batches) -> Batch | None:
         """Read and encode the messages of the next call; awaitable keys are awaited one after the other."""
@@ -356,9 +364,9 @@ class Publisher:
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, name, error=error)
         self._runner.emit(event, begun)
 
-    def _start(self, batch: Batch) -> Callable[[], PublishReport]:
+    def _start(self, batch: Batch, held: HeldConnection | None) -> Callable[[], PublishReport]:
         """Send a batch; the returned function waits for its outcome."""
-        receive = self._runner.start(self._operation(batch, None))
+        receive = self._runner.start(self._operation(batch, None), held)
         return lambda: self._outcome(batch, receive)
 
     def _send(self, batch: Batch, born: float | None = None) -> PublishReport:

@@ -290,6 +290,22 @@ def test_equal_column_names_are_refused() -> None:
     )
 
 
+def test_equal_names_within_a_struct_are_refused_with_their_row() -> None:
+    twice = pa.StructArray.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["a", "a"])
+    sent, kind, text, position = by_columns(publishing(), pa.table({"s": twice}))
+    assert (sent, kind, position) == ([], ValueError, 0)
+    assert text.startswith("column 's' holds a value that Python lacks")
+
+
+def test_strict_types_refuse_a_map_because_its_pairs_are_tuples() -> None:
+    how = publishing(limits=PayloadLimits(strict_payload_types=True))
+    for kind in (pa.map_(pa.string(), pa.int8()), pa.list_(pa.map_(pa.string(), pa.int8()))):
+        cells = [[("k", 1)]] if pa.types.is_map(kind) else [[[("k", 1)]]]
+        table = pa.table({"m": pa.array(cells, kind)})
+        assert by_columns(how, table)[1] is TypeError
+        check(table, how)
+
+
 def test_calls_are_filled_whatever_the_chunks_are() -> None:
     table = pa.table({"a": list(range(2500))})
     for chunk in (7, 999, 1000, 1001, 2500):

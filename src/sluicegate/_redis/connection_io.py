@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,11 @@ from sluicegate._redis import error_mapping
 from sluicegate._redis.pools import borrow, give_back, read, read_within, send
 from sluicegate._redis.pools_base import ASKING, Command
 from sluicegate._redis.size_limits import ANNOUNCED_SECONDS, announcement, is_refused_size
+from sluicegate.clock import elapsed_clock
 
-__all__ = ["exchange", "refuses_announced"]
+__all__ = ["HeldConnection", "exchange", "refuses_announced"]
+
+_HELD_SECONDS = 0.5
 
 
 def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
@@ -48,3 +52,40 @@ def refuses_announced(pool: Any, size: int) -> bool:
         return is_refused_size(read_within(connection, ANNOUNCED_SECONDS))
     finally:
         give_back(pool, connection, intact=False)  # it is in the middle of a command
+
+
+class HeldConnection:
+    """Keeps the connection of calls that follow one another, from the reply to one to the next.
+
+    The pool would examine it and take its lock for each of them. After half a second without a call, the pool gets the
+    connection back before the next call, because the pool notices what the server has closed meanwhile. A forked
+    process and a call for another server never use it. One task or thread at a time holds it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, Any] | None = None  # pool and connection
+        self._since = 0.0
+        self._process = 0
+
+    def take(self, pool: Any) -> Any:
+        """Return a connection of a pool: the one that is kept, if it is of this pool."""
+        if self._kept is not None:
+            kept, connection = self._kept
+            if kept is pool and elapsed_clock() - self._since < _HELD_SECONDS and self._process == os.getpid():
+                self._kept = None
+                return connection
+            self.close()
+        return borrow(pool)
+
+    def keep(self, pool: Any, connection: Any, *, intact: bool) -> None:
+        """Keep a connection that `take` returned; one that is not `intact` is closed and goes back to its pool."""
+        if not intact:
+            give_back(pool, connection, intact=False)
+            return
+        self._kept, self._since, self._process = (pool, connection), elapsed_clock(), os.getpid()
+
+    def close(self) -> None:
+        """Return the connection to its pool; in a forked process it is only forgotten."""
+        kept, self._kept = self._kept, None
+        if kept is not None and self._process == os.getpid():
+            give_back(*kept, intact=True)

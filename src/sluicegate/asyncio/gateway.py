@@ -22,7 +22,7 @@ from sluicegate._gateway_base import (
     reply_seconds,
 )
 from sluicegate._redis import encryption, error_mapping
-from sluicegate._redis.asyncio.connection_io import exchange, refuses_announced
+from sluicegate._redis.asyncio.connection_io import HeldConnection, exchange, refuses_announced
 from sluicegate._redis.asyncio.pools import Client, ClientPools, borrow, give_back, read, send
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import presentable
@@ -206,9 +206,19 @@ class RedisGateway(GatewayBase):
             raise explained from presentable(error)
 
     async def send(
-        self, call: Call[T], *, on_retry: Callable[[RetryNote], Any] | None = None
+        self,
+        call: Call[T],
+        *,
+        on_retry: Callable[[RetryNote], Any] | None = None,
+        held: HeldConnection | None = None,
     ) -> Callable[[], Awaitable[T]]:
-        """Send a call without waiting for its reply; see `Gateway.send`."""
+        """Send a call without waiting for its reply; see `Gateway.send`.
+
+        Args:
+            call: what to send.
+            on_retry: as for `execute`.
+            held: what `hold` returned: the call uses and keeps its connection.
+        """
         start = elapsed_clock()
 
         async def again(*, doubtful: bool = False) -> T:
@@ -217,17 +227,18 @@ class RedisGateway(GatewayBase):
 
         if not self._reached or call.then:
             return again
+        take, end = (borrow, give_back) if held is None else (held.take, held.keep)
         try:
             pool, _ = await self._pools.find(Stage.CALLS, call.keys[0], None)
             if has_one_connection(pool):
                 return again
-            connection = await borrow(pool)
+            connection = await take(pool)
         except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
             await send(connection, connection.pack_commands(commands(call)))
         except BaseException as error:
-            await give_back(pool, connection, intact=False)
+            await end(pool, connection, intact=False)
             if not isinstance(error, IO_ERRORS):
                 raise
             return partial(again, doubtful=True)
@@ -240,10 +251,17 @@ class RedisGateway(GatewayBase):
             except IO_ERRORS as error:
                 lost, reply = True, error
             finally:
-                await give_back(pool, connection, intact=intact)
+                await end(pool, connection, intact=intact)
             return await again(doubtful=lost) if isinstance(reply, Exception) else call.decode(reply)
 
         return receive
+
+    def hold(self) -> HeldConnection | None:
+        """Return what keeps a connection over several calls to `send`, until its `aclose`; None: nothing does.
+
+        A subclass with a `send` of its own keeps no connection.
+        """
+        return HeldConnection() if type(self).send is RedisGateway.send else None
 
     async def execute_many(self, calls: Sequence[Call[Any]], *, retry: bool = True) -> list[Any]:
         """Execute independent calls, sent in one write per server; of a cluster, only slots that moved cost more.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from sluicegate._gateway_base import RetryNote
+from sluicegate._redis.asyncio.connection_io import HeldConnection
 from sluicegate.asyncio.dispatch import emit
 from sluicegate.asyncio.gateway import Gateway
 from sluicegate.asyncio.runtime import give_way, pause
@@ -78,8 +79,17 @@ class OperationRunner:
             return result
         return await self._resume(operation, step, retry, begun)
 
-    async def start(self, operation: Operation[T]) -> Callable[[], Awaitable[T]]:
+    def hold(self) -> HeldConnection | None:
+        """Return what keeps a connection for operations that `start` begins one after the other, if the gateway can."""
+        make: Callable[[], HeldConnection | None] | None = getattr(self.gateway, "hold", None)
+        return None if make is None else make()
+
+    async def start(self, operation: Operation[T], held: HeldConnection | None = None) -> Callable[[], Awaitable[T]]:
         """Send the first call of an operation without waiting for its reply.
+
+        Args:
+            operation: to begin.
+            held: what `hold` returned; None for any connection.
 
         Returns:
             A function that waits for the reply and drives the operation to its result, as `run` does. Call it once.
@@ -89,7 +99,8 @@ class OperationRunner:
         if not isinstance(step, Call):
             return lambda: self._resume(operation, step, True, begun)
         on_retry = partial(self._note_retry, begun) if self.emits_events else None
-        receive = await self.gateway.send(step, on_retry=on_retry)
+        options: dict[str, Any] = {} if held is None else {"held": held}  # which other gateways do not take
+        receive = await self.gateway.send(step, on_retry=on_retry, **options)
         return lambda: self._resume(operation, step, True, begun, receive)
 
     def observe(self, on_event: Callable[[QueueEvent], Any]) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluicegate import checks, spans
+from sluicegate._redis.asyncio.connection_io import HeldConnection
 from sluicegate._session import new_id
 from sluicegate.asyncio.runtime import current_owner, give_way
 from sluicegate.asyncio.session import Session
@@ -126,7 +127,7 @@ class Publisher:
                 partial=partial,
             )
             try:
-                async for done in self.publish_batches(ahead):
+                async for done in self.publish_batches(ahead, holds=True):
                     report.add(done)
                     span.published(done)
             except Exception as error:
@@ -206,7 +207,9 @@ class Publisher:
         """Publish the calls of a batch; `ahead` has their ids from `batch_call_ids` and is `tracked`."""
         report = PublishReport()
         try:
-            async for done in self._opened_and_sealed(batch_id, self.publish_batches(ahead), retention_seconds):
+            async for done in self._opened_and_sealed(
+                batch_id, self.publish_batches(ahead, holds=True), retention_seconds
+            ):
                 report.add(done)
         except BatchChangedError:
             raise
@@ -315,12 +318,17 @@ class Publisher:
         finally:
             self._activity.end_publish(publish)
 
-    async def publish_batches(self, ahead: Batches) -> AsyncIterator[PublishReport]:
+    async def publish_batches(self, ahead: Batches, *, holds: bool = False) -> AsyncIterator[PublishReport]:
         """Publish batches in order, and yield a report for each; while Redis works on one, the next is made.
 
         The adapters publish messages through this that they have encoded themselves.
+
+        Args:
+            ahead: the batches.
+            holds: keep one connection for all calls; for callers that ask for each report at once.
         """
         finish: Callable[[], Awaitable[PublishReport]] | None = None
+        held = self._runner.hold() if holds else None
         publish = self._activity.begin_publish(current_owner())
         try:
             while True:
@@ -339,9 +347,11 @@ class Publisher:
                     if finish is None:
                         await give_way()
                     return
-                finish = await self._start(batch)
+                finish = await self._start(batch, held)
         finally:
             self._activity.end_publish(publish)
+            if held is not None:
+                await held.aclose()
 
     async def _next(self, ahead: Batches) -> Batch | None:
         """Read and encode the messages of the next call; awaitable keys are awaited one after the other."""
@@ -373,9 +383,9 @@ class Publisher:
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, name, error=error)
         await self._runner.emit(event, begun)
 
-    async def _start(self, batch: Batch) -> Callable[[], Awaitable[PublishReport]]:
+    async def _start(self, batch: Batch, held: HeldConnection | None) -> Callable[[], Awaitable[PublishReport]]:
         """Send a batch; the returned function waits for its outcome."""
-        receive = await self._runner.start(self._operation(batch, None))
+        receive = await self._runner.start(self._operation(batch, None), held)
         return lambda: self._outcome(batch, receive)
 
     async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:

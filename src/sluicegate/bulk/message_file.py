@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from sluicegate.bulk import parquet
 from sluicegate.core import json
 from sluicegate.errors import ConfigurationError, RedisMessageQueueError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = ["FORMATS", "MalformedMessageFileError", "MessageFile", "Named"]
 
@@ -128,6 +131,23 @@ class MessageFile:
                 yield from self._text_lines(stream)
             else:
                 yield from self._json_lines(stream, form)
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether the file has columns, which `batches` yields."""
+        return self._is_parquet
+
+    def batches(self, count: int) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the rows of a Parquet file, some of them at a time.
+
+        Raises:
+            MalformedMessageFileError: the file is damaged.
+        """
+        try:
+            with self.open_file() as stream:
+                yield from parquet.batches(stream, count)
+        except parquet.DamagedParquetError as error:
+            raise self._damaged(error) from error
 
     @property
     def _name(self) -> PurePath:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["DamagedParquetError", "check_can_read", "rows"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["DamagedParquetError", "batches", "check_can_read", "rows"]
 
 _ROWS = 1000
 
@@ -36,16 +39,25 @@ def rows(stream: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DamagedParquetError: it cannot be read further.
     """
+    number = 0
+    for batch in batches(stream, _ROWS):
+        for row in batch.to_pylist():
+            number += 1
+            yield number, row
+
+
+def batches(stream: IO[bytes], count: int) -> Iterator[pyarrow.RecordBatch]:
+    """Yield `count` rows at a time, fewer at the end of a row group; at most one row group is in memory.
+
+    Raises:
+        DamagedParquetError: it cannot be read further.
+    """
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
-    number = 0
     try:
         with ParquetFile(stream, pre_buffer=False) as file:  # which would keep every row group that was read
             for group in range(file.num_row_groups):
-                for batch in file.iter_batches(_ROWS, row_groups=[group]):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield number, row
+                yield from file.iter_batches(count, row_groups=[group])
     except pyarrow.ArrowException as error:
         raise DamagedParquetError(str(error)) from error

@@ -93,7 +93,7 @@ class Publisher:
         logged = self._started
         try:
             for batch in self.queue.publish_chunks(
-                self.reader,
+                self.reader.messages(self.queue.session.publishing),
                 batch_size=batch_size,
                 headers=headers,
                 durability=durability,

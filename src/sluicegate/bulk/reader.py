@@ -8,7 +8,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sluicegate.errors import (
     BatchChangedError,
@@ -18,6 +18,9 @@ from sluicegate.errors import (
     PublishUnknownError,
     RedisMessageQueueError,
 )
+
+if TYPE_CHECKING:
+    from sluicegate.core.publishing import Publishing
 
 __all__ = ["Reader", "check_messages"]
 
@@ -51,12 +54,44 @@ class Reader:
     failure: str | None = None
     _yielded: int = 0
     _key_error: Exception | None = None
+    _reads_tables: bool = False
     _numbers: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
         # One more than the batch that Redis works on and the next: a batch that its bytes end is sent after the first
         # message of the next one was read.
         self._numbers = deque(maxlen=2 * self.batch_size + 1)
+
+    def messages(self, publishing: Publishing) -> Iterable[Any]:
+        """Return what to publish: this reader, or the rows of its tables, encoded by columns, if nothing needs dicts.
+
+        Args:
+            publishing: how the queue encodes messages.
+        """
+        named = publishing.key_function is None or publishing.key_source is not None
+        if self.transform is not None or not named or not getattr(self.source, "is_table", False):
+            return self
+        self._reads_tables = True
+        return self._of_tables(publishing)
+
+    def _of_tables(self, publishing: Publishing) -> Iterator[Any]:
+        from sluicegate.tables.rows import SLICE_ROWS, TableRows
+
+        source: Any = self.source
+        read = 0
+
+        def batches() -> Iterator[Any]:
+            nonlocal read
+            for batch in source.batches(SLICE_ROWS):
+                read += batch.num_rows
+                yield batch
+
+        try:
+            yield from TableRows(batches(), publishing)
+        except Exception as error:
+            if self.failure is None and getattr(error, "position", None) is None:
+                self.failure = self._reading_failure(error, f" after {self.describe(read)}" if read else "")
+            raise
 
     def watch(self, key_function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return the user's key function; the reader remembers what it raises, because that may quote a payload."""
@@ -127,6 +162,8 @@ class Reader:
         """Return the location of the message that was yielded at `position`, from 0; None when it is forgotten."""
         if not isinstance(position, int):
             return None
+        if self._reads_tables:
+            return self.describe(position + 1)
         back = self._yielded - position
         return self.describe(self._numbers[-back]) if 0 < back <= len(self._numbers) else None
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["SLICE_BYTES", "SLICE_ROWS", "TableLike", "TableRows", "batches_of"]
+__all__ = ["SLICE_BYTES", "SLICE_ROWS", "TableLike", "TableRows", "batches_of", "cut"]
 
 TableLike: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | pd.DataFrame"
 """What `publish_table` takes."""
@@ -125,7 +125,7 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        for part in _cut(batch):
+        for part in cut(batch):
             if held and (rows + part.num_rows > SLICE_ROWS or size + _nbytes(part) > SLICE_BYTES):
                 yield _merged(held)
                 held, rows, size = [], 0, 0
@@ -135,15 +135,15 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _merged(held)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a record batch at `SLICE_ROWS`, and in halves while it has too many bytes."""
     if batch.num_rows > SLICE_ROWS:
         for start in range(0, batch.num_rows, SLICE_ROWS):
-            yield from _cut(batch.slice(start, SLICE_ROWS))
+            yield from cut(batch.slice(start, SLICE_ROWS))
     elif batch.num_rows > 1 and _nbytes(batch) > SLICE_BYTES:
         half = batch.num_rows // 2
-        yield from _cut(batch.slice(0, half))
-        yield from _cut(batch.slice(half))
+        yield from cut(batch.slice(0, half))
+        yield from cut(batch.slice(half))
     elif batch.num_rows:
         yield batch
 

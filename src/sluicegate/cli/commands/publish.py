@@ -282,7 +282,8 @@ class _Work:
         from sluicegate.bulk.publisher import PublishStoppedError
 
         try:
-            for batch in queue.session.publishing.batches(reader, new_id=new_id, most=self._batch_size):
+            publishing = queue.session.publishing
+            for batch in publishing.batches(reader.messages(publishing), new_id=new_id, most=self._batch_size):
                 self._totals["published"] += len(batch.parts)
                 self._totals["batches"] += 1
                 self._totals["bytes"] += batch.size_bytes

@@ -17,6 +17,7 @@ from sluicegate.spark.writing.content import CONTENT_KEY, keys_of_contents
 from sluicegate.spark.writing.naming import RowNames
 from sluicegate.spark.writing.rows import RowPlan, plan_rows
 from sluicegate.spark.writing.sending import Sender
+from sluicegate.tables.rows import cut
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,17 +148,32 @@ class WritePlan:
     ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
         """Yield the rows as parts and keys, as many at a time as one call may carry."""
         size, before = self._max_rows_per_call(sender), 0
-        for given in batches:
-            batch, contents = self._split(given)
-            for start in range(0, batch.num_rows, size):
-                rows = self.rows.rows(batch.slice(start, size))
-                sender.check(rows.payloads, first=before + start)
-                parts, keys = rows.parts(), rows.keys
-                if contents is not None:
-                    keys = keys_of_contents(write_id, contents.slice(start, size))
-                for first, last in call_ranges([len(part) for part in parts]):
-                    yield parts[first:last], None if keys is None else keys[first:last]
-            before += batch.num_rows
+        for batch in batches:
+            for part in cut(batch):
+                yield from self._encoded(sender, part, write_id, size, before)
+                before += part.num_rows
+
+    def _encoded(
+        self, sender: Sender, given: pa.RecordBatch, write_id: str, size: int, first: int
+    ) -> Iterator[tuple[list[bytes], list[bytes] | None]]:
+        """Yield the rows of a batch, which are encoded together; where that fails, those before the unfit one."""
+        parts: list[bytes] | None = None
+        keys: list[bytes] | None = None
+        batch, contents = self._split(given)
+        try:
+            rows = self.rows.rows(batch)
+            sender.check(rows, first=first)
+            parts = rows.parts()
+            keys = rows.keys if contents is None else keys_of_contents(write_id, contents)
+        except Exception:
+            if batch.num_rows <= size:
+                raise
+        if parts is None:
+            for start in range(0, given.num_rows, size):
+                yield from self._encoded(sender, given.slice(start, size), write_id, size, first + start)
+            return
+        for start, end in call_ranges([len(part) for part in parts], size):
+            yield parts[start:end], None if keys is None else keys[start:end]
 
     def _split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array[Any] | None]:
         """Return the columns that are published, and the one that names the rows by their content."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.deduplication import compile_key_function, key_fields
+from sluicegate.core.deduplication import KeyLayout, compile_key_function, key_fields, key_layout
 from sluicegate.core.entry import encode_deduplication_key, encode_headers
 from sluicegate.errors import ConfigurationError
+from sluicegate.tables.json_columns import JsonColumns, Piece, RowsUnlikeError, joined
+from sluicegate.tables.key_columns import encoded_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,21 +35,41 @@ _PAYLOAD = "payload"
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Holds the fields of some rows as messages, by position.
+    """Holds the fields of some rows as messages, by position: as columns as far as they were made by columns.
 
     Attributes:
-        payloads: the payloads as they are stored.
-        headers: the encoded headers, empty for none.
-        keys: the encoded deduplication keys; None for messages without keys.
+        count: of the rows.
+        texts: the payloads as they are stored, or the pieces that they are joined of.
+        some_headers: the encoded headers, empty for none; None where no row has any.
+        key_texts: the encoded deduplication keys; None for messages without keys.
     """
 
-    payloads: list[bytes]
-    headers: list[bytes]
-    keys: list[bytes] | None
+    count: int
+    texts: list[bytes] | tuple[Piece, ...]
+    some_headers: list[bytes] | None
+    key_texts: list[bytes] | pa.Array | None
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Return the payloads as they are stored."""
+        return _bytes(joined(self.texts, self.count)) if isinstance(self.texts, tuple) else self.texts
+
+    @property
+    def headers(self) -> list[bytes]:
+        """Return the encoded headers, empty for none."""
+        return [b""] * self.count if self.some_headers is None else self.some_headers
+
+    @property
+    def keys(self) -> list[bytes] | None:
+        """Return the encoded deduplication keys; None for messages without keys."""
+        return self.key_texts if isinstance(self.key_texts, (list, NoneType)) else _bytes(self.key_texts)
 
     def parts(self) -> list[bytes]:
         """Return the client's part of each entry."""
         us = SEPARATOR
+        if isinstance(self.texts, tuple) and self.some_headers is None and not isinstance(self.key_texts, list):
+            key: list[Piece] = [] if self.key_texts is None else [self.key_texts]
+            return _bytes(joined([us.decode(), *key, 2 * us.decode(), *self.texts], self.count))
         if self.keys is None:
             return [us + us + header + us + data for header, data in zip(self.headers, self.payloads, strict=True)]
         rows = zip(self.keys, self.headers, self.payloads, strict=True)
@@ -87,24 +110,26 @@ class RowPlan:
             ValueError: a row cannot be a message; the text names the column, never its value.
             ConfigurationError: a deduplication key is null or empty; the text names the column.
         """
-        found = dict(zip(self.columns, batch.columns, strict=True))
-        return Rows(self._payloads(found, batch.num_rows), self._headers(found, batch.num_rows), self._keys(found))
+        found, count = dict(zip(self.columns, batch.columns, strict=True)), batch.num_rows
+        return Rows(count, self._payloads(found, count), self._headers(found), self._keys(found, count))
 
-    def _payloads(self, found: dict[str, Any], count: int) -> list[bytes]:
+    def _payloads(self, found: dict[str, Any], count: int) -> list[bytes] | tuple[Piece, ...]:
         if self.payload is None:
             names = [name for name in self.columns if name != self.headers]
             columns = [found[name] for name in names]
-            dumps = json.dumps_alike if all(map(_is_alike, columns)) else json.dumps
-            return [dumps(row, sort_keys=self.sort_keys) for row in _objects(names, columns, count)]
+            try:
+                return tuple(JsonColumns(self.sort_keys, values=_converted).objects(names, columns))
+            except RowsUnlikeError:
+                return [json.dumps(row, sort_keys=self.sort_keys) for row in _objects(names, columns, count)]
         column = found[self.payload]
         _refuse_nulls(column, f"payload column {self.payload!r}", "filter such rows out, or publish other columns")
         if self.as_json:
             return [json.dumps(value, sort_keys=self.sort_keys) for value in _values(column, self.payload)]
         return _bytes(column)
 
-    def _headers(self, found: dict[str, Any], count: int) -> list[bytes]:
+    def _headers(self, found: dict[str, Any]) -> list[bytes] | None:
         if self.headers is None:
-            return [b""] * count
+            return None
         encoded: dict[tuple[Any, ...], bytes] = {}
         headers = []
         for pairs in found[self.headers].to_pylist():
@@ -116,7 +141,19 @@ class RowPlan:
             headers.append(encoded[known])
         return headers
 
-    def _keys(self, found: dict[str, Any]) -> list[bytes] | None:
+    def _keys(self, found: dict[str, Any], count: int) -> list[bytes] | pa.Array | None:
+        if self.key_column is None and self.key_source is None:
+            return None
+        if self.key_column is not None:
+            layout = KeyLayout(["", ""], [(self.key_column,)])
+        else:
+            layout = key_layout(self.key_source or "")
+        try:
+            return encoded_keys(layout, [*found], [*found.values()], count)
+        except RowsUnlikeError:
+            return self._keys_one_by_one(found)
+
+    def _keys_one_by_one(self, found: dict[str, Any]) -> list[bytes]:
         if self.key_column is not None:
             what = f"deduplication key column {self.key_column!r}"
             column = found[self.key_column]
@@ -124,15 +161,13 @@ class RowPlan:
             texts = [str(value) for value in _values(column, self.key_column)]
             if "" in texts:
                 raise ConfigurationError(f"{what} is empty in {texts.count('')} of {len(texts)} rows; {_GIVE_KEYS}")
-        elif self.key_source is not None:
-            source = self.key_source if isinstance(self.key_source, str) else list(self.key_source)
+        else:
+            source = self.key_source if isinstance(self.key_source, str) else list(self.key_source or ())
             names = list(dict.fromkeys(path.split(".")[0] for path in key_fields(source)))
             for name in names:
                 _refuse_nulls(found[name], f"column {name!r}, of which the deduplication key is made,", _GIVE_KEYS)
             make, columns = compile_key_function(source), [found[name] for name in names]
             texts = [make(row) for row in _objects(names, columns, len(columns[0]))]
-        else:
-            return None
         return [encode_deduplication_key(text) for text in texts]
 
 
@@ -241,6 +276,19 @@ def _bytes(column: pa.Array) -> list[bytes]:
     return found
 
 
+def _converted(column: pa.Array, path: str) -> Any:
+    """Return a column that JSON lacks as one that it has; None for one whose own values are JSON's."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_temporal(kind) or types.is_decimal(kind):
+        return _texts(column)
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return pa.array(_values(column, path), pa.string())
+    return _values(column, path)
+
+
 def _objects(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Iterator[dict[str, Any]]:
     """Return an iterator over the rows as dicts."""
     if not columns:
@@ -274,32 +322,6 @@ def _values(column: pa.Array, path: str) -> list[Any]:
         found: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
         raise ValueError(f"column {path!r} holds text that is not UTF-8; cast it to binary") from None
-    return found
-
-
-def _is_alike(column: pa.Array) -> bool:
-    """Return whether both JSON encoders write all values alike; of nested columns only those without floats."""
-    from pyarrow import types
-
-    if not types.is_floating(column.type):
-        return not _has_floats(column.type)
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    least, beyond = json.ALIKE
-    size = pc.abs(column.cast(pa.float64()))
-    alike = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, least), pc.less(size, beyond)))
-    return pc.all(alike).as_py() is not False  # nulls do not count
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    from pyarrow import types
-
-    if types.is_map(kind):
-        return _has_floats(kind.item_type)
-    if types.is_nested(kind):
-        return any(_has_floats(kind.field(index).type) for index in range(kind.num_fields))
-    found: bool = types.is_floating(kind)
     return found
 
 

@@ -15,6 +15,7 @@ from sluicegate.publisher import Publisher
 from sluicegate.report import PublishReport
 from sluicegate.spark import _access
 from sluicegate.spark._place import PublishTarget
+from sluicegate.spark.writing.rows import Rows
 from sluicegate.streams import RedisStreamQueue
 
 __all__ = ["Sender"]
@@ -46,14 +47,14 @@ class Sender:
         """Return the number of messages that may wait in the queue, 0 for any number."""
         return self._publishing.max_pending_length
 
-    def check(self, payloads: Iterable[bytes], *, first: int) -> None:
-        """Check payloads against the queue's limits; `first` is the position of the first one among the task's rows.
+    def check(self, rows: Rows, *, first: int) -> None:
+        """Check rows against the queue's limits; `first` is the position of the first one among the task's rows.
 
         Raises:
             PayloadTooLargeError, PayloadTooDeepError: a payload exceeds a limit; `position` says which.
         """
         if self._limits:
-            for position, payload in enumerate(payloads, first):
+            for position, payload in enumerate(rows.payloads, first):
                 try:
                     self._limits.check_stored(payload, payload)
                 except RedisMessageQueueError as error:
@@ -78,7 +79,7 @@ class Sender:
         """Publish one batch after the other and prepare the next meanwhile; raise as `publish_many`."""
         queue = self._queue
         publisher = queue.publisher if isinstance(queue, RedisStreamQueue) else Publisher(queue.session)
-        return publisher.publish_batches(batch for batch in batches)
+        return publisher.publish_batches((batch for batch in batches), holds=True)
 
     def run(self, call: Call[T]) -> T:
         """Execute a prepared call."""

@@ -1,0 +1,147 @@
+"""A publish of many messages keeps one connection for all of its calls, and loses nothing by it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from sluicegate import RedisMessageQueue
+from sluicegate._redis import connection_io, pools
+from sluicegate._redis.asyncio import connection_io as async_connection_io
+from sluicegate._redis.asyncio import pools as async_pools
+from sluicegate.events import QueueEvent
+from tests.support.flavours import MakeStream
+
+MakeQueue = Callable[..., RedisMessageQueue]
+
+
+@pytest.fixture
+def borrowed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lists how often a connection was taken from a pool."""
+    taken: list[str] = []
+
+    def borrow(pool: Any) -> Any:
+        taken.append("borrow")
+        return pools.borrow(pool)
+
+    async def async_borrow(pool: Any) -> Any:
+        taken.append("borrow")
+        return await async_pools.borrow(pool)
+
+    monkeypatch.setattr(connection_io, "borrow", borrow)
+    monkeypatch.setattr(async_connection_io, "borrow", async_borrow)
+    return taken
+
+
+def numbers(count: int) -> list[dict[str, int]]:
+    return [{"id": number} for number in range(count)]
+
+
+def test_all_calls_of_one_publish_share_a_connection(make_queue: MakeQueue, borrowed: list[str]) -> None:
+    queue = make_queue(get_deduplication_key="id")
+    queue.publish({"id": -1})
+    borrowed.clear()
+    assert queue.publish_many(numbers(4500)).accepted == 4500
+    assert len(borrowed) == 1
+
+
+def test_a_stream_holds_one_too(make_stream: MakeStream, borrowed: list[str]) -> None:
+    stream = make_stream()
+    stream.publish({"id": -1})
+    borrowed.clear()
+    assert stream.publish_many(numbers(2500)).accepted == 2500
+    assert len(borrowed) == 1
+
+
+def test_a_connection_that_was_idle_goes_back_before_the_next_call(
+    make_queue: MakeQueue, borrowed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (connection_io, async_connection_io):
+        monkeypatch.setattr(module, "_HELD_SECONDS", 0)
+    queue = make_queue()
+    queue.publish({"id": -1})
+    borrowed.clear()
+    assert queue.publish_many(numbers(4500)).accepted == 4500
+    assert len(borrowed) == 5
+
+
+def test_a_report_of_each_call_lets_others_have_the_connection(queue: RedisMessageQueue, borrowed: list[str]) -> None:
+    queue.publish({"id": -1})
+    borrowed.clear()
+    reports = [*queue.publish_chunks(numbers(300), batch_size=100, ahead=True)]
+    assert [report.accepted for report in reports] == [100, 100, 100]
+    assert borrowed == []  # each call takes one by itself
+
+
+def test_a_server_that_closes_the_connection_costs_no_message(make_queue: MakeQueue, client: redis.Redis) -> None:
+    seen: list[QueueEvent] = []
+    queue = make_queue(get_deduplication_key="id", on_event=seen.append)
+    queue.publish({"id": -1})
+
+    def killing() -> Iterator[dict[str, int]]:
+        for message in numbers(4500):
+            if message["id"] % 1000 == 500:
+                client.client_kill_filter(_type="normal", skipme=True)
+            yield message
+
+    report = queue.publish_many(killing())
+    assert (report.accepted, report.duplicates) == (4500, 0)
+    assert queue.depth().pending == 4501
+
+
+def test_whatever_ends_a_publish_returns_its_connection(make_queue: MakeQueue, borrowed: list[str]) -> None:
+    queue = make_queue()
+    queue.publish({"id": -1})
+
+    def failing() -> Iterator[dict[str, Any]]:
+        yield from numbers(2500)
+        raise RuntimeError("the input ended")
+
+    for unfit in (failing(), [*numbers(2500), {"id": float("nan")}]):
+        with pytest.raises((RuntimeError, ValueError)):
+            queue.publish_many(unfit)
+    pool = queue.session.runner.gateway.client.connection_pool  # type: ignore[attr-defined]
+    assert not pool._in_use_connections
+
+
+class Pool:
+    """A pool that counts what it gives and gets back."""
+
+    def __init__(self) -> None:
+        self.given: list[object] = []
+        self.returned: list[object] = []
+
+    def get_connection(self, *_: object) -> object:
+        self.given.append(object())
+        return self.given[-1]
+
+    def release(self, connection: object) -> None:
+        self.returned.append(connection)
+
+
+def test_another_pool_and_another_process_never_get_the_kept_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, held = Pool(), Pool(), connection_io.HeldConnection()
+    connection = held.take(first)
+    held.keep(first, connection, intact=True)
+    assert held.take(first) is connection
+    held.keep(first, connection, intact=True)
+    other = held.take(second)
+    assert first.returned == [connection]
+    held.keep(second, other, intact=True)
+
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        assert held.take(second) is not other
+    assert second.returned == []  # it belongs to the parent
+
+    held.keep(second, other, intact=True)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        held.close()
+    assert second.returned == []
+    held.close()
+    assert second.returned == []
