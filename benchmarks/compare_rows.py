@@ -36,21 +36,26 @@ class Row:
         count: messages or calls of one measurement.
         waiting: messages published before.
         keyed: whether by a queue with deduplication keys.
+        collects: whether Python's collector runs meanwhile, as in a program that leaves it alone.
     """
 
     work: str
     count: int
     waiting: int = 0
     keyed: bool = False
+    collects: bool = False
 
 
 _MANY, _SINGLES, _CALLS = 10 * BATCH, 300, 400
+_LEASE = 10 * BATCH  # of a drain into files
 FLAVOURS = ("sync", "asyncio")
 ROWS = {
     "publish_many, keys": Row("publish_many", _MANY, keyed=True),
     "publish_many, no keys": Row("publish_many", _MANY),
     "claim and ack, batches": Row("claim_many", _MANY, waiting=_MANY),
     "claim, decode and ack, batches": Row("decode", _MANY, waiting=_MANY),
+    "claim, Arrow table and ack, leases of 10,000": Row("arrow", 3 * _LEASE, 3 * _LEASE, keyed=True, collects=True),
+    "claim, decode and ack, leases of 10,000": Row("decode_large", 3 * _LEASE, 3 * _LEASE, keyed=True, collects=True),
     "publish": Row("publish", _SINGLES, keyed=True),
     "claim and ack": Row("claim", _SINGLES, waiting=_SINGLES),
     "process_message": Row("process", _SINGLES, waiting=_SINGLES),
@@ -83,20 +88,21 @@ def main(url: str, scale: float) -> None:
                 queues["sync"][False].publish_many(orders(waiting))
             queue, messages = queues[flavour][row.keyed], orders(count)
             if flavour == "sync":
-                found = _measure_sync(asking, queue, row.work, messages)
+                found = _measure_sync(asking, queue, row, messages)
             else:
-                found = runner.run(_measure_asyncio(asking, queue, row.work, messages))
+                found = runner.run(_measure_asyncio(asking, queue, row, messages))
             print(json.dumps(found | {"count": count}), flush=True)
         runner.run(own.aclose())
 
 
 @contextmanager
-def _measured(asking: redis.Redis) -> Iterator[dict[str, float]]:
+def _measured(asking: redis.Redis, *, collects: bool) -> Iterator[dict[str, float]]:
     """Seconds of the block: by the clock, and of processor time of this process and of the server."""
     found: dict[str, float] = {}
     server = counters(asking).cpu
     gc.collect()
-    gc.disable()
+    if not collects:
+        gc.disable()
     cpu, start = time.process_time(), time.perf_counter()
     yield found
     found["wall"], found["client CPU"] = time.perf_counter() - start, time.process_time() - cpu
@@ -104,21 +110,21 @@ def _measured(asking: redis.Redis) -> Iterator[dict[str, float]]:
     found["Redis CPU"] = counters(asking).cpu - server
 
 
-def _measure_sync(asking: redis.Redis, queue: Any, work: str, messages: list[Order]) -> dict[str, float]:
-    lease = queue.claim(BATCH) if work == "extend" else None
+def _measure_sync(asking: redis.Redis, queue: Any, row: Row, messages: list[Order]) -> dict[str, float]:
+    lease = queue.claim(BATCH) if row.work == "extend" else None
     queue.depth()  # connected
-    with _measured(asking) as found:
-        _SYNC[work](lease or queue, messages)
+    with _measured(asking, collects=row.collects) as found:
+        _SYNC[row.work](lease or queue, messages)
     if lease:
         lease.ack()
     return found
 
 
-async def _measure_asyncio(asking: redis.Redis, queue: Any, work: str, messages: list[Order]) -> dict[str, float]:
-    lease = await queue.claim(BATCH) if work == "extend" else None
+async def _measure_asyncio(asking: redis.Redis, queue: Any, row: Row, messages: list[Order]) -> dict[str, float]:
+    lease = await queue.claim(BATCH) if row.work == "extend" else None
     await queue.depth()
-    with _measured(asking) as found:
-        await _ASYNCIO[work](lease or queue, messages)
+    with _measured(asking, collects=row.collects) as found:
+        await _ASYNCIO[row.work](lease or queue, messages)
     if lease:
         await lease.ack()
     return found
@@ -144,6 +150,25 @@ def _claims(limit: int, decode: bool = False) -> Callable[[Any, list[Order]], No
                 left -= len(lease)
 
     return work
+
+
+def _arrow(queue: Any, messages: list[Order]) -> None:
+    left = len(messages)
+    while left > 0:
+        with queue.claim(_LEASE) as lease:
+            assert _table_rows(lease) == len(lease)
+            left -= len(lease)
+
+
+def _table_rows(lease: Any) -> int:
+    """Make a table as a drain does, and return the number of its rows."""
+    try:
+        from sluicegate.tables.arrow import to_table
+    except ImportError:  # commits that knew tables in the Spark adapter only
+        from sluicegate.spark.tables.arrow import to_table  # type: ignore[import-not-found, no-redef]
+
+    rows: int = to_table(lease.leased if hasattr(lease, "leased") else lease.messages).num_rows
+    return rows
 
 
 def _process(queue: Any, messages: list[Order]) -> None:
@@ -182,6 +207,14 @@ def _claims_asyncio(limit: int, decode: bool = False) -> Callable[[Any, list[Ord
     return work
 
 
+async def _arrow_asyncio(queue: Any, messages: list[Order]) -> None:
+    left = len(messages)
+    while left > 0:
+        async with await queue.claim(_LEASE) as lease:
+            assert _table_rows(lease) == len(lease)
+            left -= len(lease)
+
+
 async def _process_asyncio(queue: Any, messages: list[Order]) -> None:
     for _ in messages:
         async with queue.process_message() as payload:
@@ -199,11 +232,13 @@ def _times_asyncio(name: str) -> Callable[[Any, list[Order]], Awaitable[None]]:
 _SYNC: dict[str, Callable[[Any, list[Order]], None]] = {
     "publish_many": _publish_many, "publish": _publish, "claim_many": _claims(BATCH), "claim": _claims(1),
     "decode": _claims(BATCH, decode=True), "process": _process, "extend": _times("extend"), "depth": _times("depth"),
+    "arrow": _arrow, "decode_large": _claims(_LEASE, decode=True),
 }  # fmt: skip
 _ASYNCIO: dict[str, Callable[[Any, list[Order]], Awaitable[None]]] = {
     "publish_many": _publish_many_asyncio, "publish": _publish_asyncio, "claim_many": _claims_asyncio(BATCH),
     "claim": _claims_asyncio(1), "decode": _claims_asyncio(BATCH, decode=True), "process": _process_asyncio,
     "extend": _times_asyncio("extend"), "depth": _times_asyncio("depth"),
+    "arrow": _arrow_asyncio, "decode_large": _claims_asyncio(_LEASE, decode=True),
 }  # fmt: skip
 
 

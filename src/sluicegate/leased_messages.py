@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import repeat
 from typing import overload
 
 from sluicegate.collector import paused
@@ -35,9 +36,9 @@ class LeasedMessages(Sequence[Message]):
         """Return the messages as a list, the same one at every call."""
         if not self._made:
             stored = self.stored
-            begun = stored.begun
             with paused():
-                made = [Message(entry, slot, begun) for slot, entry in zip(stored.slots, stored.entries(), strict=True)]
+                made = list(map(Message, stored.entries(), stored.slots, repeat(stored.begun)))
+            assert len(made) == len(stored), "a message without a slot would be acked unseen"
             self._made.append(made)
         return self._made[0]
 
