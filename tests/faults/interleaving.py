@@ -13,13 +13,13 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
 
 from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import bound_markers, marker_of
+from sluicegate.core.entry import marker_of
 from sluicegate.core.ledger import Verb, VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from sluicegate.core.transitions.extend import Extended, extend_call
@@ -29,6 +29,7 @@ from sluicegate.core.transitions.scan import Step, Target
 from sluicegate.core.transitions.settle import SettleRequest, settle_operation
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
 from tests.support import state
+from tests.support.blocks import pack_pending, slots_of
 from tests.support.core_calls import Core
 
 LEASE_SECONDS, KEEP_SECONDS, MESSAGES, STEP = 10, 40, 12, 2
@@ -79,21 +80,21 @@ class World:
             self._note_times(name)
         return reply
 
-    def _slots(self, name: bytes | None) -> dict[bytes, bytes]:
+    def _slots(self, name: bytes | None) -> dict[int, bytes]:
         assert name is not None
-        return self.core.client.hgetall(self.core.keys.lease(name))
+        return slots_of(self.core.client.hgetall(self.core.keys.lease(name)))
 
     def holds(self, name: bytes, token: bytes) -> bool:
-        return bytes(self._slots(name).get(b"m", b"")).startswith(token + b" ")
+        return bytes(self.core.client.hget(self.core.keys.lease(name), "m") or b"").startswith(token + b" ")
 
-    def _note_effect(self, call: Call[Any], before: dict[bytes, bytes], after: dict[bytes, bytes]) -> None:
+    def _note_effect(self, call: Call[Any], before: dict[int, bytes], after: dict[int, bytes]) -> None:
         token, groups = bytes(call.args[1]), call.args[len(call.script.header.args) - 1 :]
         if call.script.name == "ack_whole":
             groups = (b"ack", b"1-%d" % call.args[2], 0, 0, b"")
         for verb, slots in zip(groups[::5], groups[1::5], strict=True):
             for slot in parse_ranges(bytes(slots).decode()):
-                entry = before.get(b"%d" % slot)
-                if entry is not None and b"%d" % slot not in after:
+                entry = before.get(slot)
+                if entry is not None and slot not in after:
                     self.done[token, slot] = (_name(entry), bytes(verb).decode())
 
     def _note_times(self, name: bytes) -> None:
@@ -162,9 +163,12 @@ class World:
 class Play:
     """One seed: three holders who claim, work and settle until they are through with their lease ids."""
 
-    def __init__(self, client: redis.Redis, seed: int) -> None:
+    def __init__(self, client: redis.Redis, seed: int, *, packs: bool = False) -> None:
         self.rnd = random.Random(seed)
+        self.packs = packs  # the messages wait in blocks
         self.manner = MANNERS[seed % len(MANNERS)]
+        if packs and self.manner.limit > 1:
+            self.manner = replace(self.manner, limit=self.rnd.choice([3, 7, 12]))
         keep = self.rnd.choice([None, 0])  # no history, or all of it
         self.core = Core(
             client,
@@ -188,6 +192,8 @@ class Play:
         self.core.do(self.core.publish("b", *names))
         self.bound = names if self.rnd.random() < 0.5 else []
         self.core.bind(*self.bound)
+        if self.packs:
+            pack_pending(self.core.client, self.core.queue, least=2, most=self.rnd.choice([3, 5, 12]))
         holders = self._holders()
         while holders:
             self._something_happens(holders)
@@ -273,9 +279,9 @@ class Play:
 
     def _work(self, lease_id: str, request: ClaimRequest, opened: Opened, asked_at: float) -> Iterator[None]:
         world, token = self.world, request.nonce + b":" + opened.opening
-        slots = opened.slots or range(1, len(opened.entries) + 1)
-        messages = {slot: _name(entry) for slot, entry in zip(slots, opened.entries, strict=True)}
-        bound = bound_markers(self.core.keys, zip(slots, opened.entries, strict=True))
+        leased = opened.leased()
+        messages = {slot: _name(entry) for slot, entry in zip(leased.slots, leased.entries(), strict=True)}
+        bound = leased.bound(self.core.keys)
         self.worked_on |= set(messages.values())
         for _ in range(self.rnd.randint(0, 3)):
             yield
@@ -414,6 +420,6 @@ def _name(entry: bytes) -> str:
     return entry.rsplit(b"\x1f", 1)[1].decode()
 
 
-def play(client: redis.Redis, seed: int) -> list[str]:
+def play(client: redis.Redis, seed: int, *, packs: bool = False) -> list[str]:
     client.flushall()
-    return Play(client, seed).run()
+    return Play(client, seed, packs=packs).run()

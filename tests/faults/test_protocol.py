@@ -12,6 +12,7 @@ import redis
 
 from sluicegate.core import scripts
 from sluicegate.core.transitions.reap import reap_call
+from sluicegate.errors import LuaScriptError
 from tests.faults.interleaving import STEP, play
 from tests.support.servers import PROGRAMS
 from tests.support.settings import THOROUGH
@@ -29,6 +30,15 @@ def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_answer_is_ever_wrong(bare_client: redis.Redis, request: pytest.FixtureRequest) -> None:
     which = PROGRAMS.index(request.node.callspec.params["server"])
     found = {seed: faults for seed in range(which, SEEDS, len(PROGRAMS)) if (faults := play(bare_client, seed))}
+    assert found == {}
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.timeout(60 * (1 + 4 * THOROUGH))
+def test_no_answer_about_blocks_is_ever_wrong(bare_client: redis.Redis, request: pytest.FixtureRequest) -> None:
+    which = PROGRAMS.index(request.node.callspec.params["server"])
+    seeds = range(which, 400 * (1 + 4 * THOROUGH), len(PROGRAMS))
+    found = {seed: faults for seed in seeds if (faults := play(bare_client, seed, packs=True))}
     assert found == {}
 
 
@@ -76,12 +86,36 @@ BROKEN = {
     "a reap does not count what came back": ("reap", "count_up(counters, 'in_flight', others - #slots)", ""),
 }  # fmt: skip
 
+# The same for messages in blocks.
+BROKEN_OF_BLOCKS = {
+    "a block stays when it is opened": (
+        "settle", "  redis.call('HDEL', key, block.name)\n  return #entries, gone\n", "  return #entries, gone\n",
+    ),
+    "a verdict for a part takes the whole block": (
+        "settle", "or first > blocks[i].first or last < blocks[i].last then", "then",
+    ),
+    "a claim leaves the whole block": ("claim", "  if batch.rest then\n    put_rest", "  if false then\n    put_rest"),
+    "a claim drops what it leaves of a block": (
+        "claim", "batch.rest = {cut_block(block, left + 1, block.count)}",
+        "batch.rest = {cut_block(block, block.count, block.count)}",
+    ),
+    "a reap leaves the block": ("reap", "drop_slots(lease, packed_in or {})", ""),
+    "a record does not say what was left in blocks": (
+        "reap", "      held[slot] = true\n    end\n  end\n  for slot = 1, lease.size",
+        "    end\n  end\n  for slot = 1, lease.size",
+    ),
+    "the bookkeeping of a lease forgets its blocks": ("claim", "lease.blocks and 'b' or ''", "''"),
+    "an opened block has other messages": (
+        "settle", "= block.first + at - 1, entries[at]", "= block.first + at - 1, entries[1]",
+    ),
+}  # fmt: skip
+SMALL_PIECES = ("claim", "local FEW = 16", "local FEW = 3")
+
 
 @pytest.fixture
 def break_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
-    load = scripts.load
-
     def broken(name: str, old: str, new: str) -> None:
+        load = scripts.load
         text = load(name).text.decode()
         assert text.count(old) == 1, f"{name}.lua has changed: {old!r} is in it {text.count(old)} times"
         changed = text.replace(old, new).encode()
@@ -89,6 +123,28 @@ def break_script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], N
         monkeypatch.setattr(scripts, "load", lambda wanted: script if wanted == name else load(wanted))
 
     return broken
+
+
+@pytest.fixture
+def small_pieces(break_script: Callable[[str, str, str], None]) -> None:
+    """Let a claim cut blocks of few messages, too."""
+    break_script(*SMALL_PIECES)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("rule", BROKEN_OF_BLOCKS)
+def test_a_broken_rule_of_blocks_is_noticed(
+    bare_client: redis.Redis, break_script: Callable[[str, str, str], None], rule: str
+) -> None:
+    break_script(*BROKEN_OF_BLOCKS[rule])
+    assert any(goes_wrong(bare_client, seed) for seed in range(300)), "no seed went wrong"
+
+
+def goes_wrong(client: redis.Redis, seed: int) -> bool:
+    try:
+        return play(client, seed, packs=True) != []
+    except LuaScriptError:
+        return True
 
 
 @pytest.mark.parametrize("rule", BROKEN)

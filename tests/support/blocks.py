@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import redis
 
@@ -10,7 +10,7 @@ from sluicegate.core.block import MAX_BLOCK_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGES
 from sluicegate.core.entry import PREFIX_LENGTH, is_entry, payload_of, read_prefix, split_entry
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["block_of", "entries_of", "pack_pending", "packed", "values_of"]
+__all__ = ["block_of", "entries_of", "pack_pending", "packed", "slots_of", "unpack_pending", "values_of"]
 
 _KINDS = {b"1": b"3", b"2": b"4"}
 
@@ -41,6 +41,20 @@ def pack_pending(
     return len(blocks)
 
 
+def unpack_pending(client: redis.Redis, queue: str) -> list[bytes]:
+    """Turn the blocks of a queue into single messages; return all that wait, the oldest first."""
+    keys = QueueKeys(queue)
+    stored = client.lrange(keys.pending, 0, -1)[::-1]
+    entries = [entry for value in stored for entry in entries_of(value)]
+    if len(entries) > len(stored):
+        with client.pipeline() as pipe:
+            pipe.delete(keys.pending)
+            pipe.lpush(keys.pending, *entries)
+            pipe.hdel(keys.counters, "packed")
+            pipe.execute()
+    return entries
+
+
 def values_of(
     entries: Sequence[bytes], least: int = MIN_MESSAGES, most: int = MAX_MESSAGES, max_bytes: int = MAX_BLOCK_BYTES
 ) -> list[bytes]:
@@ -63,6 +77,15 @@ def entries_of(value: bytes) -> list[bytes]:
     """Return the messages of a stored value as entries: of a block several, of any other value itself."""
     block = Block.read(value)
     return block.entries() if block else [value]
+
+
+def slots_of(lease: Mapping[bytes, bytes]) -> dict[int, bytes]:
+    """Return the messages of a lease's hash by slot; while a block's field exists, it outranks single slots."""
+    slots = {int(name): value for name, value in lease.items() if name.isdigit()}
+    for name, value in lease.items():
+        block = Block.read(value) if name[:1] == b"b" and name[1:].isdigit() else None
+        slots.update(enumerate(block.entries(), int(name[1:])) if block else ())
+    return slots
 
 
 def packed(values: Sequence[bytes]) -> int:

@@ -23,7 +23,8 @@ from sluicegate.core.transitions.promote import promote_call
 from sluicegate.core.transitions.publish import Batch, Published, publish_call
 from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call
 from sluicegate.core.transitions.reap import Reaped, reap_call
-from sluicegate.core.transitions.settle import Settled, SettleRequest, ack_whole_call, settle_call
+from sluicegate.core.transitions.settle import BLOCKS_OPENED, Settled, SettleRequest, ack_whole_call, settle_call
+from tests.support.blocks import slots_of, unpack_pending
 
 T = TypeVar("T")
 _groups = {""}  # holds the name of the group that cores are of; "" for queues
@@ -58,8 +59,10 @@ class Core:
         return self.gateway.execute(call, retry=False)
 
     def do(self, call: Call[T]) -> T:
-        """Execute one call, and the claim of a known lease where a claim asks for it."""
+        """Execute one call, and the claim of a known lease where a claim asks for it, and repeat a busy settle."""
         reply = self.do_once(call)
+        while reply is BLOCKS_OPENED:
+            reply = self.do_once(call)
         return self.do_once(self._of_known_lease(call)) if isinstance(reply, Known) else reply
 
     @staticmethod
@@ -144,8 +147,7 @@ class Core:
     ) -> Call[Settled]:
         """Make a call with these verdicts, and with the markers that the consumer knows from its claim."""
         stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
-        entries = sorted((int(name), entry) for name, entry in stored.items() if name.isdigit())
-        bound = bound_markers(self.keys, entries)
+        bound = bound_markers(self.keys, sorted(slots_of(stored).items()))
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
         return settle_call(self.keys, self.rules, request, held_seconds=held_seconds)
 
@@ -157,12 +159,12 @@ class Core:
 
     def bind(self, *names: str) -> None:
         """Turn pending messages of these names into messages of `until_acked`, which hold their key until they end."""
-        key = self.keys.pending
-        for at, entry in enumerate(self.client.lrange(key, 0, -1)):
+        entries = unpack_pending(self.client, self.queue)
+        for at, entry in enumerate(entries):
             name = entry.rsplit(b"\x1f", 1)[1]
             if name.decode() in names:
                 part = client_part(split_entry(entry)[0], name, b"", name)
-                self.client.lset(key, at, b"2" + entry[1:PREFIX_LENGTH] + part)
+                self.client.lset(self.keys.pending, len(entries) - 1 - at, b"2" + entry[1:PREFIX_LENGTH] + part)
                 self.client.set(self.keys.dedup(name), split_entry(entry)[0], ex=7 * 86400)
 
     def owner(self, name: str) -> str | None:
@@ -194,4 +196,4 @@ def verdict(verb: Verb, slots: str, **options: object) -> VerdictGroup:
 def ids(reply: ClaimReply) -> list[str]:
     """Return the names of the messages of an open lease."""
     assert isinstance(reply, Opened), reply
-    return [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]
+    return [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.leased().entries()]

@@ -10,7 +10,7 @@ import redis
 
 from sluicegate.core.entry import client_part, is_entry, split_entry
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
-from tests.support.blocks import entries_of
+from tests.support.blocks import entries_of, packed, slots_of
 
 ROOT = re.compile(rb"^(sluicegate:\{[^{}]+\}:(?:group:[^:]+:)?)")  # of a queue and a stream, or of a group
 WITHOUT_TTL = re.compile(
@@ -41,12 +41,11 @@ class Contents:
 
 
 def read(client: redis.Redis, root: bytes) -> Contents:
-    """Return everything that a queue holds, the messages of pending blocks as entries."""
+    """Return everything that a queue holds."""
     in_flight = [
         value
         for key in client.scan_iter(match=_escaped(root) + b"lease:*", count=1000)
-        for name, value in client.hgetall(key).items()
-        if name.isdigit()
+        for value in slots_of(client.hgetall(key)).values()
     ]
     return Contents(
         [entry for value in reversed(client.lrange(root + b"pending", 0, -1)) for entry in entries_of(value)],
@@ -132,11 +131,13 @@ def _check_leases(client: redis.Redis, root: bytes) -> None:
     held = 0
     for name in names:
         lease = client.hgetall(root + b"lease:" + name)
-        slots = sum(slot.isdigit() for slot in lease)
+        slots = len(slots_of(lease))
         assert slots > 0, "an open lease holds something"
         assert slots == int(lease[b"m"].split()[5]), "a lease knows how many slots it holds"
         held += slots
     assert held == int(client.hget(root + b"counters", "in_flight") or 0), "the gauge equals the leases"
+    waiting = client.lrange(root + b"pending", 0, -1) if client.type(root + b"pending") == b"list" else []
+    assert packed(waiting) == int(client.hget(root + b"counters", "packed") or 0), "the gauge equals the blocks"
     aside = int(client.hget(root + b"counters", "set_aside") or 0)
     assert client.zcard(root + b"set_aside") == aside, "the gauge equals what is set aside"
 

@@ -48,14 +48,14 @@
 -- Repeat: finds the lease open under its nonce, and opens no other.
 
 --- @include claim_tally, clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, lease
---- @include next_change, oom_guard, open_answer, open_lease, select_batch, unread, wake_after_claim, wakeup
---- @include write_closed_record
+--- @include next_change, oom_guard, open_answer, open_lease, remove_batch, select_batch, unread, wake_after_claim
+--- @include wakeup, write_closed_record
 limit = tonumber(limit)
 local span, max_lease, run = tonumber(lease_ms), tonumber(max_lease_ms), KEYS[run_at]
 span = max_lease > 0 and math.min(span, max_lease) or span
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'published')
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'published', 'packed')
 local unread = read_group(pending, group)
 local us = clock_us()
 local ms = math.floor(us / 1000)
@@ -85,13 +85,13 @@ if maintain == '1' and (due > 0 or #expired > 0) then
 end
 local excluded_in = run and returned_by(run)
 local batch = select_batch(returned, pending, limit, tonumber(max_bytes), tonumber(max_delivery_count), excluded_in,
-  unread, totals[5])
+  unread, totals[5], totals[6])
 local to = #batch.foreign > 0 and foreign_stores(set_aside, dead, dead_records, counters)
 local tally = claim_tally(tracking, tracking_ended, tracking_news, ms, batch, tonumber(max_dead_length))
 
 -- Writes that keep a message come before those that drop one.
-local opening = #batch.taken > 0 and open_lease(lease, leases, counters, totals, us, name, nonce, span,
-  tonumber(keep_ms), batch.taken, consumer, tally ~= nil)
+local opening = batch.size > 0 and open_lease(lease, leases, counters, totals, us, name, nonce, span,
+  tonumber(keep_ms), batch, consumer, tally ~= nil)
 if run then
   delay_excluded(delayed, batch.excluded, ms + tonumber(ARGV[exclude_ms_at]))
 end
@@ -100,7 +100,7 @@ if to then
   moved, buried, aside = clear_foreign(to, ms, batch.foreign, strict == '1' and not unread and pending)
   dropped = trim_dead(dead, dead_records, counters, tonumber(max_dead_length), buried, tally)
 end
-remove_batch(returned, pending, batch, unread, counters)
+remove_batch(returned, pending, batch, unread, counters, totals[6] or batch.packed)
 if tally then
   local token = nonce .. ':' .. (opening or '')
   record_claim(tally, lease, batch, {lease = name, worker = consumer, token = token, begun = 1})

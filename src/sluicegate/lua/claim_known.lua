@@ -25,8 +25,8 @@
 --   `aside` messages of newer kinds
 -- Repeat: finds the lease open under its nonce, and answers with the same lease and a new deadline.
 
---- @include clock, count_up, dead, drop_slots, entry, foreign_values, lease, oom_guard, read_slots, recount
---- @include tracking
+--- @include block_index, clock, count_up, dead, drop_slots, entry, foreign_values, lease, lease_blocks, oom_guard
+--- @include read_slots, recount, tracking
 oom_guard(leases)
 local recount = redis.call('HGET', counters, 'recount')
 local known, span, max_lease = read_lease(lease), tonumber(lease_ms), tonumber(max_lease_ms)
@@ -49,13 +49,18 @@ elseif max_lease > 0 then
 end
 known.span = span
 
-local held, found = read_slots(lease, 1, known.size, known.size, math.huge)
+local blocks, leave = blocks_of(lease, known), 0
+local find_block = block_finder(blocks)
+local held, found, count = read_slots(lease, 1, known.size, known.size, math.huge, blocks)
 local slots, entries, gone, foreign = {}, {}, {}, {}
 for i = 1, #held do
-  if is_entry(found[i]) then
+  local block = not is_entry(found[i]) and find_block(held[i])
+  local is_packed = block and block.first == held[i]
+  if is_packed and index_block(found[i]) or not is_packed and is_entry(found[i]) then
     slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
   else -- overwritten from outside: it leaves the lease, whose other messages are handled
-    gone[#gone + 1], foreign[#foreign + 1] = held[i], found[i]
+    gone[#gone + 1], foreign[#foreign + 1] = is_packed and block.name or held[i], found[i]
+    leave = leave + (is_packed and block.last - block.first + 1 or 1)
   end
 end
 if holder ~= nonce then
@@ -64,9 +69,9 @@ end
 local _, buried, aside = clear_foreign(to, ms, foreign)
 if #gone > 0 then
   drop_slots(lease, gone)
-  count_up(counters, 'in_flight', -#gone)
-  adjust_recount(counters, recount, name, known.token, -#gone)
-  known.held = #slots
+  count_up(counters, 'in_flight', -leave)
+  adjust_recount(counters, recount, name, known.token, -leave)
+  known.held = count - leave
 end
 redis.call('HSET', lease, 'm', pack_lease(known))
 if holder ~= nonce and consumer ~= '' then

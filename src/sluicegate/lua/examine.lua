@@ -25,7 +25,7 @@
 --   {messages in the named leases, gauge, leases that are damaged, miscounted, without a hash or a deadline}}
 -- Repeat: reads again.
 
---- @include clock, entry, lease, lease_fields, newest_sequence, numbers, packed
+--- @include clock, entry, look_into_lease, newest_sequence, numbers, packed
 local LENGTHS = {
   {pending, group == '' and 'LLEN' or 'XLEN'}, {returned, 'ZCARD'}, {delayed, 'ZCARD'}, {set_aside, 'ZCARD'},
   {leases, 'ZCARD'}, {dead, 'ZCARD'}, {dead_records, 'HLEN'}, {counters, 'HLEN'}, {wakeup, 'LLEN'}, {completed, 'LLEN'},
@@ -85,24 +85,11 @@ local function total(name)
   return lengths[8] > 0 and to_integer(redis.call('HGET', counters, name)) or 0
 end
 
--- Returns how many messages a lease holds, nil without a hash, and whether it is damaged or counts them wrong.
-local function look_into(key)
-  local size, other = redis.pcall('HLEN', key), 0
-  if type(size) == 'table' then
-    return 0, true
-  end
-  for field in pairs(size > 0 and BOOKKEEPING or {}) do
-    other = other + redis.call('HEXISTS', key, field)
-  end
-  local known = read_lease(key) or {}
-  return size > 0 and size - other or nil, known.damaged, not known.damaged and known.held ~= size - other
-end
-
 local function count_leases()
   local all, damaged, wrong, no_hash, no_deadline = 0, 0, 0, 0, 0
   for i = lease_at, #KEYS do
     local deadline = redis.call('ZSCORE', leases, ARGV[names_at + i - lease_at])
-    local held, is_damaged, is_wrong = look_into(KEYS[i])
+    local held, is_damaged, is_wrong = look_into_lease(KEYS[i])
     all, damaged = all + (held or 0), damaged + (held and is_damaged and 1 or 0)
     wrong, no_hash = wrong + (held and is_wrong and 1 or 0), no_hash + (deadline and not held and 1 or 0)
     no_deadline = no_deadline + (held and not deadline and 1 or 0)

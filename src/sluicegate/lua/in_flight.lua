@@ -17,32 +17,42 @@
 --   extended at, 1 when it is being reaped, consumer or "", slots, entries}...}
 -- Repeat: reads again.
 
---- @include clock, lease, lease_page, read_slots
+--- @include block_index, clock, lease, lease_blocks, lease_fields, lease_page, read_slots
 local MAX_SLOTS, LATEST_MS = 99999, 1e15 -- greater numbers were written from outside
 local ms = math.floor(clock_us() / 1000)
 local names, last_score = lease_page(leases, '+inf', tonumber(max_leases), score, after)
 local limit, skip, bytes_left = tonumber(count or 0), tonumber(offset or 0), tonumber(max_bytes or 0)
 local reply, skipped, shown, ended = {}, 0, 0, 1
 
-local function slots_in(key)
-  local fields, slots = redis.call('HKEYS', key), {}
-  for i = 1, #fields do
-    local slot = string.find(fields[i], '^%d+$') and tonumber(fields[i])
-    if slot and slot <= MAX_SLOTS then
+-- Returns how many slots a lease holds, a function that gives the slot behind the first `n` of them, and the last slot.
+local function held_slots(key, lease, blocks)
+  if lease.held and not lease.damaged and lease.held == lease.size then
+    return lease.held, function(n) return n + 1 end, lease.size
+  end
+  local found, slots = single_slots(key, blocks), {}
+  for i = 1, #found do
+    slots[#slots + 1] = found[i] <= MAX_SLOTS and found[i] or nil
+  end
+  for i = 1, #blocks do
+    for slot = blocks[i].first, blocks[i].last do
       slots[#slots + 1] = slot
     end
   end
   table.sort(slots)
-  return slots
+  return #slots, function(n) return slots[n + 1] end, slots[#slots]
 end
 
--- Returns how many slots a lease holds, a function that gives the slot behind the first `n` of them, and the last slot.
-local function held_slots(key, lease)
-  if lease.held and not lease.damaged and lease.held == lease.size then
-    return lease.held, function(n) return n + 1 end, lease.size
+-- At most `most` messages of the slots from `first` on, and no more once `max_bytes` are read; those of blocks too.
+local function held_messages(key, first, last, most, max_bytes, blocks)
+  local found, values = read_slots(key, first, last, most, max_bytes, blocks)
+  local slots, entries = {}, {}
+  for i = 1, #found do
+    local opened = open_block(values[i]) or {values[i]}
+    for at = math.max(1, first - found[i] + 1), math.min(#opened, most - #slots + math.max(0, first - found[i])) do
+      slots[#slots + 1], entries[#entries + 1] = found[i] + at - 1, opened[at]
+    end
   end
-  local slots = slots_in(key)
-  return #slots, function(n) return slots[n + 1] end, slots[#slots]
+  return slots, entries
 end
 
 for i = name_at, #ARGV do
@@ -50,13 +60,14 @@ for i = name_at, #ARGV do
   local held = deadline and read_lease(key)
   deadline = deadline and math.max(-LATEST_MS, math.min(LATEST_MS, deadline))
   if held and ended == 1 then
-    local size, slot_behind, last = held_slots(key, held)
+    local blocks = blocks_of(key, held)
+    local size, slot_behind, last = held_slots(key, held, blocks)
     local passed = math.min(size, skip - skipped)
     skipped = skipped + passed
     if passed < size then
       local slots, entries = {}, {}
       if shown < limit and bytes_left > 0 then
-        slots, entries = read_slots(key, slot_behind(passed), last, limit - shown, bytes_left)
+        slots, entries = held_messages(key, slot_behind(passed), last, limit - shown, bytes_left, blocks)
       end
       for at = 1, #entries do
         bytes_left = bytes_left - #entries[at]

@@ -9,20 +9,21 @@
 --   2 first                first slot to show
 --   3 last                 last slot to show, 0 for none
 --   4 max_bytes            stop reading once this much is read
--- Returns: {"open", token, takeovers, size, held, ms to its deadline, slots, entries} with the requested slots that are
---   still held; {"ended", token, how, size, acked, returned slots, buried slots} from the record of its end;
---   {"unknown"} without either
+-- Returns: {"open", token, takeovers, size, held, ms to its deadline, slots, values} with the requested slots that are
+--   still held, and a block with any of them whole, under its first slot; {"ended", token, how, size, acked, returned
+--   slots, buried slots} from the record of its end; {"unknown"} without either
 -- Repeat: reads again.
 
---- @include clock, closed_record, entry, lease, read_slots, valid_ranges
+--- @include block_index, clock, closed_record, entry, lease, lease_blocks, read_slots, valid_ranges
 local known = read_lease(lease)
 if known and known.token ~= '-' and not known.damaged then
   local deadline = tonumber(redis.call('ZSCORE', leases, name)) or 0
   local slots, entries = {}, {}
   local upto = math.min(tonumber(last), known.size)
-  local held, found = read_slots(lease, tonumber(first), upto, known.size, tonumber(max_bytes))
+  local blocks = blocks_of(lease, known)
+  local held, found = read_slots(lease, tonumber(first), upto, known.size, tonumber(max_bytes), blocks)
   for i = 1, #held do
-    if is_entry(found[i]) then -- else it was overwritten from outside
+    if is_entry(found[i]) or index_block(found[i]) then -- else it was overwritten from outside
       slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
     end
   end

@@ -29,9 +29,9 @@
 -- Repeat: continues where the last step ended. A lease that was opened again, or is gone, is left alone. A lease that
 --   was damaged from outside belongs to no consumer, and is requeued at once whatever its fields say.
 
---- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, lease, lease_fields
---- @include lease_leftovers, new_closed_record, numbers, oom_guard, read_slots, recount, requeue_entry, requeue_expired
---- @include tracking, valid_ranges, wakeup
+--- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, lease, lease_blocks
+--- @include lease_fields, lease_leftovers, new_closed_record, numbers, oom_guard, recount, requeue_entry
+--- @include requeue_expired, tracking, valid_ranges, wakeup
 local MAX_BYTES = 524288 -- with 250 messages a step takes 1 to 3 ms
 local max_deliveries = tonumber(max_delivery_count)
 step = tonumber(step)
@@ -56,8 +56,9 @@ if deadline and deadline > ms and held.token ~= '-' and not held.damaged then
 end
 
 local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
+local blocks = blocks_of(lease, held)
 if held.token ~= '-' and not held.damaged then
-  redis.call('HSET', lease, 'fenced', held.token, 'left', held_slots(lease, held), 'from', 1)
+  redis.call('HSET', lease, 'fenced', held.token, 'left', held_slots(lease, held, blocks), 'from', 1)
   held.token = '-'
   redis.call('HSET', lease, 'm', pack_lease(held))
   if held.held < held.size and held.size > 1000 then
@@ -65,11 +66,7 @@ if held.token ~= '-' and not held.damaged then
   end
 end
 local from = math.max(1, to_integer(redis.call('HGET', lease, 'from')))
-local slots, entries = read_slots(lease, from, held.size, step, MAX_BYTES)
-local others = 0 -- values under names that are no slots
-if #slots == 0 then -- its own slots are all requeued; something else may have written others, or its size
-  slots, entries, others = read_leftovers(lease, step, MAX_BYTES)
-end
+local slots, entries, others, packed_in = read_expired(lease, held, blocks, from, step, MAX_BYTES)
 -- Only a lease of one message buries for the count, so at most one marker is needed; it goes with its message.
 local first = held.size == 1 and entries[1]
 if first and is_entry(first) and is_bound(first) and key_of(first) ~= ARGV[wanted_at] then
@@ -82,6 +79,7 @@ local back, buried, foreign, aside = requeue_expired(to, ms, entries, held, max_
   end_marker(KEYS[marker_at], owner, id, pending, group)
 end, tally)
 drop_slots(lease, slots)
+drop_slots(lease, packed_in or {})
 local dropped = trim_dead(dead, dead_records, counters, most_dead, buried + foreign, tally)
 if tally then
   tally.write()

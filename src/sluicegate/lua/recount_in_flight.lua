@@ -14,7 +14,7 @@
 --   {"over", 0} when another recount began, or this one has ended
 -- Repeat: a part that is executed late is over.
 
---- @include clock, count_up, lease, lease_fields, numbers, oom_guard, recount
+--- @include clock, count_up, lease, lease_blocks, lease_fields, numbers, oom_guard, recount
 oom_guard(leases)
 local recount, corrected = redis.call('HGET', counters, 'recount'), 0
 for i = lease_at, #KEYS do
@@ -31,7 +31,7 @@ local function count(key, name)
   local known = read_lease(key)
   local token = known and known.token == '-' and redis.call('HGET', key, 'fenced') or known and known.token
   if known and not is_counted(recount, name, token) then
-    local held = count_held_slots(key)
+    local held = count_held_slots(key, blocks_of(key, known))
     count_up(counters, 'recounted', held)
     if not known.damaged and known.held ~= held then
       known.held = math.min(held, known.size)

@@ -37,12 +37,12 @@
 --                        or of an ack the result of a job
 -- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead messages
 --   dropped for the maximum, messages set aside}; a value that was written over a message is buried or set aside, and
---   its slot is among the dead ones
+--   its slot is among the dead ones; {"opened"} when the call was busy with blocks, and must be made again
 -- Repeat: a slot that is already gone under this token counts as done if the lease, or the record of its end, says that
 --   it went this way. Nothing is recorded, freed or dropped for it again.
 
---- @include clock, closed_record, dead, history, lease, lease_fields, markers, new_closed_record, oom_guard
---- @include recount, slot_outcomes, tracking, verdicts, wakeup
+--- @include clock, closed_record, dead, history, lease, lease_blocks, lease_fields, markers, new_closed_record
+--- @include oom_guard, recount, settled_blocks, slot_outcomes, tracking, verdicts, wakeup
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
 local recount = redis.call('HGET', counters, 'recount')
@@ -69,8 +69,12 @@ if moves_messages(ARGV, groups_at) then
 end
 local most_dead = tonumber(max_dead_length)
 local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
+local blocks = open_blocks(lease, held, ARGV, groups_at, counters, recount, name)
+if not blocks then
+  return {'opened'}
+end
 local verdicts = verdicts_of(
-  lease, held, ms, markers_of(KEYS, bound, markers_at, pending, group), held.tracked and tally,
+  lease, held, blocks, ms, markers_of(KEYS, bound, markers_at, pending, group), held.tracked and tally,
   history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
 )
 local back, lost = 0, {}
@@ -91,8 +95,8 @@ local dropped = trim_dead(dead, dead_records, counters, most_dead, verdicts.dead
 if tally then
   tally.write()
 end
-if held.held <= 0 and not verdicts.whole then
-  held.held = count_held_slots(lease) -- a value written into the lease from outside must not end it with messages in it
+if held.held <= 0 and not verdicts.whole then -- a value that was written from outside must not end it too early
+  held.held = count_held_slots(lease, blocks_of(lease, held))
 end
 if held.held > 0 then
   verdicts.keep()

@@ -19,7 +19,7 @@ from sluicegate.core.rules import QueueRules
 from sluicegate.core.transitions.adopt import adopt_operation
 from sluicegate.core.transitions.promote import promote_operation
 from sluicegate.core.transitions.reap import reap_operation
-from sluicegate.core.transitions.settle import Settled, SettleRequest, settle_call, split_settle
+from sluicegate.core.transitions.settle import SettleRequest, settle_call, settle_fully, split_settle
 from sluicegate.errors import MalformedStoredMessageError
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
 
@@ -436,7 +436,7 @@ def _release(
     token = request.nonce + b":" + reply.opening
     release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), leased.bound(keys))
     for part in split_settle(rules, release, leased.size_at):
-        settled: Settled = yield settle_call(keys, rules, part, held_seconds=0)
+        settled = yield from settle_fully(settle_call(keys, rules, part, held_seconds=0))
         if emits_events:
             count = len(parse_ranges(part.groups[0].slots)) - len(settled.lost)
             yield QueueEvent(EventOperation.RELEASE, EventOutcome.SUCCESS, keys.name, count, lease_id=who)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.leased import LeasedEntries
+from sluicegate.core.leased import LeasedEntries, only_between
 
 __all__ = ["LeaseView", "manifest_call"]
 
@@ -31,7 +31,7 @@ class LeaseView:
         returned: messages of an ended lease that were returned.
         buried: messages of an ended lease that were buried.
         slots: those asked for that are still held.
-        entries: the stored messages in these slots.
+        entries: the stored values in these slots: messages, or a block of several under its first slot.
     """
 
     state: Literal["open", "ended", "unknown"]
@@ -68,14 +68,15 @@ def manifest_call(
         scripts.load("manifest"),
         (keys.lease(name), keys.leases, keys.closed(name)),
         (name, first, last, max_bytes),
-        _decode,
+        lambda reply: _decode(reply, first, last),
     )
 
 
-def _decode(reply: list[Any]) -> LeaseView:
+def _decode(reply: list[Any], first: int, last: int) -> LeaseView:
     state, *rest = reply
     if state == b"open":
-        token, takeovers, size, held, left_ms, slots, entries = rest
+        token, takeovers, size, held, left_ms, slots, values = rest
+        slots, entries = only_between(slots, values, first, last)
         return LeaseView("open", token, takeovers, size, held, left_ms / 1000, slots=slots, entries=entries)
     if state == b"ended":
         token, how, size, acked, returned, buried = rest

@@ -18,6 +18,7 @@ from sluicegate.errors import LeaseLostError
 from sluicegate.events import EventOperation
 
 __all__ = [
+    "BLOCKS_OPENED",
     "MAX_BYTES",
     "MAX_SLOTS",
     "SettleRequest",
@@ -25,6 +26,7 @@ __all__ = [
     "ack_whole_call",
     "join_settled",
     "settle_call",
+    "settle_fully",
     "settle_operation",
     "split_settle",
 ]
@@ -77,10 +79,15 @@ class Settled:
     set_aside: int = 0
 
 
+BLOCKS_OPENED = Settled([], -1, [])
+"""The reply of a settle that only turned blocks of its lease into single messages: the same call must be made again."""
+
+
 def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, held_seconds: float) -> Call[Settled]:
     """Prepare the call that gives slots of a lease their verdicts.
 
-    `held_seconds` is the time since Redis last confirmed that the caller holds the lease.
+    `held_seconds` is the time since Redis last confirmed that the caller holds the lease. The reply may be
+    `BLOCKS_OPENED`; `settle_fully` makes the call again then.
     """
     name = request.name
     bound = _ending_with_their_markers(request) if request.bound else ()
@@ -201,13 +208,20 @@ def settle_operation(
         if _acks_whole(rules, part):
             settled = yield ack_whole_call(keys, part, held_seconds=clock() - confirmed_at)
         if settled is None:
-            settled = yield settle_call(keys, rules, part, held_seconds=clock() - confirmed_at)
-            assert settled is not None
+            settled = yield from settle_fully(settle_call(keys, rules, part, held_seconds=clock() - confirmed_at))
         answers.append(settled)
         if emits_events:
             yield from buried_events(keys.name, buried=0, dropped=settled.dropped)
             yield from set_aside_events(keys.name, EventOperation.SETTLE, settled.set_aside, lease_id)
     return join_settled(answers)
+
+
+def settle_fully(call: Call[Settled]) -> Operation[Settled]:
+    """Make a call of `settle_call` until it has applied its verdicts."""
+    while True:
+        settled: Settled = yield call
+        if settled is not BLOCKS_OPENED:
+            return settled
 
 
 def split_settle(rules: QueueRules, request: SettleRequest, size_of: Callable[[int], int]) -> list[SettleRequest]:
@@ -267,6 +281,8 @@ def _decode_ack(reply: bytes) -> Settled | None:
 
 
 def _decode(reply: list[Any]) -> Settled:
+    if reply[0] == b"opened":
+        return BLOCKS_OPENED
     return Settled(parse_ranges(reply[0].decode()), reply[1], parse_ranges(reply[2].decode()), reply[3], reply[4])
 
 

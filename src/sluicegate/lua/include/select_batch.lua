@@ -1,26 +1,29 @@
---- @include entry, take_unread, unread
+--- @include entry, take_block, take_unread
 -- Select the messages of a new lease, without writing: first returned messages, in smaller batches the more often they
 -- failed; then, if no selected message has failed before, pending ones. `excluded_in` says which entries of a batch of
 -- returned ones are excluded; nil excludes none. The selection is bounded in messages and bytes, and ends after a
--- thousand excluded entries. Returns a table of the entries `taken`, the entries `excluded`, the values `foreign`, and
--- how many values to remove from `returned` (`ranks`) and from `pending` (`scanned`). Of a group, what is
--- `unread` is pending, with sequences behind `published`.
-local function select_batch(returned, pending, limit, max_bytes, max_delivery_count, excluded_in, unread, published)
+-- thousand excluded entries. Returns a table of the values `taken`, with `counts` of those that are blocks, their
+-- `size` in messages, the entries `excluded`, the values `foreign`, and how many values to remove from `returned`
+-- (`ranks`) and from `pending` (`scanned`), with what take_block.lua adds. Of a group, what is `unread` is pending,
+-- with sequences behind `published`. `packed` is nil while no block can be pending.
+local function select_batch(returned, pending, limit, max_bytes, max_delivery_count, excluded_in, unread, published,
+  packed)
   -- One untried message is the most frequent claim, and needs none of the functions below.
   local head = limit == 1 and not unread and redis.call('EXISTS', returned) == 0 and redis.call('LINDEX', pending, -1)
   if head and is_entry(head) then
-    return {taken = {head}, excluded = {}, foreign = {}, ranks = 0, scanned = 1}
+    return {taken = {head}, counts = {}, size = 1, excluded = {}, foreign = {}, ranks = 0, scanned = 1}
   end
-  local self = {taken = {}, excluded = {}, foreign = {}, ranks = 0, scanned = 0}
+  local self = {taken = {}, counts = {}, size = 0, excluded = {}, foreign = {}, ranks = 0, scanned = 0}
   local bytes, room, untried = 0, limit, true
 
   local function wants_more()
-    return #self.taken < room and bytes < max_bytes
+    return self.size < room and bytes < max_bytes
   end
 
   local function take(value)
     if is_entry(value) then
-      self.taken[#self.taken + 1] = value
+      self.size = self.size + 1
+      self.taken[self.size] = value
     else
       self.foreign[#self.foreign + 1] = value
     end
@@ -30,7 +33,7 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
   -- The first message decides whether this lease holds tried or untried messages; the two never mix.
   local function fits(value)
     local deliveries = is_entry(value) and deliveries_of(value) or 0
-    if #self.taken == 0 then
+    if self.size == 0 then
       untried = deliveries == 0
     elseif untried ~= (deliveries == 0) then
       return false
@@ -53,7 +56,7 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
         elseif fits(batch[i]) then
           take(batch[i])
         else
-          room = #self.taken
+          room = self.size
           return
         end
         self.ranks = self.ranks + 1
@@ -66,27 +69,35 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
   end
 
   local function take_pending()
-    local chunk = 1
+    local chunk, taken, before = 1, self.taken, bytes
     while untried and wants_more() and #self.excluded < 1000 and self.scanned < limit + 1000 do
-      local wanted = math.min(room - #self.taken, chunk)
+      local wanted = math.min(room - self.size, chunk)
       local batch = redis.call('LRANGE', pending, -(self.scanned + wanted), -(self.scanned + 1))
       -- This does what `take` does, with locals, because most messages pass here.
-      local taken, count, size, at = self.taken, #self.taken, bytes, #batch
-      while at > 0 and size < max_bytes do
-        local value = batch[at]
+      local count, number, size, at = #taken, self.size, bytes, #batch
+      while at > 0 and size < max_bytes and number < room do
+        local value, messages = batch[at], 1
         if is_entry(value) then
           count = count + 1
           taken[count] = value
         else
-          self.foreign[#self.foreign + 1] = value
+          messages = take_block(self, value, room - number, number == 0 and self.scanned == 0 and at == #batch)
+          count = #taken
         end
-        at, size = at - 1, size + #value
+        number, size = number + messages, size + #value
+        if self.rest then
+          break
+        end
+        at = at - 1
       end
-      bytes, self.scanned = size, self.scanned + #batch - at
+      bytes, self.size, self.scanned = size, number, self.scanned + #batch - at
       if #batch < wanted or at > 0 then
         return
       end
-      chunk = math.min(chunk * 4, 1000)
+      -- Values may be of very different sizes: the next chunk grows slowly, and little more is read than is taken.
+      local fitting = math.ceil(math.min((room - number) / math.max(1, number), (max_bytes - size) / (size - before))
+        * self.scanned)
+      chunk = math.max(1, math.min(chunk * 4, packed and 64 or 1000, fitting))
     end
   end
 
@@ -95,21 +106,7 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
     take_pending()
   elseif untried and wants_more() and #self.excluded < 1000 then
     take_unread(self, returned, unread, published, room, max_bytes - bytes)
+    self.size = #self.taken
   end
   return self
-end
-
--- Remove a selected batch from where it was read.
-local function remove_batch(returned, pending, batch, unread, counters)
-  if batch.ranks > 0 then
-    redis.call('ZREMRANGEBYRANK', returned, 0, batch.ranks - 1)
-  end
-  if unread and batch.scanned > 0 then
-    redis.call('HSET', counters, 'published', batch.sequence)
-    advance_group(unread, batch.last, batch.scanned, batch.ended)
-  elseif batch.scanned == 1 then
-    redis.call('RPOP', pending)
-  elseif batch.scanned > 1 then
-    redis.call('LTRIM', pending, 0, -(batch.scanned + 1))
-  end
 end

@@ -1,10 +1,10 @@
 --- @include completed_records, count_up, dead, drop_slots, end_of_job, entry, entry_counts, entry_sequence
---- @include foreign_values, lease, ranges, requeue_entry, slot_outcomes, valid_ranges
--- Apply the verdicts of one settle to an open lease. `lease.held` and `lease.acked` follow. `markers`, `tally`,
--- `completed` and `failed` are nil where there is nothing to free or to record; then an ack reads no message. The cost
--- is linear in slots and groups, however they are mixed: earlier outcomes are read once, and only if some verdict does
--- not find its message.
-local function verdicts_of(key, lease, ms, markers, tally, completed, failed)
+--- @include foreign_values, lease, ranges, requeue_entry, settled_blocks, slot_outcomes, valid_ranges
+-- Apply the verdicts of one settle to an open lease with `blocks`. `lease.held` and `lease.acked` follow. `markers`,
+-- `tally`, `completed` and `failed` are nil where there is nothing to free or to record; then an ack reads no message.
+-- The cost is linear in slots and groups, however they are mixed: earlier outcomes are read once, and only if some
+-- verdict does not find its message.
+local function verdicts_of(key, lease, blocks, ms, markers, tally, completed, failed)
   local earlier = lease.held < lease.size and redis.call('HMGET', key, 'returned', 'buried') or {}
   local self = {returned = valid_ranges(earlier[1]), buried = valid_ranges(earlier[2]), dead = 0, aside = 0}
   local counts = {acked = 0, discarded = 0, nacked = 0, released = 0, buried = 0}
@@ -43,7 +43,7 @@ local function verdicts_of(key, lease, ms, markers, tally, completed, failed)
     -- Records beyond the cap would be trimmed at once.
     local beyond = kept and kept.cap > 0 and not markers and not tally and #slots - kept.cap or 0
     for first = math.max(1, beyond + 1), #slots, 1000 do
-      local found = redis.call('HMGET', key, unpack(slots, first, math.min(first + 999, #slots)))
+      local found = read_settled(key, slots, first, math.min(first + 999, #slots), blocks)
       for i = 1, #found do
         local entry = found[i]
         entry = entry and is_entry(entry) and entry -- the slot may have been overwritten from outside
@@ -82,7 +82,7 @@ local function verdicts_of(key, lease, ms, markers, tally, completed, failed)
     if whole then
       dropped, self.whole = asked, true -- its hash is unlinked at once
     else
-      dropped = drop_slots(key, slots)
+      dropped = drop_settled(key, slots, blocks)
       if dropped < #slots then
         add_lost(verb, slots, lost)
       end
