@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+import pyarrow as pa
 import redis
 from redis.client import NEVER_DECODE
 
@@ -52,7 +53,17 @@ class Rates:
     def bars(self, mode: Literal["fast", "plain"], where: str) -> list[Bar]:
         rounds = len(self.samples["publish_many"])
         how = f"median of {rounds} rounds of {self.count:,}, {where}"
+        table = Bar(
+            "publish_table / bare SET NX PX + LPUSH",
+            mode,
+            self.ratio("publish_table", "bare pipeline"),
+            6,
+            True,
+            "x",
+            how,
+        )
         return [
+            *([table] if mode == "fast" else []),
             Bar(
                 "publish_many / bare SET NX PX + LPUSH",
                 mode,
@@ -111,6 +122,12 @@ def _ours(rates: Rates, client: redis.Redis, queue: RedisMessageQueue, messages:
         drained = _drain(queue)
     assert drained == len(messages)
     rates.add("claim+json+ack", sample)
+    table = pa.Table.from_pylist(messages)
+    client.flushall()
+    with measured(client) as sample:
+        report = queue.publish_table(table)
+    assert report.accepted == len(messages)
+    rates.add("publish_table", sample)
 
 
 def _bare(rates: Rates, client: redis.Redis, queue: RedisMessageQueue, bare: _Bare, messages: list[Order]) -> None:

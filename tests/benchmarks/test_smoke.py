@@ -14,6 +14,7 @@ from benchmarks.peers.environments import PEERS
 
 BARS = {
     ("publish_many / bare SET NX PX + LPUSH", "fast", 2),
+    ("publish_table / bare SET NX PX + LPUSH", "fast", 6),
     ("claim + JSON + ack / bare EVALSHA", "fast", 0.6),
     ("publish_many / bare SET NX PX + LPUSH", "plain", 2),
     ("claim + JSON + ack / bare EVALSHA", "plain", 0.6),
