@@ -59,6 +59,7 @@ ROWS = {
     "publish": Row("publish", _SINGLES, keyed=True),
     "claim and ack": Row("claim", _SINGLES, waiting=_SINGLES),
     "process_message": Row("process", _SINGLES, waiting=_SINGLES),
+    "loop over single messages": Row("consume", _SINGLES, waiting=_SINGLES),
     "extend": Row("extend", _CALLS, waiting=BATCH),
     "depth": Row("depth", _CALLS, waiting=BATCH),
 }
@@ -177,6 +178,14 @@ def _process(queue: Any, messages: list[Order]) -> None:
             assert payload is not None
 
 
+def _consume(queue: Any, messages: list[Order]) -> None:
+    """Loop as this version can: the versions before `consume` had blocks only."""
+    if hasattr(queue, "consume"):
+        assert len(list(queue.consume(len(messages)))) == len(messages)
+    else:
+        _process(queue, messages)
+
+
 def _times(name: str) -> Callable[[Any, list[Order]], None]:
     def work(subject: Any, messages: list[Order]) -> None:
         for _ in messages:
@@ -221,6 +230,13 @@ async def _process_asyncio(queue: Any, messages: list[Order]) -> None:
             assert payload is not None
 
 
+async def _consume_asyncio(queue: Any, messages: list[Order]) -> None:
+    if hasattr(queue, "consume"):
+        assert len([message async for message in queue.consume(len(messages))]) == len(messages)
+    else:
+        await _process_asyncio(queue, messages)
+
+
 def _times_asyncio(name: str) -> Callable[[Any, list[Order]], Awaitable[None]]:
     async def work(subject: Any, messages: list[Order]) -> None:
         for _ in messages:
@@ -232,12 +248,12 @@ def _times_asyncio(name: str) -> Callable[[Any, list[Order]], Awaitable[None]]:
 _SYNC: dict[str, Callable[[Any, list[Order]], None]] = {
     "publish_many": _publish_many, "publish": _publish, "claim_many": _claims(BATCH), "claim": _claims(1),
     "decode": _claims(BATCH, decode=True), "process": _process, "extend": _times("extend"), "depth": _times("depth"),
-    "arrow": _arrow, "decode_large": _claims(_LEASE, decode=True),
+    "arrow": _arrow, "decode_large": _claims(_LEASE, decode=True), "consume": _consume,
 }  # fmt: skip
 _ASYNCIO: dict[str, Callable[[Any, list[Order]], Awaitable[None]]] = {
     "publish_many": _publish_many_asyncio, "publish": _publish_asyncio, "claim_many": _claims_asyncio(BATCH),
     "claim": _claims_asyncio(1), "decode": _claims_asyncio(BATCH, decode=True), "process": _process_asyncio,
-    "extend": _times_asyncio("extend"), "depth": _times_asyncio("depth"),
+    "extend": _times_asyncio("extend"), "depth": _times_asyncio("depth"), "consume": _consume_asyncio,
     "arrow": _arrow_asyncio, "decode_large": _claims_asyncio(_LEASE, decode=True),
 }  # fmt: skip
 

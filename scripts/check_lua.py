@@ -31,6 +31,7 @@ from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.ack_and_claim import OpenLease, ack_and_claim_call
 from sluicegate.core.transitions.adopt import adopt_call
 from sluicegate.core.transitions.batches import batch_call, ended_call
 from sluicegate.core.transitions.cancel import cancel_call, cancel_operation
@@ -221,6 +222,21 @@ def _ack_whole() -> Sample:
     return sample(ack_whole_call, request, held_seconds=4)
 
 
+def _ack_and_claim() -> Sample:
+    request = ClaimRequest(b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, consumer=b"C")
+    keys = {"last_lease": KEYS.lease(b"M"), "last_closed": KEYS.closed(b"M")}
+    return sample(
+        ack_and_claim_call,
+        request,
+        OpenLease(b"M", b"T", 5),
+        claims=True,
+        max_lease_seconds=6,
+        held_seconds=4,
+        keys=keys | {"lease": KEYS.lease(b"L"), "closed": KEYS.closed(b"L")},
+        args={"name": b"L", "last_name": b"M", "last_token": b"T"},
+    )
+
+
 def _settle() -> Sample:
     group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
     bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
@@ -277,6 +293,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "delete_group": _delete_group,
     "keep_group": lambda: sample(keep_group_call, of=GROUP),
+    "ack_and_claim": _ack_and_claim,
     "ack_whole": _ack_whole,
     "claim": _claim,
     "claim_known": _claim_known,

@@ -36,7 +36,8 @@ SOURCES = (
         f"{PACKAGE}/asyncio/{name}.py"
         for name in (
             *("administration", "batches", "consumer", "depths", "dispatch", "gateway", "heartbeat", "lease"),
-            *("opening", "operation_runner", "publisher", "queue", "session", "streams/__init__"),
+            *("message_loop", "opening", "operation_runner", "publisher", "queue", "session", "steps"),
+            *("streams/__init__",),
             *("streams/group", "streams/replay", "streams/stream"),
             *("worker/__init__", "worker/chain", "worker/slot_work", "worker/worker"),
         )

@@ -72,7 +72,8 @@ class Library:
         """Measure one round of every library."""
         figures = dict(self.ask("singles", options.count))
         if self.label == OURS:
-            batches = self.ask("batches", options.batches)
+            loop, batches = self.ask("loop", options.count), self.ask("batches", options.batches)
+            figures.update({f"{name}, loop": value for name, value in loop.items()})
             figures.update({f"{name}, batches of 1,000": value for name, value in batches.items()})
         figures.update(self.ask("in flight", options.in_flight))
         for size in (_SMALL_BYTES, _LARGE_BYTES):
@@ -142,6 +143,10 @@ def bars(figures: dict[str, Figures]) -> list[Bar]:
                  f"{ours['publish/s']:,.0f} and {theirs['publish/s']:,.0f} per second"),
             _bar(f"claim+ack / {label}", ours["claim+ack/s"] / theirs["claim+ack/s"], 2, True, "x",
                  f"{ours['claim+ack/s']:,.0f} and {theirs['claim+ack/s']:,.0f} per second"),
+            _bar(f"claim+ack, our loop / {label}", ours["claim+ack/s, loop"] / theirs["claim+ack/s"], 4, True, "x",
+                 f"{ours['claim+ack/s, loop']:,.0f} and {theirs['claim+ack/s']:,.0f} per second"),
+            _bar(f"{label} / ours: Redis CPU, loop", theirs[cpu] / ours[f"{cpu}, loop"], 3, True, "x",
+                 f"{theirs[cpu]:.0f} and {ours[f'{cpu}, loop']:.0f} µs per claim+ack"),
             _bar(f"{label} / ours: Redis CPU, single", theirs[cpu] / ours[cpu], 2, True, "x",
                  f"{theirs[cpu]:.0f} and {ours[cpu]:.0f} µs per claim+ack"),
             _bar(f"{label} / ours: Redis CPU, batches", theirs[cpu] / ours[batched], 20, True, "x",

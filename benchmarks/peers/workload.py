@@ -73,6 +73,20 @@ class Workload:
             "Redis CPU µs per claim+ack": 1e6 * (self._redis_cpu() - cpu) / count,
         }
 
+    def loop(self, count: int) -> Figures:
+        """Claim, decode and ack the same messages one by one, with a library that has a loop for that."""
+        queue, messages = self.queue(), orders(count)
+        self._warm(queue)
+        queue.publish_many(messages)
+        cpu, start = self._redis_cpu(), time.perf_counter()
+        keys = [json.loads(message.payload)[KEY_FIELD] for message in queue.consume(count)]
+        taken = time.perf_counter() - start
+        assert keys == [message[KEY_FIELD] for message in messages]
+        return {
+            "claim+ack/s": count / taken,
+            "Redis CPU µs per claim+ack": 1e6 * (self._redis_cpu() - cpu) / count,
+        }
+
     def batches(self, count: int) -> Figures:
         """Publish the same messages in batches of 1,000, with a library that has batches."""
         queue = self.queue()
@@ -178,6 +192,7 @@ def _order(number: int) -> dict[str, Any]:
 MEASUREMENTS: dict[str, Callable[[Workload, int], Any]] = {
     "versions": Workload.versions,
     "singles": Workload.singles,
+    "loop": Workload.loop,
     "batches": Workload.batches,
     "wakes": Workload.wakes,
     "in flight": Workload.in_flight,

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from sluicegate.lease import Lease
     from sluicegate.lease_handle import LeaseHandle
     from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, InFlightMessage, Message
+    from sluicegate.message_loop import MessageLoop
     from sluicegate.opening import open_place, open_spec, open_url
     from sluicegate.place import Place
     from sluicegate.queue import RedisMessageQueue
@@ -121,6 +122,7 @@ __all__ = [
     "LuaScriptError",
     "MalformedStoredMessageError",
     "Message",
+    "MessageLoop",
     "NotDurableError",
     "OptionTypeError",
     "PartitionSummary",
@@ -186,6 +188,7 @@ _MODULE_OF = {
     "LeaseHandle": "lease_handle",
     "LeaseState": "_lease_base",
     "Message": "message",
+    "MessageLoop": "message_loop",
     "PartitionSummary": "draining.summary",
     "Payload": "core.publishing",
     "Place": "place",

@@ -21,14 +21,14 @@ from sluicegate.errors import (
     LeaseLostError,
     RedisMessageQueueError,
 )
-from sluicegate.heartbeat import scheduler
+from sluicegate.heartbeat import HeartbeatScheduler, scheduler
 from sluicegate.lease_handle import LeaseHandle
 from sluicegate.message import Message
 from sluicegate.operation_runner import OperationRunner
 from sluicegate.runtime import notify
 from sluicegate.session import Session
 
-__all__ = ["Lease", "LeaseHeartbeat", "one_message", "shown"]
+__all__ = ["Lease", "LeaseHeartbeat", "current_scheduler", "interval_for", "one_message", "shown"]
 
 _log = logging.getLogger("sluicegate")
 
@@ -52,11 +52,11 @@ class LeaseHeartbeat:
         self._session = session
         self._batch = batch
 
-    def start(self, interval_seconds: float) -> None:
-        """Extend the lease at this interval until `stop`."""
+    def start(self, interval_seconds: float, *, first_after: float | None = None) -> None:
+        """Extend the lease at this interval until `stop`, for the first time after as long, or `first_after`."""
         self.interval_seconds = interval_seconds
         self.is_running = True
-        scheduler().watch(self, interval_seconds)
+        scheduler().watch(self, interval_seconds if first_after is None else first_after)
 
     def stop(self, *, wait: bool = True) -> None:
         """Begin no extension after this; `wait` for one that is under way."""
@@ -88,6 +88,11 @@ class LeaseHeartbeat:
         _log.warning("the heartbeat of lease %r stops: %s", self.lease_id, why)
         if self._session.config.on_heartbeat_failure is not None:
             notify(self._session.config.on_heartbeat_failure)
+
+
+def current_scheduler() -> HeartbeatScheduler:
+    """Return the scheduler that leases are watched by: that of this process, or of the running event loop."""
+    return scheduler()
 
 
 def interval_for(config: QueueConfig, lease_seconds: float, asked: float | None, last: float | None) -> float | None:

@@ -68,7 +68,7 @@ def test_both_packages_export_the_same_names_and_the_same_values() -> None:
     assert there.__all__ == [name for name in here.__all__ if name not in of_drains]
     own = [name for name in there.__all__ if getattr(there, name) is not getattr(here, name)]
     assert sorted(own) == [
-        *("Batch", "ConsumerGroup", "Lease", "QueueConsumer", "RedisGateway", "RedisMessageQueue"),
+        *("Batch", "ConsumerGroup", "Lease", "MessageLoop", "QueueConsumer", "RedisGateway", "RedisMessageQueue"),
         "RedisStreamQueue",
         *("open_place", "open_spec", "open_url"),
     ]

@@ -28,9 +28,9 @@ def flavour(request: pytest.FixtureRequest) -> Flavour:
 
 # The modules whose queue may as well be a stream with a group of it.
 WITH_GROUPS = {
-    "at_most_once", "attach", "blocks", "callback", "claim", "claim_operation", "consumer", "dead_cap", "depth_peek",
-    "drain", "events", "heartbeat", "history", "lost_leases", "max_lease", "pause", "peek_in_flight", "peek_offset",
-    "poison", "purge", "receipts", "redrive", "repair", "settle", "settle_much", "stats", "wakeup",
+    "at_most_once", "attach", "blocks", "callback", "claim", "claim_operation", "consume", "consumer", "dead_cap",
+    "depth_peek", "drain", "events", "heartbeat", "history", "lost_leases", "max_lease", "pause", "peek_in_flight",
+    "peek_offset", "poison", "purge", "receipts", "redrive", "repair", "settle", "settle_much", "stats", "wakeup",
 }  # fmt: skip
 OF_CLIENTS = {"dead_cap", "history", "poison"}  # their tests make a `Core` themselves
 # Tests that cannot be of a group, some with one parameter only, and why.

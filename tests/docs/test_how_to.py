@@ -81,3 +81,22 @@ def test_dead_letters_are_counted_by_cause_and_redriven_by_reason(
     assert capsys.readouterr().out.splitlines() == ["2 would move", "2 moved, 0 blocked by a message with the same key"]
     assert (queue.depth().ready, queue.depth().dead) == (2, 1)
     queue.close()
+
+
+def test_a_loop_over_single_messages_gives_each_its_verdict(client: redis.Redis) -> None:
+    shipped: list[int] = []
+
+    def ship(order: dict[str, int]) -> bool:
+        shipped.append(order["amount"])
+        if len(shipped) == 3:
+            queue.close()
+        return order["amount"] != 2
+
+    queue = RedisMessageQueue("orders", client=client)
+    queue.publish_many({"amount": amount} for amount in (1, -1, 2, 3, 4))
+    names_of(snippet("consume"), ship=ship)["work"](queue)
+    with RedisMessageQueue("orders", client=client) as queue:
+        depth = queue.depth()
+        assert shipped == [1, 2, 3]
+        assert (queue.stats().acked, depth.dead, depth.delayed, depth.ready) == (1, 1, 1, 2)
+        assert [dead.reason for dead in queue.peek(state="dead")] == ["negative amount"]

@@ -21,6 +21,7 @@ import redis
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.entry import marker_of
 from sluicegate.core.ledger import Verb, VerdictGroup, format_ranges, parse_ranges
+from sluicegate.core.transitions.ack_and_claim import OpenLease, Stepped, ack_and_claim_operation, is_plain
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
 from sluicegate.core.transitions.extend import Extended, extend_call
 from sluicegate.core.transitions.reap import reap_call
@@ -44,6 +45,7 @@ class Manner:
     chosen: bool  # lease ids that a retry uses again, or such as the library makes
     limit: int
     whole: bool  # a lease is settled in one call
+    steps: bool = False  # an ack goes in the call of the next claim
 
 
 MANNERS = [
@@ -52,6 +54,7 @@ MANNERS = [
     Manner(chosen=True, limit=1, whole=True),
     Manner(chosen=False, limit=4, whole=False),
     Manner(chosen=False, limit=1, whole=True),
+    Manner(chosen=False, limit=1, whole=True, steps=True),
 ]
 
 
@@ -72,12 +75,15 @@ class World:
 
     def execute(self, call: Call[Any]) -> Any:
         name = bytes(call.args[0]) if call.script.verb in ("claim", "settle", "extend", "reap") else None
-        before = self._slots(name) if call.script.verb == "settle" and name is not None else {}
+        acked = bytes(call.args[6]) if call.script.name == "ack_and_claim" else None
+        settled = name if call.script.verb == "settle" else acked
+        before = self._slots(settled) if settled else {}
         reply = self.core.do_once(call)
         if before:
-            self._note_effect(call, before, self._slots(name))
-        if name is not None:
-            self._note_times(name)
+            self._note_effect(call, before, self._slots(settled))
+        for changed in (name, acked):
+            if changed:
+                self._note_times(changed)
         return reply
 
     def _slots(self, name: bytes | None) -> dict[int, bytes]:
@@ -91,6 +97,8 @@ class World:
         token, groups = bytes(call.args[1]), call.args[len(call.script.header.args) - 1 :]
         if call.script.name == "ack_whole":
             groups = (b"ack", b"1-%d" % call.args[2], 0, 0, b"")
+        elif call.script.name == "ack_and_claim":
+            token, groups = bytes(call.args[7]), (b"ack", b"1", 0, 0, b"")
         for verb, slots in zip(groups[::5], groups[1::5], strict=True):
             for slot in parse_ranges(bytes(slots).decode()):
                 entry = before.get(slot)
@@ -169,7 +177,7 @@ class Play:
         self.manner = MANNERS[seed % len(MANNERS)]
         if packs and self.manner.limit > 1:
             self.manner = replace(self.manner, limit=self.rnd.choice([3, 7, 12]))
-        keep = self.rnd.choice([None, 0])  # no history, or all of it
+        keep = self.rnd.choice([None, None if self.manner.steps else 0])  # no history, or all of it
         self.core = Core(
             client,
             most=self.rnd.choice([0, 3]),
@@ -202,6 +210,8 @@ class Play:
         return self.faults
 
     def _holders(self) -> list[Iterator[None]]:
+        if self.manner.steps:
+            return [self._stepper() for _ in range(3)]
         if self.manner.chosen:
             return [self._holder([f"L{at}" for at in range(5)]) for _ in range(3)]
         return [self._holder([f"{who}L{at}" for at in range(5)]) for who in range(3)]
@@ -277,6 +287,89 @@ class Play:
             if isinstance(opened, Opened):
                 yield from self._work(lease_id, request, opened, asked_at)
 
+    def _stepper(self) -> Iterator[None]:
+        """Work as `queue.consume()` does: each message is acked in the call that claims the next one."""
+        last: OpenLease | None = None
+        for left in reversed(range(6)):
+            name = f"n{next(self.nonces)}".encode()
+            request = ClaimRequest(name, name, 1, LEASE_SECONDS, KEEP_SECONDS)
+            if last is not None and self._is_old(last):
+                yield from self._settle_last(last)
+                last = None
+            stepped: Stepped | None = None
+            while stepped is None:
+                asked_at = self.world.now
+                step = ack_and_claim_operation(
+                    self.core.keys, self.core.rules, request, last, claims=left > 0, clock=lambda: self.world.now
+                )
+                try:
+                    stepped = yield from self.world.drive(step)
+                except RetryBudgetExhaustedError:
+                    if self.rnd.random() < 0.5 or (last is not None and self._is_old(last)):
+                        return  # the consumer gives up; else it tries the same once more
+            if last is not None and stepped.how == "slow":
+                yield from self._settle_last(last)
+            elif last is not None and self.world.done.get((last.token, 1)) != (_name(last.entry), "ack"):
+                self.faults.append(f"false done: ack of {_name(last.entry)} by {last.token!r} in a step")
+            last = None
+            if stepped.how == "open":
+                last = OpenLease(name, name + b":" + stepped.opening, asked_at, stepped.entry)
+            elif left > 0:
+                last = yield from self._claim_after_a_step(request)
+            if last is not None:
+                last = yield from self._hold(last)
+            if last is None and self.rnd.random() < 0.15:
+                return
+
+    def _is_old(self, last: OpenLease) -> bool:
+        """Return whether an ack needs an extension first, because it leaves no record."""
+        return self.world.now - last.confirmed_at > KEEP_SECONDS / 4
+
+    def _claim_after_a_step(self, request: ClaimRequest) -> Generator[None, None, OpenLease | None]:
+        """Claim the usual way under the nonce of the step; what is not plain is worked on the usual way, too."""
+        asked_at = self.world.now
+        claim = claim_operation(self.core.keys, self.core.rules, request, clock=lambda: self.world.now)
+        try:
+            opened = yield from self.world.drive(claim)
+        except RetryBudgetExhaustedError:
+            return None
+        if not isinstance(opened, Opened):
+            return None
+        (entry,) = opened.entries
+        if is_plain(entry):
+            return OpenLease(request.name, request.nonce + b":" + opened.opening, asked_at, entry)
+        yield from self._work(request.name.decode(), request, opened, asked_at)
+        return None
+
+    def _hold(self, held: OpenLease) -> Generator[None, None, OpenLease | None]:
+        """Work on the current message; return its lease, to be acked, or None when it got another end."""
+        message = _name(held.entry)
+        self.worked_on.add(message)
+        self.sink[held.name.decode(), held.token.partition(b":")[2]] = {message}
+        for _ in range(self.rnd.randint(0, 3)):
+            yield
+        luck = self.rnd.random()
+        if luck < 0.15:
+            beat_at = self.world.now
+            extend = extend_call(self.core.keys, held.name, held.token, lease_seconds=LEASE_SECONDS)
+            with suppress(RetryBudgetExhaustedError):
+                if self.world.send(extend) is Extended.OK:
+                    return replace(held, confirmed_at=beat_at)
+        elif luck < 0.3:
+            asked_at = held.confirmed_at
+            yield from self._settle(held.name.decode(), request_of(held), held.token, {1: message}, asked_at, (), 1)
+            return None
+        elif luck < 0.36:
+            return None  # a crash
+        return held
+
+    def _settle_last(self, last: OpenLease) -> Generator[None, None, None]:
+        """Ack the usual way what a step did not ack."""
+        messages = {1: _name(last.entry)}
+        yield from self._settle(
+            last.name.decode(), request_of(last), last.token, messages, last.confirmed_at, (), 1, verb="ack"
+        )
+
     def _work(self, lease_id: str, request: ClaimRequest, opened: Opened, asked_at: float) -> Iterator[None]:
         world, token = self.world, request.nonce + b":" + opened.opening
         leased = opened.leased()
@@ -321,11 +414,12 @@ class Play:
         asked_at: float,
         bound: tuple[tuple[int, bytes], ...],
         size: int,
+        verb: Verb | None = None,
     ) -> Generator[None, None, float | None]:
         """Settles, compares the answer with what happened, and gives the time of the question when all went well."""
         world, verbs = self.world, {slot: self.rnd.choice(VERBS) for slot in messages}
-        if self.rnd.random() < 0.2:
-            verbs = dict.fromkeys(messages, "ack")
+        if verb is not None or self.rnd.random() < 0.2:
+            verbs = dict.fromkeys(messages, verb or "ack")
         recorded = self.manner.chosen or self.manner.limit != 1
         asked = SettleRequest(request.name, token, KEEP_SECONDS, recorded, self._groups(verbs), bound, size)
         sent_at = world.now
@@ -414,6 +508,11 @@ class Play:
             really = Counter(message for message, verb in self.world.done.values() if verb in verbs)
             if recorded != really:
                 self.faults.append(f"{which} tells {recorded - really} too much and lacks {really - recorded}")
+
+
+def request_of(held: OpenLease) -> ClaimRequest:
+    """Return the claim that opened a lease whose id is its nonce."""
+    return ClaimRequest(held.name, held.name, 1, LEASE_SECONDS, KEEP_SECONDS)
 
 
 def _name(entry: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate import RedisMessageQueue
+from sluicegate import Lease, RedisMessageQueue
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.transitions.batches import batch_call, ended_call
@@ -181,6 +181,40 @@ def ack_whole_after_a_part(core: Core) -> Call[Any]:
     return core.ack_whole("l", token, 6)
 
 
+def one_open(core: Core, letters: str = "abc") -> tuple[str, bytes]:
+    """Open a lease of one message whose id is its nonce; returns its id and token."""
+    core.do(core.publish("b", *letters))
+    return "m", b"m:" + core.do(core.ack_and_claim("m")).opening
+
+
+def ack_and_claim(core: Core) -> Call[Any]:
+    return core.ack_and_claim("n", one_open(core))
+
+
+def claim_one(core: Core) -> Call[Any]:
+    core.do(core.publish("b", "a"))
+    return core.ack_and_claim("n", consumer=b"me")
+
+
+def ack_one(core: Core) -> Call[Any]:
+    return core.ack_and_claim("n", one_open(core), claims=False)
+
+
+def ack_and_claim_nothing(core: Core) -> Call[Any]:
+    return core.ack_and_claim("n", one_open(core, "a"))
+
+
+def ack_and_claim_what_is_not_plain(core: Core) -> Call[Any]:
+    last = one_open(core)
+    core.bind("b")
+    return core.ack_and_claim("n", last)
+
+
+def ack_and_claim_without_the_token(core: Core) -> Call[Any]:
+    one_open(core)
+    return core.ack_and_claim("n", ("m", b"m:1-1"))
+
+
 def ack_all(core: Core) -> Call[Any]:
     return core.settle("l", lease(core), verdict("ack", "1-6"))
 
@@ -286,7 +320,8 @@ CASES: list[Prepare] = [
     publish_dropping_the_oldest, publish_too_late,
     claim, claim_with_foreign_values, claim_nothing, claim_nothing_and_remember,
     claim_what_is_open, adopt, adopt_with_a_foreign_value, take_over, take_over_too_late, ack_whole,
-    ack_whole_without_record, ack_whole_with_a_wrong_token, ack_whole_after_a_part,
+    ack_whole_without_record, ack_whole_with_a_wrong_token, ack_whole_after_a_part, ack_and_claim, claim_one, ack_one,
+    ack_and_claim_nothing, ack_and_claim_what_is_not_plain, ack_and_claim_without_the_token,
     ask_who_holds, claim_what_was_acked, ack_all, ack_some, settle_a_mixture, settle_a_mixture_to_the_end,
     nack_to_death, ack_one_without_record, nack_one_without_record, settle_with_a_wrong_token, extend,
     extend_what_is_lost, reap, promote, depth, peek, look_at_a_lease, look_into_leases, conclude,
@@ -435,6 +470,14 @@ def test_a_claim_executed_late_opens_under_a_token_of_its_own(core: Core) -> Non
     assert core.do(core.settle("l", old, verdict("ack", "1"))).lost == [1], "nobody has worked on this message"
 
 
+def test_a_step_executed_twice_finds_both_leases_as_it_left_them(core: Core) -> None:
+    call = ack_and_claim(core)
+    first = core.do(call)
+    assert core.do(call.later(1000)) == first
+    assert (state.counters(core.client, "orders")["acked"], core.do(core.depth()).in_flight) == (1, 1)
+    assert core.do(core.ack_whole("n", b"n:" + first.opening, 1, recorded=False)) is not None
+
+
 def test_a_takeover_executed_late_does_not_take_from_the_next(core: Core) -> None:
     core.do(core.publish("b", "a"))
     first, _ = core.opened("l", "n1")
@@ -473,6 +516,12 @@ def test_a_receipt_tells_a_late_repeat_the_outcome_whatever_its_age(core: Core) 
 
 
 # ---------------------------------------------------------------------- script flush
+
+
+def consume_two(queue: RedisMessageQueue, earlier: Lease) -> None:
+    earlier.ack()
+    queue.publish_many([{"id": 101}, {"id": 102}])
+    assert [message.json()["id"] for message in queue.consume(wait_seconds=0)] == [101, 102]
 
 
 def test_scripts_flushed_between_any_two_calls(
@@ -530,7 +579,7 @@ def test_scripts_flushed_between_any_two_calls(
     first = queue.claim(1, lease_id="run-1")
     heir = queue.claim(1, lease_id="run-1", take_over_after_seconds=0)
     assert [message.id for message in heir.messages] == [message.id for message in first.messages]
-    heir.ack()
+    consume_two(queue, heir)
     stream_cases.run_all(client, flushing)
     group_cases.run_all(client, flushing)
     assert set(sent) == set(scripts.NAMES)

@@ -19,6 +19,7 @@ from sluicegate.core.call import Call
 from tests.faults import admin_cases, ending_cases, run_cases, tracking_cases
 from tests.faults.test_repeats import (
     Prepare,
+    ack_and_claim,
     ack_whole,
     adopt_with_a_foreign_value,
     claim_with_foreign_values,
@@ -53,7 +54,7 @@ def settle_whole(core: Core) -> Call[Any]:
 
 CASES: list[Prepare] = [
     publish_with_keys, publish_delayed, claim_with_foreign_values, take_over, adopt_with_a_foreign_value, ack_whole,
-    settle, settle_whole, reap, promote,
+    ack_and_claim, settle, settle_whole, reap, promote,
 ]  # fmt: skip
 CASES += [admin_cases.redrive, admin_cases.redrive_what_fits, *admin_cases.DELETING, *ending_cases.KEEPING]
 CASES += [run_cases.claim_and_pass_by, admin_cases.repair_what_was_set_aside]
@@ -90,6 +91,8 @@ def identity(value: bytes) -> bytes:
 def named_for_deletion(prepare: Prepare, call: Call[Any]) -> set[bytes]:
     if prepare is ack_whole:
         return {f"b-{at}".encode() for at in range(6)}
+    if prepare is ack_and_claim:
+        return {b"b-0"}
     if prepare is admin_cases.drop_from_blocks:
         return {b"b-9", b"b-10", b"b-11", *(b"c-%d" % number for number in range(9))}
     deleting = prepare in (*admin_cases.DELETING, *admin_cases.DELETING_BLOCKS)

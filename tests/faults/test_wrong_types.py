@@ -73,6 +73,13 @@ def ack_whole(core: Core) -> Call[Any]:
     return core.ack_whole("m", token, len(opened.entries))
 
 
+def ack_and_claim(core: Core) -> Call[Any]:
+    core.client.zremrangebyrank(core.keys.returned, 0, -1)
+    token, _ = core.opened("m", "m", 1)
+    core.do(core.publish("c", "x"))
+    return core.ack_and_claim("o", ("m", token))
+
+
 def settle(core: Core, token: bytes) -> Call[Any]:
     core.rules = QueueRules(max_delivery_count=10, max_dead_length=1, completed_cap=5, failed_cap=5)
     return core.settle(
@@ -135,6 +142,10 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
         "lease leases closed pending returned delayed counters wakeup dead dead_records set_aside",
     ),
     "claim_known": (without_token(adopt), "lease leases counters dead dead_records set_aside"),
+    "ack_and_claim": (
+        without_token(ack_and_claim),
+        "lease leases closed pending returned delayed counters wakeup last_lease last_closed",
+    ),
     "ack_whole": (without_token(ack_whole), "lease leases closed counters"),
     "settle": (
         settle,

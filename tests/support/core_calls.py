@@ -16,6 +16,7 @@ from sluicegate.core.entry import PREFIX_LENGTH, bound_markers, client_part, spl
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
 from sluicegate.core.ledger import Verb, VerdictGroup
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.ack_and_claim import OpenLease, Stepped, ack_and_claim_call
 from sluicegate.core.transitions.claim import ClaimReply, ClaimRequest, Known, Opened, claim_call, claim_known_call
 from sluicegate.core.transitions.depth import Depth, ExpiredPage, depth_call
 from sluicegate.core.transitions.extend import Extended, extend_call
@@ -156,6 +157,25 @@ class Core:
     ) -> Call[Settled | None]:
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, (), size=size)
         return ack_whole_call(self.keys, request, held_seconds=held_seconds)
+
+    def ack_and_claim(
+        self,
+        lease: str,
+        last: tuple[str, bytes] | None = None,
+        *,
+        held_seconds: float = 0,
+        claims: bool = True,
+        lease_seconds: float = 60,
+        longest: float = 0,
+        consumer: bytes = b"",
+    ) -> Call[Stepped]:
+        """Make a call that opens a lease whose id is its nonce, and acks the one of this id and token."""
+        name = self.keys.lease_name(lease)
+        request = ClaimRequest(name, name, 1, lease_seconds, 3600, consumer=consumer)
+        held = OpenLease(self.keys.lease_name(last[0]), last[1], 0) if last else None
+        return ack_and_claim_call(
+            self.keys, request, held, claims=claims, max_lease_seconds=longest, held_seconds=held_seconds
+        )
 
     def bind(self, *names: str) -> None:
         """Turn pending messages of these names into messages of `until_acked`, which hold their key until they end."""

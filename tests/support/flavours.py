@@ -111,11 +111,14 @@ class Blocking:
         return value
 
     def _iterate(self, generator: Any) -> Iterator[Any]:
-        while True:
-            try:
-                yield self._loop_of.run(generator.__anext__)
-            except StopAsyncIteration:
-                return
+        try:
+            while True:
+                try:
+                    yield self._loop_of.run(generator.__anext__)
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._loop_of.run(generator.aclose)
 
     def __enter__(self) -> Any:
         entered = self._loop_of.run(self._target.__aenter__)
@@ -133,7 +136,15 @@ class Blocking:
         return bool(self._target)
 
     def __iter__(self) -> Iterator[Any]:
+        if hasattr(self._target, "__aiter__"):
+            return self._iterate(self._target.__aiter__())
         return iter(self._target)
+
+    def __next__(self) -> Any:
+        try:
+            return self._loop_of.run(self._target.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def __repr__(self) -> str:
         return f"Blocking({self._target!r})"

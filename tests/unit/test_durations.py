@@ -11,6 +11,7 @@ from sluicegate.core.durability import replicated
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup
 from sluicegate.core.rules import QueueRules
+from sluicegate.core.transitions.ack_and_claim import ack_and_claim_call
 from sluicegate.core.transitions.claim import ClaimRequest, claim_call, claim_known_call
 from sluicegate.core.transitions.extend import extend_call
 from sluicegate.core.transitions.keep_driver import keep_driver_call
@@ -42,6 +43,11 @@ def _ack_whole() -> Call[Any]:
     return ack_whole_call(KEYS, SettleRequest(b"L", b"T", SHORT, True, (), size=1), held_seconds=SHORT)
 
 
+def _ack_and_claim() -> Call[Any]:
+    request = ClaimRequest(b"L", b"L", 1, lease_seconds=SHORT, keep_seconds=SHORT)
+    return ack_and_claim_call(KEYS, request, None, claims=True, max_lease_seconds=SHORT, held_seconds=SHORT)
+
+
 def _settle() -> Call[Any]:
     group = VerdictGroup("nack", "1", delay_seconds=SHORT)
     return settle_call(KEYS, RULES, SettleRequest(b"L", b"T", SHORT, True, (group,)), held_seconds=SHORT)
@@ -56,6 +62,7 @@ CASES: dict[str, tuple[Call[Any], str]] = {
     "claim_known": (_claim_known(), "lease_ms max_lease_ms"),
     "settle": (_settle(), "keep_ms held_ms"),
     "ack_whole": (_ack_whole(), "keep_ms held_ms"),
+    "ack_and_claim": (_ack_and_claim(), "lease_ms keep_ms max_lease_ms held_ms"),
     "extend": (extend_call(KEYS, b"L", b"T", lease_seconds=SHORT, max_lease_seconds=SHORT), "lease_ms max_lease_ms"),
     "scan": (scan_call(KEYS, "dead", page_size=1, older_seconds=SHORT), "older_ms"),
     "acquire_consumer": (acquire_consumer_call(KEYS, "c", b"N", 0, life_seconds=SHORT), "life_ms"),

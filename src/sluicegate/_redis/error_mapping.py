@@ -107,6 +107,8 @@ EXPECTED_TYPES = {
     "delayed": "zset",
     "leases": "zset",
     "dead": "zset",
+    "last_closed": "string",
+    "last_lease": "hash",
     "lease": "hash",
     "expired": "hash",
     "dead_records": "hash",

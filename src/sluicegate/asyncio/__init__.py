@@ -1,8 +1,8 @@
 """This is the queue for asyncio: it has the names of `sluicegate`, with coroutines instead of blocking calls.
 
-`RedisMessageQueue`, `Lease` and `RedisGateway` are specific to asyncio. All other names are those of `sluicegate`, so a
-program needs only one of the two modules. Only `drain` and its types are missing, because `drain` blocks: call it with
-`asyncio.to_thread` and a queue of `sluicegate`.
+`RedisMessageQueue`, `Lease`, `MessageLoop` and `RedisGateway` are specific to asyncio. All other names are those of
+`sluicegate`, so a program needs only one of the two modules. Only `drain` and its types are missing, because `drain`
+blocks: call it with `asyncio.to_thread` and a queue of `sluicegate`.
 """
 
 from sluicegate._lease_base import LeaseState, Verdict
@@ -10,6 +10,7 @@ from sluicegate.asyncio.batches import Batch
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.gateway import RedisGateway
 from sluicegate.asyncio.lease import Lease
+from sluicegate.asyncio.message_loop import MessageLoop
 from sluicegate.asyncio.opening import open_place, open_spec, open_url
 from sluicegate.asyncio.queue import RedisMessageQueue
 from sluicegate.asyncio.streams.group import ConsumerGroup
@@ -110,6 +111,7 @@ __all__ = [
     "LuaScriptError",
     "MalformedStoredMessageError",
     "Message",
+    "MessageLoop",
     "NotDurableError",
     "OptionTypeError",
     "Payload",

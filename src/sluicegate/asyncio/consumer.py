@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import ClassVar, Self
 
 from sluicegate import spans
 from sluicegate._arguments import Handler, claim_of
 from sluicegate._handle_operations import attach, attached_claim, extend_detached
-from sluicegate._lease_base import ClaimedBatch, OnBatchError, Verdict
+from sluicegate._lease_base import Claim, ClaimedBatch, OnBatchError, Verdict
 from sluicegate._lease_operations import ack_ahead, settle
 from sluicegate.asyncio.administration import QueueAdministration
 from sluicegate.asyncio.batches import Batch
 from sluicegate.asyncio.lease import Lease, one_message, shown
+from sluicegate.asyncio.message_loop import MessageLoop
 from sluicegate.asyncio.runtime import current_owner, ensure_result, give_way, is_unawaited
 from sluicegate.asyncio.session import Session, close_session, shut_down_session
+from sluicegate.asyncio.steps import Steps
 from sluicegate.clock import elapsed_clock
 from sluicegate.config import QueueSpec
 from sluicegate.core.transitions.claim import ClaimReply, Empty, claim_operation
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease_handle import LeaseHandle
+from sluicegate.message import Message
 from sluicegate.spec import SpecKind
 
 __all__ = ["QueueConsumer"]
@@ -41,6 +45,7 @@ class QueueConsumer(QueueAdministration):
     def __init__(self, session: Session, *, owns_gateway: bool) -> None:
         super().__init__(session)
         self._owns_gateway = owns_gateway
+        self._idle_steps: list[Steps] = []  # those that no thread or task uses now
 
     @property
     def group_name(self) -> str | None:
@@ -103,6 +108,14 @@ class QueueConsumer(QueueAdministration):
             on_batch_error=on_batch_error,
             exclude_run=exclude_run,
         )
+        lease, _ = await self._open(claim, wait_seconds, take_over_after_seconds)
+        return lease
+
+    async def _open(
+        self, claim: Claim, wait_seconds: float, take_over_after_seconds: float | None = None
+    ) -> tuple[Lease, ClaimedBatch]:
+        """Claim as asked; see `claim`."""
+        session = self.session
         begun = asked_at = elapsed_clock()
 
         def clock() -> float:  # the operation reads it before each claim, and a lease's life begins no later
@@ -128,20 +141,20 @@ class QueueConsumer(QueueAdministration):
             )
         batch = ClaimedBatch(session, claim, reply, asked_at)
         if not batch.leased:
-            return self._lease_of(batch)
+            return self._lease_of(batch), batch
         if spans.tracer is not None:
             spans.tracer.claimed(session, batch, begun)
         if session.activity.stopping():  # the queue stopped while claiming, so release the lease
             released = batch.verdicts.record((Verdict("release"),))
             await session.runner.run(settle(session, batch, released))
             batch.give_up()
-            return self._lease_of(batch)
+            return self._lease_of(batch), batch
         if session.config.visibility_timeout_seconds is None:
             await session.runner.run(ack_ahead(session, batch))
-            return self._lease_of(batch)
+            return self._lease_of(batch), batch
         lease = self._lease_of(batch)
         session.activity.hold(lease, batch, current_owner())
-        return lease
+        return lease, batch
 
     async def attach(
         self,
@@ -211,12 +224,11 @@ class QueueConsumer(QueueAdministration):
         A heartbeat keeps the message for as long as the block takes; `heartbeat_interval_seconds=0` turns it off, and
         `max_lease_seconds` bounds it.
         """
-        async with one_message(self.session, self.claim) as lease:
-            if not lease:
+        async with self._one_message() as found:
+            if found is None:
                 yield None
-                return
-            (message,) = lease
-            yield shown(message.payload, decodes=self.session.runner.gateway.decodes_responses)
+            else:
+                yield shown(found[0].payload, decodes=self.session.runner.gateway.decodes_responses)
 
     async def process_message_callback(self, handler: Handler) -> bool:
         """Claim at most one message as `process_message` does, and call `handler` with its payload.
@@ -227,15 +239,101 @@ class QueueConsumer(QueueAdministration):
         Raises:
             TypeError: the handler returned an awaitable, which this queue cannot await; the message was released.
         """
-        async with one_message(self.session, self.claim) as lease:
-            if not lease:
+        async with self._one_message() as found:
+            if found is None:
                 return False
-            (message,) = lease
+            message, release = found
             result = handler(shown(message.payload, decodes=self.session.runner.gateway.decodes_responses))
             if is_unawaited(result):
-                await lease.release()
+                await release()
             await ensure_result(result)
         return True
+
+    def consume(
+        self,
+        limit: int | None = None,
+        *,
+        wait_seconds: float | None = None,
+        lease_seconds: float | None = None,
+    ) -> MessageLoop:
+        """Return an iterator over messages, one at a time, which acks each message in the call that claims the next.
+
+        It does what a loop around `process_message` does, in half the calls. Each step of the loop means that the
+        message before was handled. A heartbeat keeps a message that takes long. An ack that came too late is logged.
+        The loop ends at the limit, when the queue object is closed or interrupted, and when no message came in time. As
+        a context manager it also learns how the loop ended:
+
+            with queue.consume() as messages:
+                for message in messages:
+                    handle(message.json())
+
+        An exception nacks the current message, or does as `on_error` says, and propagates. Leaving the block otherwise
+        acks it. Without the block nothing reports an exception: leaving the loop early, by `break` or by an exception,
+        releases the current message, uncounted. `messages.nack()`, `release()`, `bury()` and `ack()` give the current
+        message its verdict, and the loop continues.
+
+        Args:
+            limit: how many messages; None for no limit.
+            wait_seconds: how long to wait for each; 0 ends at an empty queue, None waits until the queue object stops.
+            lease_seconds: the life of each lease without a heartbeat; default `visibility_timeout_seconds`.
+
+        Raises:
+            ConfigurationError: an argument that cannot work.
+        """
+        steps = Steps(self.session, lease_seconds, may_be_short=self._may_be_short)
+        return MessageLoop(steps, partial(self._claim_next, lease_seconds), limit, wait_seconds)
+
+    @asynccontextmanager
+    async def _one_message(self) -> AsyncIterator[tuple[Message, Callable[[], Awaitable[None]]] | None]:
+        """Claim a message, and yield it with a function that releases it; yield None when none came in time."""
+        try:
+            steps = self._idle_steps.pop()
+        except IndexError:
+            steps = Steps(self.session, None, may_be_short=self._may_be_short)
+        try:
+            if (plain := await steps.claim_plain()) is not None:
+                try:
+                    yield plain, steps.release
+                except BaseException as error:
+                    await steps.fail(error)
+                    raise
+                await steps.advance(None)
+                return
+            async with one_message(self.session, self.claim) as lease:
+                if lease:
+                    (message,) = lease
+                    steps.expect_like(message)
+                    yield message, lease.release
+                else:
+                    yield None
+        finally:
+            await steps.rest()
+            self._idle_steps.append(steps)
+
+    async def _claim_next(
+        self, lease_seconds: float | None, nonce: bytes, wait_seconds: float
+    ) -> tuple[Lease, ClaimedBatch]:
+        """Claim one message under a nonce, the usual way."""
+        claim = claim_of(
+            self.session,
+            1,
+            lease_seconds=lease_seconds,
+            wait_seconds=wait_seconds,
+            lease_id=None,
+            take_over_after_seconds=None,
+            retention_seconds=None,
+            remember_empty=False,
+            heartbeat=True,
+            on_batch_error="release",
+            exclude_run=None,
+            nonce=nonce,
+        )
+        return await self._open(claim, wait_seconds)
+
+    @property
+    def _may_be_short(self) -> bool:
+        """Return whether messages may be claimed and acked by one small script: not those of groups, nor jobs."""
+        return self.kind == "queue"
 
     def get_batch(self, batch_id: str) -> Batch:
         """Return a batch by its id, to read its status or wait for it; no I/O.

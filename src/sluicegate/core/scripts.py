@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 NAMES = (
+    "ack_and_claim",
     "ack_whole", "acquire_consumer", "adopt", "batch", "browse_group", "cancel", "cancel_in_stream", "cancel_job",
     "claim", "claim_known", "commit_write", "conclude", "create_group", "delete_group", "depth", "ended", "eviction",
     "examine", "expire_leases", "extend", "find_unread", "foreign_pending", "forget", "in_flight", "keep_driver",
@@ -42,6 +43,7 @@ NAMES = (
     "trim", "update_job", "wake_groups",
 )  # fmt: skip
 VERBS = {
+    "ack_and_claim": "claim",
     "ack_whole": "settle", "adopt": "reap", "browse_group": "peek", "cancel_in_stream": "cancel",
     "cancel_job": "cancel", "claim_known": "claim", "examine": "peek", "expire_leases": "reap",
     "find_unread": "cancel", "foreign_pending": "peek", "keep_jobs": "publish", "list_jobs": "peek",

@@ -39,6 +39,7 @@ __all__ = [
     "claim_call",
     "claim_known_call",
     "claim_operation",
+    "undo_claim",
 ]
 
 _MAX_BYTES = 32 * 1024 * 1024
@@ -315,7 +316,7 @@ def claim_operation(
         raise
     except BaseException:
         with suppress(Exception):  # the messages become claimable again when the lease expires
-            yield from _release(keys, rules, request, who, emits_events)
+            yield from undo_claim(keys, rules, request, who, emits_events)
         raise
 
 
@@ -418,7 +419,7 @@ def _wait(keys: QueueKeys, remaining: float, next_seconds: float | None) -> Wait
     return Wait(keys.wakeup, max(_MIN_SLEEP_SECONDS, min(longest, remaining, soon)))
 
 
-def _release(
+def undo_claim(
     keys: QueueKeys, rules: QueueRules, request: ClaimRequest, who: str, emits_events: bool
 ) -> Operation[None]:
     """Undo an interrupted claim: release what it opened, and keep it from opening anything later.
