@@ -221,7 +221,6 @@ def test_all_bad_payloads_of_a_batch_are_found_and_none_is_shown() -> None:
         (b'{"a":1.0}', "field 'a' is a number that does not fit int64"),
         (b'{"a":9223372036854775808}', "field 'a' is a number that does not fit int64"),
         (b'{"a":true}', "field 'a' is true or false that does not fit int64"),
-        (b'{"b":{"c":1}}', "field 'b' is an object that does not fit string"),
         (b'{"a":1,"a":2}', "field 'a' stands in it twice"),
         (b"[1]", "it is an array, and no object"),
         (b"null", "it is null, and no object"),
@@ -317,7 +316,6 @@ def test_values_of_every_type(kind: pa.DataType, text: str, value: object) -> No
         (pa.int8(), "128"),
         (pa.int64(), "1e3"),
         (pa.float64(), '"1"'),
-        (pa.string(), "1"),
         (pa.decimal128(5, 2), "1.256"),
         (pa.decimal128(5, 2), "99999.99"),
         (pa.date32(), '"2024-02-30"'),
@@ -388,7 +386,11 @@ def test_every_row_is_its_own_payloads_or_its_message_is_named(batch: list[bytes
     if bad:
         assert refused(SMALL, *batch).positions == bad
     else:
-        assert rows(SMALL, *batch) == expected
+        found = rows(SMALL, *batch)
+        for row, wanted in zip(found, expected, strict=True):
+            if wanted is not None and not isinstance(wanted["b"], (str, type(None))):  # its raw JSON
+                row["b"] = json.loads(row["b"], object_pairs_hook=Pairs)
+        assert found == expected
 
 
 def _small(payload: bytes) -> dict[str, Any] | None:
@@ -401,8 +403,7 @@ def _small(payload: bytes) -> dict[str, Any] | None:
     if max(names.count("a"), names.count("b")) > 1:
         return None
     row = {"a": dict(pairs).get("a"), "b": dict(pairs).get("b")}
-    fits = type(row["a"]) in (int, type(None)) and type(row["b"]) in (str, type(None))
-    return row if fits else None
+    return row if type(row["a"]) in (int, type(None)) else None
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -423,7 +424,7 @@ class Pairs(list[tuple[str, Any]]):
         (pa.schema([("message_id", pa.int64())]), ["'message_id'", "declared as string"]),
         (pa.schema([("message_headers", pa.string())]), ["'message_headers'", "map<string,string>"]),
         (pa.schema([pa.field("message_deduplication_key", pa.string(), nullable=False)]), ["may be null"]),
-        (StructType([StructField("v", VariantType())]), ["'v'", "variant", "parse_json(CAST(message_payload AS"]),
+        (StructType([StructField("v", VariantType())]), ["'v'", "variant", "declare string"]),
         (StructType([StructField("v", VarcharType(3))]), ["'v'", "varchar(3)", "string"]),
         (StructType([StructField("m", ArrayType(MapType(DateType(), StringType())))]), ["'m[]'", "keys"]),
         ({"a": "int"}, ["StructType", "builtins.dict"]),

@@ -48,3 +48,11 @@ def test_misfits_are_buried_or_read_as_nulls(page: Page, queue: RedisMessageQueu
 
     queue.redrive(reason="invalid_payload")
     assert page.run("spark-corrupt") == ["1 of 1 are corrupt"]
+
+
+def test_variants_and_raw_json_give_the_same_values(page: Page, queue: RedisMessageQueue) -> None:
+    queue.publish({"order_id": "o1", "details": {"items": [{"sku": "s7"}]}})
+
+    lines = page.run("spark-variants")
+
+    assert [line for line in lines if "o1" in line] == ["|      o1| s7|"] * 2

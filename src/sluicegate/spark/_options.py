@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from sluicegate.consumer import QueueConsumer
 from sluicegate.draining.arguments import MAX_PARTITIONS
 from sluicegate.errors import ConfigurationError
-from sluicegate.spark import _workers
+from sluicegate.spark import _workers, variants  # noqa: F401  (every reader gets the encoder of variants)
 from sluicegate.spark._option_rules import (
     GivenOptions,
     count,

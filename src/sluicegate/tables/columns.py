@@ -69,6 +69,7 @@ class Columns:
         message_columns: bool = True,
         mode: str = "FAILFAST",
         column_name_of_corrupt_record: str | None = None,
+        variants: bool = False,
     ) -> Columns:
         """Make the columns for a declared schema.
 
@@ -81,6 +82,7 @@ class Columns:
             mode: what happens to payloads that do not fit, see `Mode`; in any case.
             column_name_of_corrupt_record: the declared string column that holds such payloads in the mode PERMISSIVE;
                 None for `_corrupt_record`, where it is declared.
+            variants: whether columns may be of Spark's type variant, which only Spark can read.
 
         Raises:
             ConfigurationError: DDL without a session or with an error in it, a type that cannot be read out of JSON,
@@ -97,7 +99,12 @@ class Columns:
                     "of the payloads"
                 )
             return cls._checked(declared, MESSAGE_FIELDS)
-        types.struct_fields(declared)
+        for field in types.struct_fields(declared):
+            if types.holds_variant(field.type) and not variants:
+                raise ConfigurationError(
+                    f"column {field.name!r} is or holds a variant, which only Spark reads; declare string in its place "
+                    "to get the JSON as text"
+                )
         corrupt = misfits.check_corrupt_column(kept, declared["fields"], column_name_of_corrupt_record)
         sources = [_CORRUPT if field["name"] == corrupt else _source(field) for field in declared["fields"]]
         if kept == "PERMISSIVE":

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
 from sluicegate.errors import RedisMessageQueueError
-from sluicegate.tables.types import holds_map, reading_type
+from sluicegate.tables.raw_json import holds_text, reshaped
+from sluicegate.tables.types import holds_map, holds_variant, is_variant, reading_type
+from sluicegate.tables.variants import to_variants
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,6 +223,8 @@ def _kinds_for(field: pa.Field) -> set[type]:
     from pyarrow import types
 
     arrow = field.type
+    if types.is_string(arrow) or is_variant(arrow):
+        return {bool, int, float, str, list, dict, type(None)}
     if types.is_boolean(arrow):
         kinds: set[type] = {bool}
     elif types.is_integer(arrow):
@@ -246,20 +250,33 @@ def _indices(positions: Sequence[int]) -> pa.Array:
 
 def _read(payloads: pa.Array, schema: pa.Schema) -> list[pa.Array] | None:
     """Return the columns of a block, None if any of its payloads does not fit."""
-    import pyarrow as pa
-
-    mapped = [field for field in schema if holds_map(field.type)]
+    mapped = [field for field in schema if holds_map(field.type) or holds_variant(field.type)]
     plain = [field for field in schema if field not in mapped]
     found: dict[str, pa.Array] = {}
     try:
         if plain:
-            found |= _parse(payloads, plain)
+            found |= _parse_plain(payloads, plain)
         if mapped:
-            opened = pa.array([_open_maps(payload, mapped) for payload in payloads.to_pylist()], pa.binary())
-            found |= _parse(opened, mapped)
+            found |= _parse(_reshaped(payloads, mapped), mapped)
     except (ValueError, TypeError, RecursionError):  # Arrow's errors are ValueErrors
         return None
     return [found[field.name] for field in schema]
+
+
+def _parse_plain(payloads: pa.Array, fields: list[pa.Field]) -> dict[str, pa.Array]:
+    """Parse fields without maps; rewrite the payloads only if a value that is no string may stand in for one."""
+    try:
+        return _parse(payloads, fields)
+    except ValueError:
+        if not any(holds_text(field.type) for field in fields):
+            raise
+        return _parse(_reshaped(payloads, fields), fields)
+
+
+def _reshaped(payloads: pa.Array, fields: list[pa.Field]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([reshaped(payload, fields) for payload in payloads.to_pylist()], pa.binary())
 
 
 def _parse(payloads: pa.Array, fields: list[pa.Field]) -> dict[str, pa.Array]:
@@ -342,6 +359,8 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
     if array.type == wanted:
         return array
+    if is_variant(wanted):
+        return to_variants(array, wanted)
     if types.is_binary(wanted):
         return pa.array([None if text is None else _from_base64(text) for text in array.to_pylist()], wanted)
     if types.is_struct(wanted):
@@ -420,35 +439,6 @@ def _nanoseconds(arrow: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
     return pa.timestamp("ns", arrow.tz)
-
-
-def _open_maps(payload: bytes, fields: list[pa.Field]) -> bytes:
-    """Return the map fields of a payload, each map as a list of entries, which Arrow's reader can read.
-
-    Raises:
-        ValueError: no JSON object, or something else in the place of a map.
-    """
-    value = json.loads(payload)
-    if not isinstance(value, dict):
-        raise ValueError("no object")
-    return json.dumps({field.name: _opened(value.get(field.name), field.type) for field in fields})
-
-
-def _opened(value: Any, arrow: pa.DataType) -> Any:
-    from pyarrow import types
-
-    if value is None or not holds_map(arrow):
-        return value
-    if types.is_list(arrow):
-        if not isinstance(value, list):
-            raise ValueError("no array")
-        return [_opened(item, arrow.value_type) for item in value]
-    if not isinstance(value, dict):
-        raise ValueError("no object")
-    if types.is_map(arrow):
-        return [{"key": key, "value": _opened(item, arrow.item_type)} for key, item in value.items()]
-    fields = [arrow.field(index) for index in range(arrow.num_fields)]
-    return {field.name: _opened(value.get(field.name), field.type) for field in fields}
 
 
 def _from_base64(text: str) -> bytes:

@@ -14,7 +14,16 @@ from sluicegate.errors import ConfigurationError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Kind", "arrow_type", "holds_map", "kind_of", "reading_type", "refuse_inexact"]
+__all__ = [
+    "Kind",
+    "arrow_type",
+    "holds_map",
+    "holds_variant",
+    "is_variant",
+    "kind_of",
+    "reading_type",
+    "refuse_inexact",
+]
 
 Kind: TypeAlias = "str | dict[str, Any]"
 """A Spark type as `DataType.jsonValue()` gives it: a name, or a dict for structs, arrays and maps."""
@@ -22,10 +31,7 @@ Kind: TypeAlias = "str | dict[str, Any]"
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _EXACT_DIGITS = 15  # of a decimal that survives being a double on its way
 _HOW = "declare it as string and convert it yourself"
-_VARIANT = (
-    "leave it out and make it of the whole payload: parse_json(CAST(message_payload AS STRING)), where a read or a "
-    "stream declares message_payload as binary"
-)
+_VARIANT_MARK = (b"variant", b"true")
 _KEYS = ("string", "byte", "short", "integer", "long")
 
 
@@ -45,10 +51,11 @@ def arrow_type(kind: Kind, where: str) -> pa.DataType:
         decimal = _DECIMAL.fullmatch(kind)
         if decimal is not None:
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        if kind == "variant":
+            return _variant()
         atoms = {name: make() for name, make in _atoms().items()}
         if kind not in atoms:
-            how = _VARIANT if kind == "variant" else _HOW
-            raise ConfigurationError(f"column {where!r} has the type {kind}, which cannot be read out of JSON; {how}")
+            raise ConfigurationError(f"column {where!r} has the type {kind}, which cannot be read out of JSON; {_HOW}")
         return atoms[kind]
     if kind["type"] == "struct":
         return pa.struct(struct_fields(kind, where))
@@ -170,6 +177,8 @@ def reading_type(
 
     if types.is_date(arrow) or types.is_binary(arrow) or (types.is_timestamp(arrow) and arrow.tz is None):
         return pa.string()
+    if is_variant(arrow):
+        return pa.string()  # of JSON, as `raw_json` writes it
     if types.is_timestamp(arrow):
         return instants(arrow)
     if types.is_struct(arrow):
@@ -190,6 +199,20 @@ def holds_map(arrow: pa.DataType) -> bool:
     return types.is_map(arrow) or any(holds_map(arrow.field(index).type) for index in range(arrow.num_fields))
 
 
+def is_variant(arrow: pa.DataType) -> bool:
+    """Return whether a type is the struct in which Spark puts a variant."""
+    from pyarrow import types
+
+    if not types.is_struct(arrow) or arrow.num_fields != 2:
+        return False
+    return bool((arrow.field(1).metadata or {}).get(_VARIANT_MARK[0]) == _VARIANT_MARK[1])
+
+
+def holds_variant(arrow: pa.DataType) -> bool:
+    """Return whether a type is a variant or contains one."""
+    return is_variant(arrow) or any(holds_variant(arrow.field(index).type) for index in range(arrow.num_fields))
+
+
 def refuse_inexact(arrow: pa.DataType, where: str) -> None:
     """Refuse a decimal beside or inside a map when its digits would not survive.
 
@@ -205,6 +228,13 @@ def refuse_inexact(arrow: pa.DataType, where: str) -> None:
         )
     for index in range(arrow.num_fields):
         refuse_inexact(arrow.field(index).type, where)
+
+
+def _variant() -> pa.DataType:
+    import pyarrow as pa
+
+    metadata = pa.field("metadata", pa.binary(), nullable=False, metadata=dict([_VARIANT_MARK]))
+    return pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])
 
 
 def _atoms() -> dict[str, Callable[[], pa.DataType]]:

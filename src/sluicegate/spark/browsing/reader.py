@@ -94,6 +94,7 @@ class BrowseReader(DataSourceReader):
             message_columns=False,
             mode=options.mode,
             column_name_of_corrupt_record=options.column_name_of_corrupt_record,
+            variants=True,
         )
         self._kinds = {prefix + name: kind for name, kind in own.items()}
 

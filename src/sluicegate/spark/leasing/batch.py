@@ -123,7 +123,9 @@ def lease_batch(
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
     _workers.prepare(spark)
-    columns = Columns.of(parsed(schema), mode=mode, column_name_of_corrupt_record=column_name_of_corrupt_record)
+    columns = Columns.of(
+        parsed(schema), mode=mode, column_name_of_corrupt_record=column_name_of_corrupt_record, variants=True
+    )
     return _Block(_leased(spark, queue, limit, run_id, lease_seconds, columns, partitions, on_error))
 
 

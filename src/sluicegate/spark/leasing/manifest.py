@@ -179,6 +179,7 @@ def make_reader(options: BrowseOptions, schema: StructType) -> ManifestReader:
         message_columns=False,
         mode=options.mode,
         column_name_of_corrupt_record=options.column_name_of_corrupt_record,
+        variants=True,
     )
     return ManifestReader(options, columns)
 

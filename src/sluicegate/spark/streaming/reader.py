@@ -100,6 +100,7 @@ class _Reader(DataSourceStreamReader):
             message_columns=False,
             mode=self._options.mode,
             column_name_of_corrupt_record=self._options.column_name_of_corrupt_record,
+            variants=True,
         )
 
     def _offset(self, values: dict[str, Any]) -> Offset:
