@@ -68,6 +68,7 @@ def test_permissive_reads_what_fits_and_keeps_the_payload_of_what_does_not() -> 
             b'{"a":"x","items":[{"price":2}],"m":{"k":3}}',
             b"no JSON\xff",
             b'{"a":2,"m":{"k":"v"}}',
+            b'{"a":3}',
         )
     )
 
@@ -81,6 +82,7 @@ def test_permissive_reads_what_fits_and_keeps_the_payload_of_what_does_not() -> 
         },
         {"a": None, "items": None, "m": None, "_corrupt_record": "no JSON\ufffd"},
         {"a": 2, "items": None, "m": None, "_corrupt_record": '{"a":2,"m":{"k":"v"}}'},
+        {"a": 3, "items": None, "m": None, "_corrupt_record": None},
     ]
     assert table.schema.equals(Columns.of(WIDE, message_columns=False, mode="PERMISSIVE").arrow_schema())
 
@@ -258,6 +260,21 @@ def test_a_stream_that_a_misfit_stopped_continues_when_it_buries(stream: Stream,
     assert stream.run() == [0]
 
     assert (stream.written, len(letters(queue)), queue.depth().leases) == ({0: [0, 2]}, 1, 0)
+
+
+@pytest.mark.parametrize("point", ["latest", "offsets"])
+def test_a_batch_that_was_buried_whole_does_not_stop_a_stream_of_another_mode(
+    stream: Stream, queue: RedisMessageQueue, point: Any
+) -> None:
+    publish(queue, 0)
+    stream.run()
+    publish(queue, *"abcd", 4)
+    with pytest.raises(Killed):
+        stream.run(kill_after=point)
+
+    stream.run("FAILFAST")
+
+    assert (stream.numbers, queue.depth().dead, queue.stats().acked) == ([0, 4], 4, 2)
 
 
 def test_a_driver_that_dies_before_the_burial_leaves_it_to_the_next(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow.parquet as pq
 import pytest
 
@@ -56,3 +60,55 @@ def test_variants_and_raw_json_give_the_same_values(page: Page, queue: RedisMess
     lines = page.run("spark-variants")
 
     assert [line for line in lines if "o1" in line] == ["|      o1| s7|"] * 2
+
+
+def test_a_schema_is_inferred_and_read_with(page: Page, queue: RedisMessageQueue) -> None:
+    queue.publish_many([b'{"order_id":"o1","amount":1}', b'{"amount":2.5}', b"no JSON"])
+
+    assert page.run("spark-infer") == ["amount double, order_id string", "1 of 3 are no JSON objects"]
+    rows = page.names["orders"].collect()
+    assert [tuple(row) for row in rows] == [(1.0, "o1"), (2.5, None), (None, None)]
+
+
+def test_avro_is_decoded_without_a_jar(page: Page, queue: RedisMessageQueue) -> None:
+    fields = [{"name": "order_id", "type": "string"}, {"name": "amount", "type": "double"}]
+    written = io.BytesIO()
+    fastavro.schemaless_writer(
+        written, {"type": "record", "name": "Order", "fields": fields}, {"order_id": "o1", "amount": 1.5}
+    )
+    queue.publish(written.getvalue())
+
+    lines = page.run("spark-avro")
+
+    assert [line for line in lines if "o1" in line] == ["|      o1|   1.5|"]
+    assert queue.stats().acked == 1
+
+
+PB2 = """
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+file = descriptor_pb2.FileDescriptorProto(name="orders.proto", package="shop", syntax="proto3")
+order = file.message_type.add(name="Order")
+order.field.add(name="order_id", number=1, type=9, label=1)
+order.field.add(name="amount", number=2, type=1, label=1)
+pool = descriptor_pool.DescriptorPool()
+pool.Add(file)
+Order = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+"""  # stands for what protoc makes
+
+
+def test_protobuf_is_decoded_in_a_drain(
+    page: Page, spark: SparkSession, queue: RedisMessageQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "modules" / "orders_pb2.py"
+    module.parent.mkdir()
+    module.write_text(PB2)
+    spark.addArtifacts(str(module), pyfile=True)
+    monkeypatch.syspath_prepend(str(module.parent))
+    orders = importlib.import_module("orders_pb2")
+    queue.publish_many([orders.Order(order_id=f"o{n}", amount=n).SerializeToString() for n in range(2)])
+
+    assert page.run("spark-protobuf") == ["2 orders stored"]
+
+    assert [file.read_text() for file in tmp_path.glob("*.txt")] == ["o0 0.0\no1 1.0"]
+    sys.modules.pop("orders_pb2")

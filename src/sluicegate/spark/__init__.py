@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sluicegate.spark.browsing.dead_letters import SelectedRedriveReport, dead_letters, redrive_selected
     from sluicegate.spark.datasource import SluicegateDataSource
     from sluicegate.spark.draining.driver import drain
+    from sluicegate.spark.inference import InferredSchema, infer_schema
     from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
     from sluicegate.spark.writing.content import content_keys
     from sluicegate.tables.payloads import PayloadError
@@ -28,6 +29,7 @@ __all__ = [
     "DrainProgress",
     "DrainSummary",
     "HandlerFailure",
+    "InferredSchema",
     "LeasedBatch",
     "PartitionSummary",
     "PayloadError",
@@ -37,12 +39,14 @@ __all__ = [
     "content_keys",
     "dead_letters",
     "drain",
+    "infer_schema",
     "lease_batch",
     "options",
     "redrive_selected",
 ]
 
 _LAZY = {
+    "InferredSchema": "sluicegate.spark.inference",
     "LeasedBatch": "sluicegate.spark.leasing.batch",
     "PayloadError": "sluicegate.tables.payloads",
     "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
@@ -51,6 +55,7 @@ _LAZY = {
     "content_keys": "sluicegate.spark.writing.content",
     "dead_letters": "sluicegate.spark.browsing.dead_letters",
     "drain": "sluicegate.spark.draining.driver",
+    "infer_schema": "sluicegate.spark.inference",
     "lease_batch": "sluicegate.spark.leasing.batch",
     "options": "sluicegate.spark._options",
     "redrive_selected": "sluicegate.spark.browsing.dead_letters",

@@ -16,7 +16,7 @@ from sluicegate.core.entry import is_entry
 from sluicegate.core.transitions.peek import PeekPlace, peek_operation
 from sluicegate.message import CompletedMessage, DeadMessage, FailedAttempt, Message
 from sluicegate.spark._access import short_traceback
-from sluicegate.spark._options import BrowseOptions
+from sluicegate.spark._options import BrowseOptions, BrowseState
 from sluicegate.spark._place import queue_of
 from sluicegate.spark.browsing.unread import Stretch, pages, plan_stretches
 from sluicegate.spark.schemas import struct_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BrowseReader", "Window", "extra_fields", "make_reader", "schema_of"]
+__all__ = ["BrowseReader", "Window", "extra_fields", "make_reader", "messages_of", "schema_of"]
 
 _ROWS_PER_TASK = 10_000
 _MAX_TASKS = 200
@@ -144,6 +144,14 @@ class BrowseReader(DataSourceReader):
 def make_reader(options: BrowseOptions, schema: StructType) -> BrowseReader:
     """Make the reader of a state for the schema that Spark has chosen."""
     return BrowseReader(options, schema)
+
+
+def messages_of(queue: QueueConsumer, state: BrowseState, limit: int) -> Iterator[list[Message]]:
+    """Yield the first messages of a state, page by page; those of other libraries are payloads without an id."""
+    if state == "pending" and queue.group_name is not None:
+        (partition,) = plan_stretches(queue, limit, 1, limit)
+        return pages(queue, partition)
+    return ([row.message for row in rows] for rows in _pages(queue, state, Window(0, limit)))
 
 
 def _size(queue: QueueConsumer, state: str) -> int:
