@@ -26,7 +26,7 @@ from sluicegate._redis import encryption, error_mapping
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
-from sluicegate._redis.connection_io import HeldConnection, exchange, refuses_announced
+from sluicegate._redis.connection_io import HeldConnection, exchange, packed, refuses_announced
 from sluicegate._redis.error_mapping import IO_ERRORS
 from sluicegate._redis.pools import Client, ClientPools, borrow, give_back, read, send
 from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Command, Stage, WaitEnded, has_one_connection
@@ -231,7 +231,7 @@ class RedisGateway(GatewayBase):
         except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
-            send(connection, connection.pack_commands(commands(call)))
+            send(connection, packed(commands(call)))
         except BaseException as error:
             end(pool, connection, intact=False)
             if not isinstance(error, IO_ERRORS):
