@@ -18,6 +18,7 @@ from sluicegate.spark._options import options
 from sluicegate.spark.datasource import SluicegateDataSource
 from tests.draining.helpers import Numbers
 from tests.support import state
+from tests.support.snippets import snippet
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -186,3 +187,22 @@ def test_rows_are_typed_as_declared(live: Live, queue: RedisMessageQueue, number
     assert sorted(row.n for row in found) == expected
     assert len({row.message_id for row in found}) == 30
     assert nothing_is_left(queue)
+
+
+def test_the_listener_of_the_page_reports_the_backlog_of_a_live_query(
+    live: Live, spark: SparkSession, queue: RedisMessageQueue, numbers: Numbers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"spark": spark, "queue": queue}
+    exec(snippet("spark-listener"), names)  # noqa: S102  (it is ours, and is shown to be run)
+    shown: list[Any] = []
+    names["listener"]._show = lambda progress: (shown.append(progress), names["show"](progress))
+    try:
+        numbers(30)
+        live.run(maxMessagesPerTrigger="20")
+        wait_until(lambda: [one.rows for one in shown if one.rows] == [20, 10], "both batches are reported", 60)
+    finally:
+        spark.streams.removeListener(names["listener"])
+
+    assert {one.consumer for one in shown} == {"etl"}
+    assert [one.redelivered for one in shown if one.rows] == [0, 0]
+    assert len(capfd.readouterr().out.splitlines()) >= 2

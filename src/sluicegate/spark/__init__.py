@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sluicegate.spark.draining.driver import drain
     from sluicegate.spark.inference import InferredSchema, infer_schema
     from sluicegate.spark.leasing.batch import LeasedBatch, Txn, lease_batch
+    from sluicegate.spark.listener import QueueProgressListener, StreamProgress
     from sluicegate.spark.writing.content import content_keys
     from sluicegate.tables.payloads import PayloadError
 
@@ -33,8 +34,10 @@ __all__ = [
     "LeasedBatch",
     "PartitionSummary",
     "PayloadError",
+    "QueueProgressListener",
     "SelectedRedriveReport",
     "SluicegateDataSource",
+    "StreamProgress",
     "Txn",
     "content_keys",
     "dead_letters",
@@ -50,7 +53,9 @@ _LAZY = {
     "LeasedBatch": "sluicegate.spark.leasing.batch",
     "PayloadError": "sluicegate.tables.payloads",
     "SelectedRedriveReport": "sluicegate.spark.browsing.dead_letters",
+    "QueueProgressListener": "sluicegate.spark.listener",
     "SluicegateDataSource": "sluicegate.spark.datasource",
+    "StreamProgress": "sluicegate.spark.listener",
     "Txn": "sluicegate.spark.leasing.batch",
     "content_keys": "sluicegate.spark.writing.content",
     "dead_letters": "sluicegate.spark.browsing.dead_letters",

@@ -19,7 +19,19 @@ from typing import Any
 from sluicegate import checks
 from sluicegate.errors import ConfigurationError
 
-__all__ = ["GivenOptions", "Option", "Rule", "count", "declared_options", "flag", "one_of", "option", "seconds", "text"]
+__all__ = [
+    "GivenOptions",
+    "Option",
+    "Rule",
+    "count",
+    "declared_options",
+    "flag",
+    "number",
+    "one_of",
+    "option",
+    "seconds",
+    "text",
+]
 
 Rule = Callable[[str, str], Any]
 """From an option's name and its text to its value; raises `ConfigurationError` for a text that cannot work."""
@@ -144,6 +156,21 @@ def count(maximum: int = _MAX_COUNT) -> Rule:
         if not (given.isascii() and given.isdigit() and len(given) < 20) or not 1 <= int(given) <= maximum:
             raise ConfigurationError(f"option {name} must be a whole number from 1 to {maximum}, not {given!r}")
         return int(given)
+
+    return rule
+
+
+def number(minimum: float, maximum: float) -> Rule:
+    """Take a number from `minimum` to `maximum`."""
+
+    def rule(name: str, given: str) -> float:
+        try:
+            value = float(given)
+        except ValueError:
+            value = math.nan
+        if not minimum <= value <= maximum:
+            raise ConfigurationError(f"option {name} must be a number from {minimum:g} to {maximum:g}, not {given!r}")
+        return value
 
     return rule
 

@@ -16,6 +16,7 @@ from sluicegate.spark._option_rules import (
     count,
     declared_options,
     flag,
+    number,
     one_of,
     option,
     seconds,
@@ -63,11 +64,12 @@ def options(queue: QueueConsumer | RedisStreamQueue) -> dict[str, str]:
     """
     if not isinstance(queue, (QueueConsumer, RedisStreamQueue)):
         raise TypeError(f"queue must be a queue, a stream or a group of a stream, not a {type(queue).__name__}")
-    given = {"spec": queue.spec().to_json()}
+    spec = queue.spec()
+    given = {"spec": spec.to_json()}
     with suppress(Exception):  # the first chance to prepare the workers that will read this; a session is not needed
         from pyspark.sql import SparkSession
 
-        _workers.prepare(SparkSession.getActiveSession())
+        _workers.prepare(SparkSession.getActiveSession(), spec)
     return given
 
 
@@ -160,6 +162,7 @@ class StreamOptions:
         spec: the queue, as JSON.
         consumer: who consumes; names the leases of one streaming query and fences a second query.
         max_messages_per_trigger: messages of one micro-batch.
+        max_messages_per_second: messages claimed per second, None for any number.
         max_bytes_per_trigger: bytes of one micro-batch, approximately; None for no bound.
         lease_seconds: how long a stopped query keeps its messages.
         poll_wait_seconds: how long an idle micro-batch waits for a message.
@@ -175,6 +178,7 @@ class StreamOptions:
         required="a name of this streaming query, the same at every start and used by no other query of the queue",
     )
     max_messages_per_trigger: int = option(count(), default=100_000)
+    max_messages_per_second: float | None = option(number(0.001, _MAX_SIZE), default=None)
     max_bytes_per_trigger: int | None = option(count(_MAX_SIZE), default=None)
     lease_seconds: float = option(seconds(minimum=1), default=600)
     poll_wait_seconds: float = option(seconds(maximum=60), default=1)

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from sluicegate.errors import ConfigurationError
+from sluicegate.spark._secrets import warn_of_secrets_in_clear
+from sluicegate.spec import QueueSpec
 
 __all__ = ["explaining", "prepare"]
 
@@ -23,18 +25,24 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _log = logging.getLogger("sluicegate")
 
 
-def prepare(spark: Any) -> bool:
+def prepare(spark: Any, spec: QueueSpec | None = None) -> bool:
     """Make a local Spark run its Python workers with the driver's interpreter, unless the user has named one.
 
     Spark then also finds the data source with that interpreter. Only a local master is changed: on a cluster the driver
     does not know the executors' paths, and a Connect client does not know its server's. There `explaining` says what to
     do.
 
+    Args:
+        spark: the session; None for none.
+        spec: of the queue that the workers will use; a password of it that Spark shows in clear is reported.
+
     Returns:
         Whether the interpreter was changed.
     """
     from sluicegate.spark.browsing.frames import register
 
+    if spark is not None and spec is not None:
+        warn_of_secrets_in_clear(spark, spec)
     context: Any = getattr(spark, "sparkContext", None)
     master, used = getattr(context, "master", None), getattr(context, "pythonExec", None)
     if not isinstance(master, str) or not isinstance(used, str) or not re.match(r"local(\[|$)", master):

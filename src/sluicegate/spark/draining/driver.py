@@ -157,7 +157,7 @@ def drain(
     handler = Handler.of(process, batch_format, parsed(schema), mode, column_name_of_corrupt_record)
     _pickled(process)
     depth = read_depth(spec)
-    _workers.prepare(spark)
+    _workers.prepare(spark, spec)
     started, at = time.monotonic(), time.time()
     count = partitions if partitions is not None else _cores(spark)
     plan = DrainPlan(

@@ -122,7 +122,7 @@ def lease_batch(
             f"{place_of(queue)} is at-most-once (visibility_timeout_seconds=None): its messages are acked as they "
             "are claimed, and a batch could not be read twice; give it a timeout"
         )
-    _workers.prepare(spark)
+    _workers.prepare(spark, spec)
     columns = Columns.of(
         parsed(schema), mode=mode, column_name_of_corrupt_record=column_name_of_corrupt_record, variants=True
     )

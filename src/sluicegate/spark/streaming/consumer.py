@@ -8,6 +8,7 @@ offset on: Spark does so only after it has recorded that everything before that 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from sluicegate.spark._place import place_of, queue_of
 from sluicegate.spark.leasing.burying import bury_unfit
 from sluicegate.spark.leasing.manifest import Part, Slice, cut
 from sluicegate.spark.streaming.epoch import NEW, ConsumerReader, adopt, lease_id, release_older
-from sluicegate.spark.streaming.microbatch import Capacity, Offset
+from sluicegate.spark.streaming.microbatch import Capacity, Offset, Pace
 from sluicegate.spark.transitions import ConsumerLease
 from sluicegate.tables.columns import Columns
 
@@ -48,6 +49,8 @@ class Consumer:
         self._held: dict[int, Lease] = {}
         self._emptied: set[int] = set()  # leases of which all messages were buried
         self._average = 0.0  # bytes of a message
+        self._pace = Pace(options.max_messages_per_second)
+        self._redelivered = 0  # messages claimed by this process that had been delivered before
         self._budget: int | None = None  # messages that this run may still claim; None for any number
         self._last: Offset | None = None  # answered or planned last
         self._committed = 0
@@ -149,13 +152,19 @@ class Consumer:
         self._budget = self._queue.depth().ready
 
     def progress(self) -> dict[str, Any] | None:
-        """Return the latest offset and the number of ready messages, for Spark's progress reports."""
+        """Return the latest offset, the backlog and the redeliveries, for Spark's progress reports.
+
+        Spark takes these from a Python source as its latest offset, and has no other metrics of one.
+        """
         if self._acquired is None:
             return None
         number = max(self._held, default=self._committed)
+        depth = self._queue.depth()
         return {
             **Offset(self._options.consumer, self._acquired.epoch, number).to_dict(),
-            "ready": self._queue.depth().ready,
+            "ready": depth.ready,
+            "oldest_ready_age_ms": int((depth.oldest_ready_age_seconds or 0) * 1000),
+            "redelivered": self._redelivered,
         }
 
     def stop(self) -> None:
@@ -225,7 +234,8 @@ class Consumer:
         """Claim a micro-batch after `base`; return the number of its last lease."""
         if self._budget is not None:
             most, wait = self._budget if most is None else min(most, self._budget), False
-        capacity = Capacity(most, None if most is None else self._options.max_bytes_per_trigger, self._average)
+        size = None if most is None else self._options.max_bytes_per_trigger
+        capacity = Capacity(self._paced(most), size, self._average)
         end, first, more = base, self._last_settled(base), True
         for number in range(first + 1, first + _MAX_LEASES + 1):
             if not more or not capacity.next_limit:
@@ -244,11 +254,30 @@ class Consumer:
             if not lease:
                 break
             end, more = number, capacity.use(lease)
+            self._pace.use(len(lease))
+            if lease.leased.stored.delivery_count(0) > 1:  # redelivered messages are claimed by themselves
+                self._redelivered += len(lease)
             self._add_to_budget(-len(lease))
             if self._is_left_with_messages(number, lease):
                 self._hold(number, lease)
         self._average = capacity.average
         return end
+
+    def _paced(self, most: int | None) -> int | None:
+        """Return how many messages may be claimed by `maxMessagesPerSecond` too; wait a moment if that is none now.
+
+        A query of `availableNow` ends at a trigger that claims nothing, so it waits as long as it must.
+        """
+        allowed = self._pace.allowance()
+        while allowed == 0 and self._budget != 0:
+            pause = max(0.001, self._pace.seconds_to_next())  # rounding may leave less than a message for no time
+            time.sleep(pause if self._budget is not None else min(pause, self._options.poll_wait_seconds))
+            allowed = self._pace.allowance()
+            if self._budget is None:
+                break
+        if allowed is None:
+            return most
+        return allowed if most is None else min(most, allowed)
 
     def _open(self, name: str, most: int, base: int, wait_seconds: float) -> Lease:
         """Claim one lease.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,10 @@ from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 
-__all__ = ["Capacity", "Offset"]
+__all__ = ["Capacity", "Offset", "Pace"]
 
 _MAX_CLAIM_BYTES = 32 * 1024 * 1024  # about the largest lease
+_MAX_SAVED_SECONDS = 60.0
 _FIRST_CLAIM = 100  # messages, while their size is unknown
 
 
@@ -83,3 +85,40 @@ class Capacity:
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # Messages that failed before come in smaller leases, and the bytes of a lease are bounded.
         return len(lease) == limit or stored.delivery_count(0) > 1 or size >= _MAX_CLAIM_BYTES
+
+
+class Pace:
+    """Limits how many messages a query claims per second.
+
+    The time since the last trigger counts, up to a minute, so that a query with a trigger every ten seconds may claim
+    ten seconds' worth. An idle query that keeps asking saves up no more than a second's worth.
+
+    Args:
+        per_second: the largest number of messages per second; None for any.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, per_second: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = per_second
+        self._clock = clock
+        self._asked_at: float | None = None
+        self._available = 0.0
+
+    def allowance(self) -> int | None:
+        """Return how many messages may be claimed now; None for any number."""
+        if self._rate is None:
+            return None
+        now = self._clock()
+        passed = 0.0 if self._asked_at is None else min(now - self._asked_at, _MAX_SAVED_SECONDS)
+        most = max(1.0, self._rate * max(1.0, passed))
+        self._available = most if self._asked_at is None else min(self._available + self._rate * passed, most)
+        self._asked_at = now
+        return max(0, int(self._available))
+
+    def use(self, messages: int) -> None:
+        """Subtract messages that were claimed."""
+        self._available -= messages
+
+    def seconds_to_next(self) -> float:
+        """Return when the next message may be claimed, at the latest."""
+        return 0.0 if self._rate is None else max(0.0, (1.0 - self._available) / self._rate)
