@@ -135,8 +135,10 @@ def sample(
     )
     names = [name for made in type(of).__mro__ for name in getattr(made, "__slots__", ())]
     plain = {name: getattr(of, name) for name in names if not name.startswith("_") and name != "name"}
-    meant = {**plain, "lease": of.lease(lease), "closed": of.closed(lease), **(keys or {})}
-    meanings = {"group": of.group.encode(), **_named(bound.arguments), **(args or {})}
+    named_keys = {"lease": of.lease(lease), "closed": of.closed(lease), "marker_counters": of.marker_counters}
+    meant = {**plain, **named_keys, "buckets": list(of.markers.locate([b"k"]).buckets), **(keys or {})}
+    markers = {"known_chain": b"", "plan": b""}
+    meanings = {"group": of.group.encode(), **markers, **_named(bound.arguments), **(args or {})}
     return Sample(builder(of, *given, **named), meant, meanings)
 
 
@@ -176,8 +178,11 @@ def _publish() -> Sample:
         tracked=b"G",
         job_kinds=b"K",
     )
-    keys = {"receipt": KEYS.published(b"B"), "markers": [*map(KEYS.dedup, batch.deduplication_keys)]}
-    return sample(publish_call, batch, age_seconds=1, keys=keys, args={"batch": b"B"})
+    keys, args = (
+        {"receipt": KEYS.published(b"B")},
+        {"batch": b"B", "fields": b"m0\0m1\0", "distinct": 1, "numbers": b"0\0001\0"},
+    )
+    return sample(publish_call, batch, age_seconds=1, keys=keys, args=args)
 
 
 def _publish_to_stream() -> Sample:
@@ -191,8 +196,8 @@ def _publish_to_stream() -> Sample:
         kind=b"2",
         in_stream=True,
     )
-    keys = {"receipt": STREAM.published(b"B"), "others": [b"w", *map(STREAM.dedup, batch.deduplication_keys)]}
-    args = {"batch": b"B", "known": 1, "values": [b"G", *batch.parts]}
+    keys = {"receipt": STREAM.published(b"B"), "others": [b"w", *STREAM.markers.locate([b"k"]).buckets]}
+    args = {"batch": b"B", "known": 1, "fields": b"m0\0m1\0", "values": [b"G", *batch.parts]}
     return sample(publish_to_stream_call, batch, {b"G": b"w"}, age_seconds=1, of=STREAM, keys=keys, args=args)
 
 
@@ -241,14 +246,14 @@ def _settle() -> Sample:
     group = VerdictGroup("nack", "1-3", delay_seconds=5, named=False, why=b"W")
     bound = ((2, b"m2"), (3, b"m3"), (4, b"not settled"))
     request = SettleRequest(b"L", b"T", keep_seconds=3, recorded=True, groups=(group,), bound=bound)
-    args = {"groups": [b"nack", b"1-3", 5000, 0, b"W"], "bound": b"2-3"}
-    return sample(settle_call, RULES, request, held_seconds=4, keys={"markers": [b"m2", b"m3"]}, args=args)
+    args = {"groups": [b"nack", b"1-3", 5000, 0, b"W"], "bound": b"2-3", "fields": b"m2\0m3\0"}
+    return sample(settle_call, RULES, request, held_seconds=4, args=args)
 
 
 _STEP = Step(b"N", 2)
 _TARGETS = [Target(b"i0", b"m0"), Target(b"i1"), Target(b"i2", b"m2")]
-_STEP_KEYS = {"receipt": KEYS.published(b"N"), "markers": [b"m0", b"m2"]}
-_STEP_ARGS = {"step": 2, "receipt_ms": 3_600_000, "named": [b"i0", 1, b"i1", 0, b"i2", 2]}
+_STEP_KEYS = {"receipt": KEYS.published(b"N")}
+_STEP_ARGS = {"step": 2, "receipt_ms": 3_600_000, "fields": b"m0\0m2\0", "named": [b"i0", 1, b"i1", 0, b"i2", 2]}
 
 
 def _scan() -> Sample:
@@ -330,8 +335,8 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         b"1-9",
         [(b"1-1", b"k")],
         of=GROUP,
-        keys={"receipt": GROUP.published(b"N"), "markers": [GROUP.dedup(b"k")]},
-        args={"step": 2, "receipt_ms": 3_600_000, "max_values": 5000, "named": [b"1-1"]},
+        keys={"receipt": GROUP.published(b"N")},
+        args={"fields": b"k\0", "step": 2, "receipt_ms": 3_600_000, "max_values": 5000, "named": [b"1-1"]},
     ),
     "foreign_pending": lambda: sample(foreign_pending_call, after=b"1-2", count=3, consumer=b"C", of=GROUP),
     "expire_leases": lambda: sample(
@@ -349,7 +354,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         acquire_consumer_call, "C", b"N", 1, floor=2, top=3, life_seconds=4, keys={"consumer": KEYS.consumer("C")}
     ),
     "browse_group": lambda: sample(browse_group_call, "1-2", 3, "4-5", max_values=6, max_bytes=7, whole=True, of=GROUP),
-    "forget": lambda: sample(forget_call, b"k", b"O", keys={"marker": KEYS.dedup(b"k")}),
+    "forget": lambda: sample(forget_call, b"k", b"O", args={"fields": b"k\0"}),
     "commit_write": lambda: sample(
         commit_write_call,
         b"W",
@@ -405,7 +410,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         b"L",
         step=7,
         wanted=[b"k"],
-        keys={"marker": [KEYS.dedup(b"k")]},
+        args={"fields": b"k\0"},
     ),
     "redrive": lambda: sample(
         redrive_call,

@@ -170,9 +170,9 @@ class VerdictBook:
         return self.message_at(slots[0]).id if len(slots) == 1 else None
 
     def bound_among(self, slots: Sequence[int]) -> tuple[tuple[int, bytes], ...]:
-        """Return the deduplication markers that end with the messages in these slots."""
+        """Return the deduplication keys whose markers end with the messages in these slots."""
         if self._bound is None:  # read once: a queue without such markers has an empty answer
-            self._bound = dict(self._leased.stored.bound(self._keys))
+            self._bound = dict(self._leased.stored.bound())
         bound = self._bound
         return tuple((slot, bound[slot]) for slot in sorted(slots) if slot in bound) if bound else ()
 

@@ -23,6 +23,7 @@ from pyarrow import parquet
 from sluicegate import RedisMessageQueue
 from tests.cli.conftest import Call
 from tests.cli.test_main import PROGRAM
+from tests.support import markers
 from tests.support.flavours import MakeQueue, MakeStream
 from tests.support.servers import RedisServer
 from tests.support.waiting import wait_until
@@ -65,9 +66,9 @@ def test_a_key_of_several_fields_and_a_window_are_those_of_the_queue(
 
     call("publish", "orders", path, "--key", "tenant", "--key", "order_id", "--window", "2h")
 
-    markers = list(client.scan_iter("sluicegate:{orders}:dedup:*"))
-    assert len(markers) == 5
-    assert all(7100 < client.ttl(marker) <= 7200 for marker in markers)
+    held = markers.held(client, orders.session.keys)
+    assert len(held) == 5
+    assert all(7100 < markers.left_ms(client, orders.session.keys, key) / 1000 <= 7200 for key in held)
 
 
 def test_a_batch_is_published_once_without_keys(call: Call, orders: RedisMessageQueue) -> None:

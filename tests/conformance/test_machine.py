@@ -31,7 +31,7 @@ from sluicegate.core.tracking import batch_fields, batch_member, batch_name
 from sluicegate.core.transitions.batches import BatchCounts
 from sluicegate.errors import AlreadySettledError, LeaseLostError, QueueBackpressureError
 from tests.conformance.model import Model, Opening, Rules
-from tests.support import state
+from tests.support import markers, state
 from tests.support.flavours import Flavour, Loop, Maker
 from tests.support.servers import PROGRAMS
 from tests.support.settings import THOROUGH
@@ -414,8 +414,7 @@ class Machine(RuleBasedStateMachine):
         model.now += 1
 
     def keys_are_held_by_whom_the_model_says(self) -> None:
-        markers = list(self.client.scan_iter(match=b"sluicegate:{q}:dedup:*", count=1000))
-        owners = [owner.decode() for owner in self.client.mget(markers)] if markers else []
+        owners = [owner.decode() for owner in markers.held(self.client, KEYS).values()]
         assert sorted(owners) == sorted(self.model.keys.values())
 
     def history_is_kept_to_its_cap(self) -> None:

@@ -12,8 +12,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError, QueueDrainedError, WrongKeyTypeError
-from tests.support import state
-from tests.support.waiting import wait_until
+from tests.support import markers, state
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -162,17 +161,15 @@ def test_a_key_refuses_until_its_window_ends(make_queue: MakeQueue, client: redi
     with queue.claim() as lease:
         assert lease
     assert queue.publish({"id": 1}) is False, "an ack does not free the key"
-    marker = QueueKeys("orders").dedup(b"1")
-    assert 0 < client.pttl(marker) <= 60_000
-    client.pexpire(marker, 1)
-    wait_until(lambda: not client.exists(marker), "the window ends")
+    assert 0 < markers.left_ms(client, QueueKeys("orders"), b"1") <= 60_000
+    markers.shorten(client, QueueKeys("orders"), b"1", px=0)
     assert queue.publish({"id": 1}) is True
 
 
 def test_a_marker_holds_the_id_of_its_message(make_queue: MakeQueue, client: redis.Redis) -> None:
     queue = make_queue(get_deduplication_key="{tenant}:{order}")
     report = queue.publish_many([{"tenant": "a:b", "order": 1}])
-    assert client.get(QueueKeys("orders").dedup(b"a%253Ab%3A1")) == report.ids[0].encode()
+    assert markers.owner(client, QueueKeys("orders"), b"a%253Ab%3A1") == report.ids[0].encode()
 
 
 def test_a_queue_without_keys_takes_everything(queue: RedisMessageQueue) -> None:
@@ -295,6 +292,6 @@ def test_connections_go_back_when_the_input_fails(make_queue: MakeQueue, client:
 
 def test_a_stranger_in_a_marker_is_a_duplicate_all_the_same(make_queue: MakeQueue, client: redis.Redis) -> None:
     queue = make_queue(get_deduplication_key="id")
-    client.set(QueueKeys(queue.name).dedup(b"1"), b"\xff\xfe", ex=60)
+    markers.hold(client, QueueKeys(queue.name), b"1", b"\xff\xfe", px=60_000)
     report = queue.publish_many(rows(1, 2))
     assert (report.accepted, report.duplicates) == (1, 1)

@@ -11,7 +11,7 @@ import redis
 from sluicegate.core.call import Call
 from sluicegate.core.transitions.claim import Opened
 from sluicegate.errors import ConfigurationError
-from tests.support import state
+from tests.support import markers, state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import verdict
 
@@ -42,7 +42,7 @@ def test_a_state_is_emptied_and_its_keys_are_free(admin: Admin, where: str) -> N
     fill(admin, where, *names)
     assert admin.purge(where) == 2500
     assert admin.names(where) == []
-    assert not admin.client.keys("*dedup*")
+    assert markers.held(admin.client, admin.keys) == {}
     assert admin.totals()["purged"] == 2500
     assert admin.do(admin.depth()).published_total == 2500, "the sequence goes on"
     assert {(operation, outcome) for operation, outcome, _ in admin.events} == {("purge", "success")}
@@ -90,7 +90,7 @@ def test_an_unknown_state(admin: Admin) -> None:
 
 def test_a_key_that_another_message_holds_stays_held(admin: Admin) -> None:
     fill(admin, "dead", "a")
-    admin.client.delete(admin.keys.dedup(b"a"))
+    markers.release(admin.client, admin.keys, b"a")
     (successor,) = admin.send("a", keyed=True)
     assert admin.purge("dead") == 1
     assert admin.marker("a") == successor.encode()
@@ -103,7 +103,7 @@ def test_messages_that_hold_their_key_to_the_end(admin: Admin, where: str) -> No
         verb, delay = ("bury", 0) if where == "dead" else ("nack", 1000 if where == "delayed" else 0)
         admin.give_back(2, verb, delay_seconds=delay)
     assert admin.purge(where) == 2
-    assert not admin.client.keys("*dedup*")
+    assert markers.held(admin.client, admin.keys) == {}
 
 
 @pytest.mark.parametrize("where", WAITING)
@@ -114,7 +114,7 @@ def test_foreign_values_go_too(admin: Admin, where: str) -> None:
         admin.client.rpush(key, junk, junk) if where == "pending" else admin.client.zadd(key, {junk: 5})
     assert admin.purge(where) == (9 if where == "pending" else 5)
     assert not admin.client.exists(key)
-    assert not admin.client.keys("*dedup*")
+    assert markers.held(admin.client, admin.keys) == {}
 
 
 def test_a_letter_without_its_record_goes(admin: Admin) -> None:
@@ -191,7 +191,7 @@ def test_what_was_claimed_meanwhile_is_not_deleted(admin: Admin, where: str) -> 
     assert len(taken) == 10
     assert sorted(admin.names("in_flight")) == sorted(taken)
     assert all(admin.marker(name) for name in taken)
-    assert len(admin.client.keys("*dedup*")) == 10
+    assert len(markers.held(admin.client, admin.keys)) == 10
 
 
 def test_a_letter_that_dies_meanwhile_stays(admin: Admin) -> None:

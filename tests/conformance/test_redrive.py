@@ -14,7 +14,7 @@ from sluicegate.core.transitions.claim import Opened
 from sluicegate.core.transitions.redrive import Redriven, redrive_call
 from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.errors import ConfigurationError
-from tests.support import state
+from tests.support import markers, state
 from tests.support.core_administration import Admin
 from tests.support.core_calls import verdict
 
@@ -315,7 +315,7 @@ def test_its_own_marker_does_not_block_it(admin: Admin) -> None:
 
 def test_a_key_that_another_message_holds_blocks(admin: Admin) -> None:
     admin.die("a", "b", keyed=True)
-    admin.client.delete(admin.keys.dedup(b"a"))
+    markers.release(admin.client, admin.keys, b"a")
     (successor,) = admin.send("a", keyed=True)
     report = admin.redrive()
     assert (report.redriven, report.blocked, report.scanned, report.after) == (1, 1, 2, None)
@@ -327,7 +327,7 @@ def test_a_key_that_another_message_holds_blocks(admin: Admin) -> None:
 
 def test_a_free_key_does_not_block(admin: Admin) -> None:
     admin.die("a", keyed=True)
-    admin.client.delete(admin.keys.dedup(b"a"))
+    markers.release(admin.client, admin.keys, b"a")
     assert admin.redrive().redriven == 1
     assert admin.marker("a") is None, "its window is over"
 
@@ -337,7 +337,7 @@ def as_bound(admin: Admin) -> None:
     for one, record in admin.client.hgetall(admin.keys.dead_records).items():
         *why, entry = record.split(b"\x1f", 4)
         admin.client.hset(admin.keys.dead_records, one, b"\x1f".join([*why, b"2" + entry[1:]]))
-        admin.client.delete(admin.keys.dedup(entry.rsplit(b"\x1f", 1)[1]))
+        markers.release(admin.client, admin.keys, entry.rsplit(b"\x1f", 1)[1])
 
 
 def test_a_marker_that_ends_with_its_message_is_set_again(admin: Admin) -> None:
@@ -346,7 +346,7 @@ def test_a_marker_that_ends_with_its_message_is_set_again(admin: Admin) -> None:
     assert admin.redrive().redriven == 1
     assert admin.marker("a") == letter.encode()
     week = 7 * 24 * 3_600_000
-    assert week - 60_000 < admin.client.pttl(admin.keys.dedup(b"a")) <= week
+    assert week - 60_000 < markers.left_ms(admin.client, admin.keys, b"a") <= week
 
 
 def test_of_two_letters_under_one_such_key_one_goes(admin: Admin) -> None:
@@ -401,7 +401,7 @@ def test_a_letter_whose_record_was_deleted_from_outside_is_blocked(client: redis
 def test_a_lost_reply_is_counted_once(admin: Admin) -> None:
     """Every call is executed twice, as after a lost reply."""
     admin.die(*(str(number) for number in range(9)), keyed=True)
-    admin.client.set(admin.keys.dedup(b"3"), "another", px=600_000)
+    markers.hold(admin.client, admin.keys, b"3", "another", px=600_000)
     admin.between = admin.do
     report = admin.redrive(page_size=4)
     redriven = 9 if admin.keys.group else 8  # a group publishes nothing, so no key blocks it

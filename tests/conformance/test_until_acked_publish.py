@@ -10,7 +10,7 @@ from sluicegate.core.entry import is_entry
 from sluicegate.core.publishing import Publishing
 from sluicegate.core.transitions.publish import Batch, Published, publish_operation
 from tests.conformance.running import Drive
-from tests.support import state
+from tests.support import markers, state
 from tests.support.core_calls import Core
 
 WEEK = 7 * 86400
@@ -57,9 +57,8 @@ def test_a_marker_ends_by_itself_only_after_long(
 ) -> None:
     batch = batch_of(publishing(core, window), b"b", ["x"], delay_seconds=delay)
     Drive(client)(publish_operation(core.keys, batch, clock=elapsed_clock))
-    marker = core.keys.dedup(b"x")
-    assert client.get(marker) == b"b-0"
-    assert client.ttl(marker) == pytest.approx(life, abs=20)
+    assert markers.owner(client, core.keys, b"x") == b"b-0"
+    assert markers.left_ms(client, core.keys, b"x") / 1000 == pytest.approx(life, abs=20)
 
 
 def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, client: redis.Redis) -> None:
@@ -67,10 +66,11 @@ def test_a_repeat_after_the_key_was_freed_publishes_nothing_again(core: Core, cl
     drive = Drive(client)
     first = drive(publish_operation(core.keys, batch, clock=elapsed_clock))
     assert first == Published(2, {2: "b-0"})
-    client.delete(core.keys.pending, core.keys.dedup(b"x"), core.keys.dedup(b"y"))
+    client.delete(core.keys.pending)
+    assert [markers.release(client, core.keys, key) for key in (b"x", b"y")] == [1, 1]
     again = publish_operation(core.keys, batch, clock=elapsed_clock, born=elapsed_clock() - 5)
     assert drive(again) == first
-    assert client.exists(core.keys.pending, core.keys.dedup(b"x")) == 0
+    assert (client.exists(core.keys.pending), markers.held(client, core.keys)) == (0, {})
 
 
 def test_a_freed_key_may_be_published_under_again(core: Core, client: redis.Redis) -> None:
@@ -78,6 +78,6 @@ def test_a_freed_key_may_be_published_under_again(core: Core, client: redis.Redi
     drive(publish_operation(core.keys, batch_of(publishing(core), b"b", ["x"]), clock=elapsed_clock))
     held = publish_operation(core.keys, batch_of(publishing(core), b"c", ["x"]), clock=elapsed_clock)
     assert drive(held) == Published(0, {0: "b-0"})
-    client.delete(core.keys.dedup(b"x"))
+    markers.release(client, core.keys, b"x")
     free = publish_operation(core.keys, batch_of(publishing(core), b"d", ["x"]), clock=elapsed_clock)
     assert drive(free) == Published(1, {})

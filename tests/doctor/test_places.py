@@ -177,8 +177,8 @@ def test_the_forecast_explains_its_sum(bare_client: redis.Redis, gateway: RedisG
     bare_client.config_set("maxmemory", "64mb")
     found = examine(gateway, sample_seconds=0.2, pause=publish_more)
     (finding,) = [each for each in of(found, "forecast", "warning") if each.where == gateway.server]
-    assert "about 1,000 markers of 17" in finding.what
-    assert "publishes/s x 10 h" in finding.what
+    assert "about 1,000 markers of " in finding.what
+    assert "publishes/s x 20 h" in finding.what
     assert "of maxmemory are free" in finding.what
 
 

@@ -101,7 +101,7 @@ def test_a_user_of_one_queue_lacks_the_keys_of_another(server: AclServer, gatewa
 def test_single_keys_that_a_rule_leaves_out_are_named(server: AclServer, gateway: RedisGateway) -> None:
     server.allow(*access_rights.RULE, "resetkeys", "~sluicegate:{orders}:[^dl]*")
     finding = one(examine(gateway, ORDERS, sample_seconds=0), "rights", "error")
-    assert "delayed, leases, dead, dead_records, lease:*, dedup:*" in finding.what
+    assert "delayed, leases, dead, dead_records, lease:*" in finding.what
 
 
 def test_without_scan_queues_must_be_named(server: AclServer, gateway: RedisGateway) -> None:

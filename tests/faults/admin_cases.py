@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sluicegate.core.call import Call
-from sluicegate.core.entry import identify, marker_of
+from sluicegate.core.entry import identify, key_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.cancel import cancel_call
 from sluicegate.core.transitions.eviction import eviction_call
@@ -20,6 +20,7 @@ from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.repair import recount_call, repair_call, repair_leases_call
 from sluicegate.core.transitions.scan import Step, Target, scan_call
 from sluicegate.core.transitions.stats import stats_call
+from tests.support import markers
 from tests.support.blocks import entries_of, pack_pending
 from tests.support.core_calls import Core, verdict
 
@@ -37,11 +38,11 @@ def with_messages_everywhere(core: Core) -> None:
             "t", token, verdict("bury", "1-3"), verdict("nack", "4-6", delay_seconds=1000), verdict("nack", "7-9")
         )
     )
-    core.client.set(core.keys.dedup(b"b"), "b-5", px=600_000)
+    markers.hold(core.client, core.keys, b"b", "b-5", px=600_000)
 
 
-def _named(keys: QueueKeys, values: Sequence[bytes], whole: bool = False) -> list[Target]:
-    return [Target(value if whole else identify(value)[0], marker_of(keys, value)) for value in values]
+def _named(values: Sequence[bytes], whole: bool = False) -> list[Target]:
+    return [Target(value if whole else identify(value)[0], key_of(value)) for value in values]
 
 
 def _letters(core: Core) -> list[bytes]:
@@ -60,30 +61,30 @@ def scan_letters(core: Core) -> Call[Any]:
 
 def redrive(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return redrive_call(core.keys, STEP, _named(core.keys, _letters(core)), mark=1 << 44, patient=False)
+    return redrive_call(core.keys, STEP, _named(_letters(core)), mark=1 << 44, patient=False)
 
 
 def redrive_what_fits(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    named = _named(core.keys, _letters(core))
+    named = _named(_letters(core))
     return redrive_call(core.keys, STEP, named, mark=1 << 44, max_pending_length=10, patient=False)
 
 
 def purge_pending(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    named = _named(core.keys, core.client.lrange(core.keys.pending, -2, -1))
+    named = _named(core.client.lrange(core.keys.pending, -2, -1))
     return purge_call(core.keys, "pending", STEP, named)
 
 
 def purge_delayed(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    named = _named(core.keys, core.client.zrange(core.keys.delayed, 0, 1), whole=True)
+    named = _named(core.client.zrange(core.keys.delayed, 0, 1), whole=True)
     return purge_call(core.keys, "delayed", STEP, named)
 
 
 def purge_dead(core: Core) -> Call[Any]:
     with_messages_everywhere(core)
-    return purge_call(core.keys, "dead", STEP, _named(core.keys, _letters(core)[1:]))
+    return purge_call(core.keys, "dead", STEP, _named(_letters(core)[1:]))
 
 
 def purge_a_history(core: Core) -> Call[Any]:
@@ -94,7 +95,7 @@ def purge_a_history(core: Core) -> Call[Any]:
 
 def _cancel(core: Core, where: str, values: Sequence[bytes]) -> Call[Any]:
     page = core.do(scan_call(core.keys, where, page_size=10))
-    return cancel_call(core.keys, where, STEP, _named(core.keys, values, where != "pending"), 0, page)
+    return cancel_call(core.keys, where, STEP, _named(values, where != "pending"), 0, page)
 
 
 def cancel_pending(core: Core) -> Call[Any]:
@@ -121,7 +122,7 @@ def _with_blocks(core: Core) -> None:
 def purge_blocks(core: Core) -> Call[Any]:
     _with_blocks(core)
     page = core.do(scan_call(core.keys, "pending", page_size=15, from_oldest=True))
-    named = [Target(identify(value)[0], marker_of(core.keys, value)) for _, value in page.items]
+    named = [Target(identify(value)[0], key_of(value)) for _, value in page.items]
     assert len(named) == 19
     return purge_call(core.keys, "pending", STEP, named)
 
@@ -131,7 +132,7 @@ def cancel_in_blocks(core: Core) -> Call[Any]:
     _with_blocks(core)
     wanted = [b"c-%d" % number for number in (*range(7), *range(8, 16), 18, 19)]
     page = core.do(scan_call(core.keys, "pending", page_size=100, wanted=wanted))
-    named = [Target(identify(value)[0], marker_of(core.keys, value)) for _, value in page.items]
+    named = [Target(identify(value)[0], key_of(value)) for _, value in page.items]
     assert len(named) == len(wanted)
     return cancel_call(core.keys, "pending", STEP, named, 0, page)
 
@@ -272,14 +273,14 @@ CHANGING = [redrive, redrive_what_fits, *DELETING, forget, pause, resume]
 TYPES = {
     "scan pending": (scan_a_list, "source counters"),
     "scan dead": (scan_letters, "source dead_records counters"),
-    "redrive": (redrive, "pending returned delayed dead dead_records counters wakeup receipt markers"),
-    "purge pending": (purge_pending, "source leases counters receipt markers"),
-    "purge delayed": (purge_delayed, "source leases counters receipt markers"),
-    "purge dead": (purge_dead, "source dead_records leases counters receipt markers"),
+    "redrive": (redrive, "pending returned delayed dead dead_records counters wakeup receipt marker_counters buckets"),
+    "purge pending": (purge_pending, "source leases counters receipt marker_counters buckets"),
+    "purge delayed": (purge_delayed, "source leases counters receipt marker_counters buckets"),
+    "purge dead": (purge_dead, "source dead_records leases counters receipt marker_counters buckets"),
     "purge failed": (purge_a_history, "source leases counters receipt"),
-    "cancel pending": (cancel_pending, "source leases counters receipt markers"),
-    "cancel returned": (cancel_returned, "source leases counters receipt markers"),
-    "forget": (forget, "marker leases"),
+    "cancel pending": (cancel_pending, "source leases counters receipt marker_counters buckets"),
+    "cancel returned": (cancel_returned, "source leases counters receipt marker_counters buckets"),
+    "forget": (forget, "counters leases buckets"),
     "pause": (pause, "leases counters wakeup"),
     "resume": (resume, "leases counters wakeup"),
     "stats": (stats, "counters"),

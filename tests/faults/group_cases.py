@@ -18,7 +18,7 @@ from sluicegate.core.transitions.purge_unread import purge_unread_call
 from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.scan import Step, Target
 from sluicegate.spark.transitions import browse_group_call
-from tests.support import state
+from tests.support import markers, state
 from tests.support.core_calls import Core, verdict
 
 KEYS = GroupKeys("orders", "g")
@@ -32,7 +32,7 @@ def group(core: Core, *names: str) -> Core:
     core.client.xgroup_create(KEYS.stream, "g", "0", mkstream=True)
     for name in names:
         entry = core.client.xadd(KEYS.stream, {"data": name, "key": name, "policy": "until_acked"})
-        core.client.set(KEYS.dedup(name.encode()), entry + b"\x1fbatch", ex=7 * 86400)
+        markers.hold(core.client, KEYS, name.encode(), entry + b"\x1fbatch", px=7 * 86_400_000)
     return made
 
 
@@ -75,7 +75,7 @@ def redrive(core: Core) -> Call[Any]:
     token, opened = made.opened("l", "n")
     made.do(made.settle("l", token, verdict("bury", "1-2", why=b"r\x1f\x1f")))
     ids = [entry[29:].split(b"\x1f")[0] for entry in opened.entries]
-    targets = [Target(one, KEYS.dedup(name)) for one, name in zip(ids, (b"a", b"b"), strict=True)]
+    targets = [Target(one, name) for one, name in zip(ids, (b"a", b"b"), strict=True)]
     return redrive_call(KEYS, Step(b"n", 1), targets, mark=9_000_000_000_000, patient=False)
 
 
@@ -155,5 +155,5 @@ TYPES = {
     "foreign_pending": (look_at_foreign_consumers, "stream"),
     "expire_leases": (expire_leases, "leases wakeup lease"),
     "find_unread": (find_unread, "stream"),
-    "purge_unread": (purge_unread, "stream counters receipt markers"),
+    "purge_unread": (purge_unread, "stream counters receipt marker_counters buckets"),
 }

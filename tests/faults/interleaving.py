@@ -18,8 +18,8 @@ from typing import Any
 
 import redis
 
-from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import marker_of
+from sluicegate.core.call import Call, ChainChanged, Operation, with_markers
+from sluicegate.core.entry import key_of
 from sluicegate.core.ledger import Verb, VerdictGroup, format_ranges, parse_ranges
 from sluicegate.core.transitions.ack_and_claim import OpenLease, Stepped, ack_and_claim_operation, is_plain
 from sluicegate.core.transitions.claim import ClaimRequest, Opened, claim_operation
@@ -29,7 +29,7 @@ from sluicegate.core.transitions.redrive import redrive_call
 from sluicegate.core.transitions.scan import Step, Target
 from sluicegate.core.transitions.settle import SettleRequest, settle_operation
 from sluicegate.errors import LeaseLostError, RetryBudgetExhaustedError
-from tests.support import state
+from tests.support import markers, state
 from tests.support.blocks import pack_pending, slots_of
 from tests.support.core_calls import Core
 
@@ -78,12 +78,20 @@ class World:
         acked = bytes(call.args[6]) if call.script.name == "ack_and_claim" else None
         settled = name if call.script.verb == "settle" else acked
         before = self._slots(settled) if settled else {}
-        reply = self.core.do_once(call)
+        reply = self.core.gateway.execute(call, retry=False)  # also an answer about another chain of markers
         if before:
             self._note_effect(call, before, self._slots(settled))
         for changed in (name, acked):
             if changed:
                 self._note_times(changed)
+        return reply
+
+    def finish(self, call: Call[Any]) -> Any:
+        """Execute a call, and again where the chain of markers has changed."""
+        while isinstance(reply := self.execute(call), ChainChanged):
+            reply.learn()
+            assert call.again is not None
+            call = call.again()
         return reply
 
     def _slots(self, name: bytes | None) -> dict[int, bytes]:
@@ -221,7 +229,7 @@ class Play:
         if luck < 0.2 and world.expired():
             self._reap(rnd.choice(world.expired()))
         elif luck < 0.22:
-            self._give_a_key_away()
+            rnd.choice([self._give_a_key_away, self._rotate])()
         elif luck < 0.3 and world.late:
             world.execute(world.late.pop(rnd.randrange(len(world.late))))
         elif luck < 0.33:
@@ -239,29 +247,37 @@ class Play:
     def _reap(self, name: bytes) -> None:
         """Reap in one step, and in a second one, at once or later, when it asks for a marker."""
         keys, rules = self.core.keys, self.core.rules
-        wanted = self.world.execute(reap_call(keys, rules, name, step=STEP)).wanted
+        wanted = self.world.finish(reap_call(keys, rules, name, step=STEP)).wanted
         if wanted:
             step = reap_call(keys, rules, name, step=STEP, wanted=wanted)
             if self.rnd.random() < 0.3:
                 self.world.late.append(step)
             else:
-                self.world.execute(step)
+                self.world.finish(step)
 
     def _redrive(self) -> None:
         """Redrive all dead letters that may return; the call is retried, repeated and late as any other."""
         keys, letters = self.core.keys, self.core.client.hgetall(self.core.keys.dead_records)
         if letters:
-            named = [Target(name, marker_of(keys, record.split(b"\x1f", 4)[4])) for name, record in letters.items()]
+            named = [Target(name, key_of(record.split(b"\x1f", 4)[4])) for name, record in letters.items()]
             step = Step(f"r{next(self.nonces)}".encode(), 1)
             with suppress(RetryBudgetExhaustedError):
-                self.world.send(redrive_call(keys, step, named, mark=1 << 44, patient=False))
+                for _ in self.world.drive(with_markers(redrive_call(keys, step, named, mark=1 << 44, patient=False))):
+                    pass
 
     def _give_a_key_away(self) -> None:
         """Let a marker expire, be forgotten or freed, and publish another message under its key."""
         if self.bound:
-            name = self.rnd.choice(self.bound)
+            name, known = self.rnd.choice(self.bound), self.core.keys.markers.text
             self.strangers[name] = f"s-{name}"
-            self.core.client.set(self.core.keys.dedup(name.encode()), self.strangers[name], ex=1000)
+            markers.hold(self.core.client, self.core.keys, name.encode(), self.strangers[name], px=1_000_000)
+            self.core.keys.markers.learn(known)  # the holders do not
+
+    def _rotate(self) -> None:
+        """Let another client open a generation of markers, of which the holders know nothing."""
+        known = self.core.keys.markers.text
+        markers.rotate(self.core.client, self.core.keys, span_ms=14 * 86_400_000, bits=self.rnd.choice([0, 4]))
+        self.core.keys.markers.learn(known)
 
     # ------------------------------------------------------------------ holders
 
@@ -374,7 +390,7 @@ class Play:
         world, token = self.world, request.nonce + b":" + opened.opening
         leased = opened.leased()
         messages = {slot: _name(entry) for slot, entry in zip(leased.slots, leased.entries(), strict=True)}
-        bound = leased.bound(self.core.keys)
+        bound = leased.bound()
         self.worked_on |= set(messages.values())
         for _ in range(self.rnd.randint(0, 3)):
             yield

@@ -132,7 +132,7 @@ def replay_nothing(core: Core) -> Call[Any]:
 def named(core: Core) -> list[Target]:
     core.do(publish("earlier", *"abc"))
     ids = [name for name, _ in core.client.xrange(STREAM.stream)]
-    return [Target(ids[0], STREAM.dedup(b"a")), Target(b"1-1"), Target(ids[1])]
+    return [Target(ids[0], b"a"), Target(b"1-1"), Target(ids[1])]
 
 
 def ask_for_keys(core: Core) -> Call[Any]:
@@ -184,6 +184,6 @@ TYPES = {
     "trim": (trim, "stream counters groups"),
     "peek_in_stream": (peek, "stream"),
     "replay": (replay, "stream receipt wakeup"),
-    "cancel_in_stream": (cancel, "stream counters receipt markers"),
+    "cancel_in_stream": (cancel, "stream counters receipt buckets"),
     "wake_groups": (wake, "wakeups"),
 }

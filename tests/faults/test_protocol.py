@@ -56,15 +56,17 @@ BROKEN = {
     ),
     "a lost lease can be extended": ("extend", "if not held or held.token ~= token then", "if not held then"),
     "an ack frees the marker of another message": (
-        "settle", "return owner and owner == id_of(entry) and key_at[slot]", "return owner and key_at[slot]",
+        "settle", "if value and string.match(value, '^[^\\31]*', 13) == id then", "if value then",
     ),
-    "a buried message keeps its marker": ("reap", "if owner == id then", "if false then"),
-    "a reap frees the marker of another message": ("reap", "if owner == id then", "if owner then"),
+    "a buried message keeps its marker": ("reap", "markers.free(place, id)", ""),
+    "a reap frees the marker of another message": (
+        "reap", "if value and string.match(value, '^[^\\31]*', 13) == id then", "if value then",
+    ),
     "an ack frees no marker": ("settle", "markers.free(slots[first + i - 1], entry)", ""),
     "a release is recorded as a failure": ("settle", "if failed and verb ~= 'release' then", "if failed then"),
     "a redrive takes a key from another message": ("redrive", "if owner and owner ~= one.name then", "if false then"),
     "a redriven message does not hold its key": (
-        "redrive", "held[marker_of(one)] = one.name", "held = held",
+        "redrive", "held[marker_place(one)] = one.name", "held = held",
     ),
     "a redriven letter stays dead": ("redrive", "  drop_dead(dead, dead_records, ids)\n  count_up", "  count_up"),
     "a discard is not recorded": (

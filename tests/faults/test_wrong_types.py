@@ -31,6 +31,7 @@ from tests.support import state
 from tests.support.core_calls import Core, verdict
 
 Prepare = Callable[[Core], Call[Any]]
+MOVED_TO = "leases returned delayed dead dead_records counters wakeup set_aside"
 ENTRIES = [b"1%028x" % number + b"id\x1f\x1f\x1fpayload" for number in range(2)]
 HELD = LeasePage(b"0", [b"l"])
 
@@ -131,11 +132,11 @@ def without_token(prepare: Prepare) -> Callable[[Core, bytes], Call[Any]]:
 
 
 CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
-    "publish with keys": (without_token(publish_keyed), "pending counters wakeup markers"),
+    "publish with keys": (without_token(publish_keyed), "pending counters wakeup buckets"),
     "publish with a receipt": (without_token(publish_with_receipt), "pending counters wakeup receipt"),
     "publish with a delay and a cap": (
         without_token(publish_delayed_with_a_cap),
-        "pending counters wakeup receipt returned delayed markers",
+        "pending counters wakeup receipt returned delayed buckets",
     ),
     "claim": (
         without_token(claim_anew),
@@ -149,12 +150,12 @@ CASES: dict[str, tuple[Callable[[Core, bytes], Call[Any]], str]] = {
     "ack_whole": (without_token(ack_whole), "lease leases closed counters"),
     "settle": (
         settle,
-        "lease leases closed returned delayed dead dead_records counters wakeup completed failed set_aside markers",
+        f"{MOVED_TO} lease closed completed failed marker_counters buckets",
     ),
     "extend": (lambda core, token: core.extend("l", token), "lease leases"),
     "conclude": (conclude, "closed leases counters completed failed"),
     "reap": (without_token(reap), "lease leases closed returned dead dead_records counters wakeup set_aside"),
-    "reap to death": (without_token(reap_to_death), "dead dead_records marker"),
+    "reap to death": (without_token(reap_to_death), "dead dead_records marker_counters buckets"),
     "promote": (without_token(promote), "delayed pending returned wakeup"),
     "depth": (without_token(depth), "pending returned delayed leases dead counters expired"),
     "in_flight": (lambda core, _: in_flight_call(core.keys, HELD, count=5), "leases lease"),

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from sluicegate import RedisGateway
+from sluicegate.core.keys import QueueKeys
 from sluicegate.jobs import RedisJobQueue
 from sluicegate.migrating import JobQueueSource, MessageQueueSource, Migration, StreamSource
 from sluicegate.streams import RedisStreamQueue
 from tests.migrating.old_queues import OldMessageQueue
+from tests.support import markers
 from tests.support.servers import PROGRAMS
 from tests.support.topologies import ClusterServers
 
@@ -44,5 +46,5 @@ def test_every_source_moves_across_slots(cluster: ClusterServers) -> None:
     assert [job.id for job in RedisJobQueue("jobs", client=client).list("waiting", 99)] == ids
     texts = [message.text() for message in RedisStreamQueue("stream", client=client).peek(99)]
     assert texts == [str(number) for number in range(30)]
-    assert client.exists("sluicegate:{new}:dedup:k") == 1
+    assert markers.owner(client, QueueKeys("new"), b"k") == b"moved-from-{orders}"
     assert (client.llen("{orders}::pending"), client.exists("queue:jobs:job:job0"), client.xlen("events")) == (0, 0, 0)

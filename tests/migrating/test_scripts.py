@@ -33,7 +33,7 @@ BUILT: list[Call[object]] = [
     calls.moved_page_call(KEYS, b"o"),
     calls.move_in_call(KEYS, b"o", b"1-0", [b"v", b""]),
     calls.move_into_stream_call(STREAM, b"o", b"0-0", b"1-1", [(b"1-1", [b"a", b"b"])], groups=[b"g"], held=[HELD]),
-    calls.move_markers_call([b"m"], b"o", [1]),
+    calls.move_markers_call(KEYS, [b"m"], b"o", [1]),
 ]
 
 

@@ -27,7 +27,7 @@ from sluicegate.spark.datasource import SluicegateDataSource
 from sluicegate.spark.writing import writer as _writer
 from sluicegate.spark.writing.plan import plan_write
 from tests.spark.harness import Attempt, Killed, Save, StreamSave, TaskFailed
-from tests.support import state
+from tests.support import markers
 from tests.support.flavours import MakeQueue
 from tests.support.servers import RedisServer
 
@@ -89,7 +89,8 @@ def test_a_retry_finds_its_rows_in_another_order(queue: RedisMessageQueue) -> No
 def test_automatic_names_stay_out_of_the_messages(queue: RedisMessageQueue, client: redis.Redis) -> None:
     save(queue, table(0, 3))
     assert [message.deduplication_key for message in queue.peek(10)] == [None] * 3
-    lives = [client.pttl(key) for key in client.scan_iter("*written:*")]
+    held = markers.held(client, queue.session.keys)
+    lives = [markers.left_ms(client, queue.session.keys, key) for key in held]
     assert len(lives) == 3
     assert all(3_500_000 < life <= 3_600_000 for life in lives)
 
@@ -100,7 +101,7 @@ def test_keys_headers_and_window_are_as_asked(queue: RedisMessageQueue, client: 
     save(queue, row, headersColumn="h", deduplicationKey="{n}", deduplicationWindowSeconds="60")
     (message,) = queue.peek()
     assert (message.deduplication_key, message.headers, message.json()) == ("1", {"trace": "t1"}, {"n": 1})
-    assert 50_000 < client.pttl(state.QueueKeys(queue.name).dedup(b"1")) <= 60_000
+    assert 50_000 < markers.left_ms(client, queue.session.keys, b"1") <= 60_000
 
 
 @pytest.mark.parametrize("mode", MODES)

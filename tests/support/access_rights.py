@@ -6,7 +6,7 @@ import redis
 
 # The scripts call these; Redis checks them against the user's rights as well.
 IN_SCRIPTS = (
-    *("del", "exists", "get", "mget", "pexpire", "pttl", "set", "psetex", "strlen", "time", "unlink"),
+    *("del", "exists", "get", "pexpire", "pexpireat", "pttl", "set", "strlen", "time", "unlink"),
     *("hdel", "hexists", "hget", "hgetall", "hincrby", "hkeys", "hlen", "hmget", "hset"),
     *("lindex", "llen", "lpush", "lrange", "lrem", "lset", "ltrim", "rpop", "rpush"),
     *("sadd", "smismember"),

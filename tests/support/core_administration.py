@@ -17,7 +17,7 @@ from sluicegate.core.transitions.purge import purge_operation
 from sluicegate.core.transitions.redrive import RedriveReport, RedriveRequest, redrive_operation
 from sluicegate.core.transitions.stats import QueueStats, stats_operation
 from sluicegate.events import QueueEvent
-from tests.support import state
+from tests.support import markers, state
 from tests.support.core_calls import Core, verdict
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class Admin(Core):
 
     def marker(self, key: str) -> bytes | None:
         """Return the id of the message that holds a deduplication key."""
-        owner = self.client.get(self.keys.dedup(key.encode()))
+        owner = markers.owner(self.client, self.keys, key.encode())
         return None if owner is None else owner.split(b"\x1f")[0]
 
     def totals(self) -> dict[str, int]:

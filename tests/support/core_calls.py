@@ -11,8 +11,8 @@ import redis
 
 from sluicegate import RedisGateway
 from sluicegate.core import scripts
-from sluicegate.core.call import Call
-from sluicegate.core.entry import PREFIX_LENGTH, bound_markers, client_part, split_entry
+from sluicegate.core.call import Call, ChainChanged
+from sluicegate.core.entry import PREFIX_LENGTH, bound_keys, client_part, split_entry
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys
 from sluicegate.core.ledger import Verb, VerdictGroup
 from sluicegate.core.rules import QueueRules
@@ -25,9 +25,11 @@ from sluicegate.core.transitions.publish import Batch, Published, publish_call
 from sluicegate.core.transitions.publish_to_stream import publish_to_stream_call
 from sluicegate.core.transitions.reap import Reaped, reap_call
 from sluicegate.core.transitions.settle import BLOCKS_OPENED, Settled, SettleRequest, ack_whole_call, settle_call
+from tests.support import markers
 from tests.support.blocks import slots_of, unpack_pending
 
 T = TypeVar("T")
+WEEK_MS = 7 * 86_400_000
 _groups = {""}  # holds the name of the group that cores are of; "" for queues
 
 
@@ -57,7 +59,18 @@ class Core:
             self.client.xgroup_create(self.keys.pending, self.keys.group, "0", mkstream=True)
 
     def do_once(self, call: Call[T]) -> T:
-        return self.gateway.execute(call, retry=False)
+        """Execute one call, and again where the chain of markers has changed since it was prepared."""
+        reply: Any = self.gateway.execute(call, retry=False)
+        changed = reply[0] if call.then else reply
+        if not isinstance(changed, ChainChanged):
+            return reply  # type: ignore[no-any-return]
+        changed.learn()
+        assert call.again is not None
+        return self.do_once(replace(call.again(), decode=call.decode))
+
+    def learn(self) -> None:
+        """Know the chain of markers, so that the next call that names some is not answered by it."""
+        markers.known(self.client, self.keys)
 
     def do(self, call: Call[T]) -> T:
         """Execute one call, and the claim of a known lease where a claim asks for it, and repeat a busy settle."""
@@ -105,10 +118,18 @@ class Core:
             oldest_seconds=oldest,
             **more,
         )
+        if keyed:
+            self.learn()
         if self.keys.group:
             wakeups = {self.keys.group.encode(): self.keys.wakeup}
-            return publish_to_stream_call(StreamKeys(self.queue), made, wakeups, age_seconds=age)
+            return publish_to_stream_call(self._stream_keys(), made, wakeups, age_seconds=age)
         return publish_call(self.keys, made, age_seconds=age)
+
+    def _stream_keys(self) -> StreamKeys:
+        """Return the keys of the group's stream, with the chain of markers as the group knows it."""
+        keys = StreamKeys(self.queue)
+        keys.markers.learn(self.keys.markers.text)
+        return keys
 
     def add_junk(self, *values: str | bytes) -> None:
         """Put values that are no messages where they are claimed first; of a group, among its returned messages."""
@@ -148,7 +169,8 @@ class Core:
     ) -> Call[Settled]:
         """Make a call with these verdicts, and with the markers that the consumer knows from its claim."""
         stored = self.client.hgetall(self.keys.lease(self.keys.lease_name(lease)))
-        bound = bound_markers(self.keys, sorted(slots_of(stored).items()))
+        bound = bound_keys(sorted(slots_of(stored).items()))
+        self.learn()
         request = SettleRequest(self.keys.lease_name(lease), token, 3600, recorded, groups, bound)
         return settle_call(self.keys, self.rules, request, held_seconds=held_seconds)
 
@@ -185,11 +207,11 @@ class Core:
             if name.decode() in names:
                 part = client_part(split_entry(entry)[0], name, b"", name)
                 self.client.lset(self.keys.pending, len(entries) - 1 - at, b"2" + entry[1:PREFIX_LENGTH] + part)
-                self.client.set(self.keys.dedup(name), split_entry(entry)[0], ex=7 * 86400)
+                markers.hold(self.client, self.keys, name, split_entry(entry)[0], px=WEEK_MS)
 
     def owner(self, name: str) -> str | None:
         """Return the message id in the marker of a deduplication key."""
-        owner = self.client.get(self.keys.dedup(name.encode()))
+        owner = markers.owner(self.client, self.keys, name.encode())
         return owner.decode() if owner is not None else None
 
     def extend(self, lease: str, token: bytes, seconds: float = 60, longest: float = 0) -> Call[Extended]:
@@ -197,6 +219,7 @@ class Core:
         return extend_call(self.keys, name, token, lease_seconds=seconds, max_lease_seconds=longest)
 
     def reap(self, lease: str, step: int = 500, wanted: Sequence[bytes] = ()) -> Call[Reaped]:
+        self.learn()
         return reap_call(self.keys, self.rules, self.keys.lease_name(lease), step=step, wanted=wanted)
 
     def promote(self, step: int = 1000) -> Call[int]:

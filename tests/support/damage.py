@@ -82,7 +82,7 @@ def matrix() -> dict[str, Damage]:
             ),
             f"the end of a lease: {name}": lambda core, v=value: core.client.set(core.keys.closed(b"l"), v),
             f"counters: {name}": lambda core, v=value: _overwrite(core, core.keys.counters, v),
-            f"marker: {name}": lambda core, v=value: core.client.set(core.keys.dedup(b"k"), v),
+            f"marker: {name}": lambda core, v=value: _overwrite_marker(core, v),
         }
         for zset in ("returned", "delayed"):
             made[f"{zset}: {name}"] = lambda core, z=zset, v=value: core.client.zadd(getattr(core.keys, z), {v: 1})
@@ -113,6 +113,12 @@ def _in_lease(core: Core, fields: dict[str, bytes | str]) -> None:
 def _overwrite(core: Core, key: bytes, value: bytes) -> None:
     client: redis.Redis = core.client
     client.hset(key, mapping=dict.fromkeys([*client.hkeys(key), value or b"new"], value))
+
+
+def _overwrite_marker(core: Core, value: bytes) -> None:
+    core.learn()
+    for one in core.keys.markers.generations:
+        core.client.hset(core.keys.markers.bucket(one, b"k"), "k", value)
 
 
 def _rescore(core: Core, key: bytes, score: str) -> None:

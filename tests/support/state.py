@@ -18,8 +18,8 @@ WITHOUT_TTL = re.compile(
     rb"tracking:ended|tracking:news|lease:.+|stream|stream:counters|stream:groups)"
 )
 WITH_TTL = re.compile(
-    rb"(closed:.+|consumer:.+|dedup:.*|moved|published:.+|run:.+|stage:.+|write:.+|written:.+|"
-    rb"stream:(moved|(dedup|published|stage|write|written):.*))"
+    rb"(closed:.+|consumer:.+|markers:.*|moved|published:.+|run:.+|stage:.+|write:.+|"
+    rb"stream:(moved|(markers|published|stage|write):.*))"
 )
 
 
@@ -88,7 +88,9 @@ def history(client: redis.Redis, queue: str, which: str) -> list[list[str]]:
 
 
 def counters(client: redis.Redis, queue: str) -> dict[str, int]:
-    return {name.decode(): int(value) for name, value in client.hgetall(keys_of(client, queue).counters).items()}
+    """Return the totals of a queue, without the chain of its markers."""
+    found = client.hgetall(keys_of(client, queue).counters)
+    return {name.decode(): int(value) for name, value in found.items() if name != b"markers"}
 
 
 def check(client: redis.Redis) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sluicegate.core.entry import encode_deduplication_key
 from sluicegate.core.keys import GroupKeys, QueueKeys, StreamKeys, decode_name, encode_name
+from sluicegate.core.marker_chain import field_of
 from sluicegate.errors import ConfigurationError
 
 STRANGE = "{}:%# \x00\x1f\x7f\tä😀ab25"
@@ -20,7 +21,11 @@ LONG = st.builds(lambda head, n, tail: head + "x" * n + tail, NAMES, st.integers
 
 
 def marker(key: str) -> bytes:
-    return QueueKeys("orders").dedup(encode_deduplication_key(key))
+    return field_of(encode_deduplication_key(key))
+
+
+def bucket(keys: QueueKeys) -> bytes:
+    return keys.markers.locate([b"k"]).buckets[0]
 
 
 @given(NAMES)
@@ -47,8 +52,10 @@ def test_all_keys_of_a_queue_have_its_hash_tag(name: str) -> None:
     assume(name.strip())
     keys = QueueKeys(name)
     tag = b"sluicegate:{" + encode_name(name).encode() + b"}:"
-    fixed = [getattr(keys, part) for part in keys.__slots__ if part != "name" and not part.startswith("_")]
-    made = [keys.lease(b"l"), keys.closed(b"l"), keys.dedup(b"k"), keys.published(b"b")]
+    fixed = [
+        getattr(keys, part) for part in keys.__slots__ if part not in {"name", "markers"} and not part.startswith("_")
+    ]
+    made = [keys.lease(b"l"), keys.closed(b"l"), bucket(keys), keys.published(b"b")]
     for key in [*fixed, *made]:
         assert key.startswith(tag)
         assert key[key.index(b"{") + 1 : key.index(b"}")] == encode_name(name).encode() != b""
@@ -79,7 +86,7 @@ def test_lone_surrogates_are_refused() -> None:
 @given(LONG | NAMES)
 def test_lease_and_deduplication_names_are_bounded(name: str) -> None:
     assert len(QueueKeys.lease_name(name)) <= 42
-    assert len(marker(name)) <= len(ROOT) + len("dedup:") + 130
+    assert len(marker(name)) <= 128
 
 
 @given(LONG | NAMES, LONG | NAMES)
@@ -90,17 +97,18 @@ def test_lease_and_deduplication_names_are_injective(one: str, other: str) -> No
 
 def test_nobody_can_name_a_hash() -> None:
     long = "x" * 200
-    for name_of in (QueueKeys.lease_name, lambda name: marker(name).removeprefix(ROOT + b"dedup:")):
-        hashed = name_of(long)
-        assert hashed.startswith(b"#")
-        assert name_of(hashed.decode()) != hashed
-        assert name_of("%23" + hashed[1:].decode()) != name_of(hashed.decode())
+    hashed = QueueKeys.lease_name(long)
+    assert hashed.startswith(b"#")
+    assert QueueKeys.lease_name(hashed.decode()) != hashed
+    assert QueueKeys.lease_name("%23" + hashed[1:].decode()) != QueueKeys.lease_name(hashed.decode())
+    assert marker(long) == b":" + hashlib.sha256(long.encode()).hexdigest().encode()
+    assert marker(marker(long).decode()) != marker(long)
     assert QueueKeys.lease_name(long) == b"#" + hashlib.sha256(long.encode()).hexdigest()[:39].encode()
 
 
 def test_short_names_stay_readable() -> None:
     assert QueueKeys.lease_name("run-7/part 3") == b"run-7/part 3"
-    assert marker("acme/7") == b"sluicegate:{orders}:dedup:acme/7"
+    assert marker("acme/7") == b"acme/7"
 
 
 def test_an_empty_lease_id_is_refused() -> None:
@@ -113,9 +121,13 @@ def test_an_empty_lease_id_is_refused() -> None:
 def _all_keys(keys: QueueKeys) -> dict[str, bytes]:
     """Return every key that these keys name, by what it is for."""
     slots = [slot for kind in type(keys).__mro__ for slot in getattr(kind, "__slots__", ())]
-    fixed = {slot: getattr(keys, slot) for slot in slots if slot not in {"name", "group"} and not slot.startswith("_")}
+    fixed = {
+        slot: getattr(keys, slot)
+        for slot in slots
+        if slot not in {"name", "group", "markers"} and not slot.startswith("_")
+    }
     made = {"lease": keys.lease(b"l"), "closed": keys.closed(b"l"), "published": keys.published(b"b")}
-    return {**fixed, **made, "dedup": keys.dedup(b"k"), "consumer": keys.consumer("c"), "run": keys.run("r")}
+    return {**fixed, **made, "markers": bucket(keys), "consumer": keys.consumer("c"), "run": keys.run("r")}
 
 
 @given(NAMES, NAMES)
@@ -128,9 +140,9 @@ def test_a_stream_and_its_groups_share_the_tag_of_a_queue_of_that_name_and_no_ke
     assert all(key.startswith(tag) for key in (*stream.values(), *one.values()))
     assert not set(queue.values()) & (set(stream.values()) | set(one.values()))
     shared = {name for name, key in one.items() if key in stream.values()}
-    assert shared == {"stream", "pending", "groups", "dedup", "stream_counters"}
+    assert shared == {"stream", "pending", "groups", "markers", "stream_counters"}
     assert one["stream_counters"] == stream["counters"]
-    assert one["dedup"] == stream["dedup"]
+    assert one["markers"] == stream["markers"]
 
 
 @given(NAMES, NAMES)
@@ -145,7 +157,7 @@ def test_the_keys_of_a_group_are_readable() -> None:
     assert keys.pending == keys.stream == b"sluicegate:{orders}:stream"
     assert keys.returned == b"sluicegate:{orders}:group:billing%3Aeu:returned"
     assert keys.lease(b"l") == b"sluicegate:{orders}:group:billing%3Aeu:lease:l"
-    assert keys.dedup(b"k") == b"sluicegate:{orders}:stream:dedup:k"
+    assert bucket(keys) == b"sluicegate:{orders}:stream:markers:1:0"
     assert (QueueKeys("orders").group, StreamKeys("orders").group) == ("", "")
 
 

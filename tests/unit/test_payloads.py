@@ -155,4 +155,4 @@ def test_payloads_stay_out_of_reprs() -> None:
     for one in shown[:1] + shown[2:]:
         assert "hush" not in repr(one)
     call = repr(shown[1])
-    assert call.count("hush") == call.count(":dedup:hush") == 1, "but for the names of keys"
+    assert "hush" not in call, "names of keys hold no deduplication keys"

@@ -121,8 +121,8 @@ EXPECTED_TYPES = {
     "drivers": "hash",
     "closed": "string",
     "receipt": "string",
-    "marker": "string",
-    "markers": "string",
+    "buckets": "hash",
+    "marker_counters": "hash",
     "completed": "list",
     "failed": "list",
     "set_aside": "zset",
@@ -362,7 +362,7 @@ def expected_type(call: Call[object], position: int) -> tuple[str, str]:
     if key.endswith(b"}:stream"):  # what a group has pending
         role = "stream"
     elif role == "others":
-        role = "wakeup" if key.endswith(b":bell") else "marker"
+        role = "wakeup" if key.endswith(b":bell") else "buckets"
     return role, EXPECTED_TYPES[role]
 
 

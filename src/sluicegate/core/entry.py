@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from sluicegate.core import json
 from sluicegate.core.bounds import MAX_HEADERS_BYTES, MAX_KEY_BYTES, SEPARATOR
-from sluicegate.core.keys import RESERVED, QueueKeys, encode_name
+from sluicegate.core.keys import RESERVED, encode_name
 from sluicegate.errors import ConfigurationError, MalformedStoredMessageError, PayloadTooLargeError
 
 __all__ = [
@@ -31,14 +31,14 @@ __all__ = [
     "PREFIX_LENGTH",
     "SEPARATOR",
     "Prefix",
-    "bound_markers",
+    "bound_keys",
     "client_part",
     "encode_deduplication_key",
     "encode_headers",
     "identify",
     "is_entry",
     "is_tracked",
-    "marker_of",
+    "key_of",
     "payload_of",
     "read_prefix",
     "split_entry",
@@ -167,19 +167,17 @@ def identify(value: bytes) -> tuple[bytes, bytes]:
     return message_id[PREFIX_LENGTH:], key
 
 
-def marker_of(keys: QueueKeys, value: bytes) -> bytes:
-    """Return the marker key of an entry, or of its beginning as far as the end of its key; b"" for none."""
+def key_of(value: bytes) -> bytes:
+    """Return the deduplication key of an entry, or of its beginning as far as the end of its key; b"" for none."""
     if value.count(SEPARATOR) < 2 or value.startswith(SEPARATOR):
         return b""
-    key = identify(value)[1]
-    return keys.dedup(key) if key else b""
+    return identify(value)[1]
 
 
-def bound_markers(keys: QueueKeys, entries: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
-    """List slot and marker key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
+def bound_keys(entries: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, bytes], ...]:
+    """List slot and key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
 
     Args:
-        keys: the keys of the queue.
         entries: slots, ascending, with their entries. An entry without such a marker costs a look at its first byte.
     """
-    return tuple([(slot, keys.dedup(split_entry(entry)[1])) for slot, entry in entries if not entry[0] & 1])
+    return tuple([(slot, split_entry(entry)[1]) for slot, entry in entries if not entry[0] & 1])

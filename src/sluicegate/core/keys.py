@@ -12,6 +12,7 @@ import hashlib
 import re
 
 from sluicegate.core.bounds import MAX_ID_LENGTH, MAX_NAME_LENGTH
+from sluicegate.core.marker_chain import MarkerChain
 from sluicegate.errors import ConfigurationError, OptionTypeError
 
 __all__ = [
@@ -35,7 +36,6 @@ RESERVED = b"%{}:\x7f" + bytes(range(32))
 _RESERVED = re.compile(r"[{}:%\x00-\x1f\x7f]")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 _MAX_LEASE_ID_LENGTH = 40
-_MAX_DEDUPLICATION_KEY_LENGTH = 128
 
 
 def encode_name(name: str) -> str:
@@ -112,6 +112,7 @@ class QueueKeys:
 
     Attributes:
         group: the group's name where these are the keys of a group of a stream, else "".
+        markers: the chain of deduplication markers, as far as the holder of these keys knows it.
     """
 
     group: str = ""
@@ -122,7 +123,6 @@ class QueueKeys:
         return f"{self.name}/{self.group}" if self.group else self.name
 
     __slots__ = (
-        "_dedup",
         "_lease",
         "_root",
         "completed",
@@ -132,6 +132,7 @@ class QueueKeys:
         "delayed",
         "failed",
         "leases",
+        "markers",
         "name",
         "pending",
         "returned",
@@ -150,7 +151,7 @@ class QueueKeys:
         self.name = name
         self._root = root
         self._lease = root + b"lease:"
-        self._dedup = root + b"dedup:"
+        self.markers = MarkerChain(root + b"markers:")
         self.pending = root + b"pending"
         self.returned = root + b"returned"
         self.delayed = root + b"delayed"
@@ -174,9 +175,10 @@ class QueueKeys:
         """Return the key of the record of how the last opening of a lease ended."""
         return self._root + b"closed:" + lease
 
-    def dedup(self, encoded_key: bytes) -> bytes:
-        """Return the key of the marker of an encoded deduplication key, which is hashed if it has over 128 bytes."""
-        return self._dedup + _bounded(encoded_key, _MAX_DEDUPLICATION_KEY_LENGTH)
+    @property
+    def marker_counters(self) -> bytes:
+        """Return the key of the totals with the chain of the markers; a group's are those of its stream."""
+        return self.counters
 
     def published(self, batch_id: bytes) -> bytes:
         """Return the key of the receipt of a publish whose markers may not outlive its retries."""
@@ -275,4 +277,9 @@ class GroupKeys(StreamKeys):
         self.group = group
         self.pending = self.stream
         self.stream_counters = self._stream_root + b"counters"
-        self._dedup = self._stream_root + b"dedup:"
+        self.markers = MarkerChain(self._stream_root + b"markers:")
+
+    @property
+    def marker_counters(self) -> bytes:
+        """Return the key of the totals of the stream, whose groups share its markers."""
+        return self.stream_counters

@@ -7,8 +7,7 @@ from operator import itemgetter
 
 from sluicegate.core.block import Block
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.entry import bound_markers, read_prefix, was_delivered
-from sluicegate.core.keys import QueueKeys
+from sluicegate.core.entry import bound_keys, read_prefix, was_delivered
 from sluicegate.errors import MalformedStoredMessageError
 
 __all__ = ["LeasedEntries", "only_between"]
@@ -134,16 +133,12 @@ class LeasedEntries:
         singles = self._values if not self._pieces else [piece for piece in self._pieces if isinstance(piece, bytes)]
         return sum(map(len, singles)) + sum(sum(block.sizes()) for block in blocks)
 
-    def bound(self, keys: QueueKeys) -> tuple[tuple[int, bytes], ...]:
-        """List slot and marker key of each message whose marker must be freed when it ends, for `SettleRequest.bound`.
-
-        Args:
-            keys: the keys of the queue.
-        """
+    def bound(self) -> tuple[tuple[int, bytes], ...]:
+        """List slot and key of each message whose marker must be freed when it ends, for `SettleRequest.bound`."""
         kinds = [piece.kind[0] if isinstance(piece, Block) else piece[0] for piece in self._pieces]
         if not bytes(kinds or map(_first_byte, self._values)).translate(None, _UNBOUND):
             return ()
-        return bound_markers(keys, zip(self._slots, self._values, strict=True))
+        return bound_keys(zip(self._slots, self._values, strict=True))
 
     def only(self, slots: Sequence[int]) -> LeasedEntries:
         """Return the messages in these slots, ascending.

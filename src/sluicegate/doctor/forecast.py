@@ -15,7 +15,7 @@ from sluicegate.place import Place
 
 __all__ = ["Rates", "check_forecast", "marker_bytes"]
 
-_MARKER_BYTES = 145  # of a marker beyond the name of its key, measured; docs/operations.md has the table
+_MARKER_BYTES = 140  # of a marker whose memory cannot be asked; docs/operations.md has the table
 _ENTRY_BYTES = 65  # of a message beyond what is stored of it, measured
 _SHORT_HOURS = 6
 
@@ -48,8 +48,8 @@ class Rates:
 
 
 def marker_bytes(markers: Markers) -> float:
-    """Return the memory of one marker, by the average length of the keys seen."""
-    return _MARKER_BYTES + markers.key_bytes / max(1, markers.seen)
+    """Return the memory of one marker, by that of the hashes looked at."""
+    return markers.size_bytes / markers.counted if markers.size_bytes and markers.counted else _MARKER_BYTES
 
 
 def check_forecast(
@@ -89,7 +89,7 @@ def _marker_sum(place: Place, markers: Markers, space: Keyspace, rate: Rates | N
     later = max(now, rate.published * markers.window_seconds)
     text = (
         f"{there}; at {rate.published:,.0f} publishes/s x {duration(markers.window_seconds)} (the longest that a "
-        f"marker looked at has left) x {each:.0f} bytes, {size(later * each)}"
+        f"bucket of markers looked at stays) x {each:.0f} bytes, {size(later * each)}"
     )
     return text, (later - now) * each
 

@@ -35,16 +35,23 @@ class Markers:
     """The deduplication markers of one place that were seen.
 
     Attributes:
-        seen: how many of the keys looked at were its markers.
-        key_bytes: the length of these keys.
-        window_seconds: the longest time that one of them has left; None if none was asked.
-        some: a few of the keys.
+        buckets: how many of the keys looked at were hashes of its markers.
+        some: a few of these keys.
+        counted: markers in those few.
+        size_bytes: the memory of those few; 0 if it could not be asked.
+        window_seconds: the longest time that one of them stays; None if none was asked.
     """
 
-    seen: int = 0
-    key_bytes: int = 0
-    window_seconds: float | None = None
+    buckets: int = 0
     some: list[bytes] = field(default_factory=list)
+    counted: int = 0
+    size_bytes: int = 0
+    window_seconds: float | None = None
+
+    @property
+    def seen(self) -> int:
+        """Return about how many markers the hashes looked at hold."""
+        return round(self.buckets * self.counted / max(1, len(self.some)))
 
 
 @dataclass(slots=True)
@@ -143,10 +150,9 @@ def _note_key(space: Keyspace, key: bytes) -> None:
     if not name.strip() or (group is not None and (not group.strip() or group.startswith(TEMPORARY_PREFIX))):
         return
     place = Place(name, stream=parts["stream"] is not None or group is not None, group=group)
-    if kind == b"dedup":
+    if kind == b"markers":
         markers = space.markers.setdefault(place, Markers())
-        markers.seen += 1
-        markers.key_bytes += len(key)
+        markers.buckets += 1
         if len(markers.some) < _MARKERS_ASKED:
             markers.some.append(key)
     elif kind == b"lease" and parts["rest"].startswith(b":"):
@@ -157,10 +163,19 @@ def _note_key(space: Keyspace, key: bytes) -> None:
 
 def _ask_windows(gateway: RedisGateway, space: Keyspace) -> None:
     asked: Mapping[Place, Sequence[bytes]] = {place: markers.some for place, markers in space.markers.items()}
-    commands: list[tuple[Any, ...]] = [("PTTL", key) for keys in asked.values() for key in keys]
+    questions: tuple[tuple[str, ...], ...] = (("PTTL",), ("HLEN",), ("MEMORY", "USAGE"))
+    commands: list[tuple[Any, ...]] = [
+        (*question, key) for keys in asked.values() for question in questions for key in keys
+    ]
     if not commands:
         return
     replies = iter(gateway.ask({space.server: commands})[space.server])
     for place, keys in asked.items():
-        left = [reply for reply in (next(replies) for _ in keys) if isinstance(reply, int) and reply > 0]
-        space.markers[place].window_seconds = max(left) / 1000 if left else None
+        left, counts, sizes = (
+            [reply if isinstance(reply, int) and reply > 0 else 0 for reply in (next(replies) for _ in keys)]
+            for _ in questions
+        )
+        markers = space.markers[place]
+        markers.window_seconds = max(left) / 1000 if any(left) else None
+        markers.counted = sum(counts)
+        markers.size_bytes = sum(sizes) if all(sizes) else 0

@@ -31,7 +31,7 @@ def _parsed(*commands: str) -> Arguments:
 
 
 IN_SCRIPTS = _parsed(
-    *("time", "exists @", "get @", "mget @", "pexpire @ 1000", "pttl @", "strlen @"),
+    *("time", "exists @", "get @", "pexpire @ 1000", "pttl @", "strlen @"),
     *(
         "hdel @ f",
         "hexists @ f",
@@ -48,7 +48,7 @@ IN_SCRIPTS = _parsed(
     *("zadd @ x v", "zcard @", "zcount @ 0 1", "zrange @ 0 1", "zrangebyscore @ 0 1", "zrank @ v", "zrem @ v"),
     *("zremrangebyrank @ 0 1", "zscore @ v"),
     # These replace or remove the spare key, so they come last.
-    *("set @ v XX PX 1000", "psetex @ x v", "unlink @", "del @"),
+    *("set @ v XX PX 1000", "pexpireat @ 1000", "unlink @", "del @"),
 )
 """What every script may call, with arguments that have no effect; see the script for `@` and `!`."""
 _IN_STREAMS = _parsed(
@@ -231,7 +231,11 @@ def _named(keys: QueueKeys) -> dict[str, bytes]:
     """Return a place's keys by the names of `docs/operations.md`, with an example of each kind that has many."""
     named = {key: getattr(keys, key) for key in EXAMINED}
     spare = b"doctor"
-    named |= {"lease:*": keys.lease(spare), "closed:*": keys.closed(spare), "dedup:*": keys.dedup(spare)}
+    named |= {
+        "lease:*": keys.lease(spare),
+        "closed:*": keys.closed(spare),
+        "markers:*": keys.markers.locate([spare]).buckets[0],
+    }
     return {**named, "published:*": keys.published(spare)}
 
 

@@ -9,7 +9,8 @@
 --   6 tracking_ended       those that ended, by the time when they are removed
 --   7 tracking_news        the latest that ended
 --   8 pending              the stream of a group, whose markers it shares; of a queue not used
---   9... markers           of the named messages that have a deduplication key
+--   9 marker_counters      the totals of the stream of a group, with the chain of its markers; of a queue its own
+--  10... buckets           of the markers of the named messages that have a deduplication key
 -- ARGV:
 --   1 kind                 "newest": a list; "zset", "delayed"
 --   2 step                 number of this step
@@ -18,11 +19,15 @@
 --   5 to                   place of the last value of that page, -1 for the last of the list
 --   6 cancelled            the total of values of lists that cancels had removed when they were found
 --   7 group                the name of the group of a stream, "" for a queue
---   8... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
--- Returns: {values that are gone from the list or zset, number of a deleted message among those named, ...}
+--   8 known_chain          the chain of marker generations that the client knows
+--   9 plan                 how fields and buckets belong together
+--  10 fields               of the markers
+--  11... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
+-- Returns: {values that are gone from the list or zset, number of a deleted message among those named, ...};
+--   {"chain", chain} when markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, marker_owners, named_on_page, named_values, numbers, oom_guard, packed, receipt
+--- @include clock, count_up, entry, named_markers, named_on_page, named_values, numbers, oom_guard, packed, receipt
 --- @include tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
@@ -31,7 +36,9 @@ if done then
   return done
 end
 redis.call('HLEN', counters)
-local owners, values, gone = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}
+local markers, moved = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
+if moved then return moved end
+local values, gone = read_named_values(ARGV, named_at), {}
 local entries, found = {}, nil
 
 -- Make all values to be deleted alike first, so that one pass from the nearer end of the list removes any number. A
@@ -74,7 +81,10 @@ for i = 1, #gone do
   local one = values[gone[i]]
   members[i] = one.name
   local id = kind ~= 'newest' and id_of(one.name) or one.name
-  free_marker(KEYS, markers_at, owners, one.marker, id, pending, group)
+  free_marker(markers, one.marker, id, pending, group)
+end
+if markers then
+  markers.flush()
 end
 local dropped = #gone
 if #gone > 0 then

@@ -31,7 +31,7 @@ local LENGTHS = {
   {leases, 'ZCARD'}, {dead, 'ZCARD'}, {dead_records, 'HLEN'}, {counters, 'HLEN'}, {wakeup, 'LLEN'}, {completed, 'LLEN'},
   {failed, 'LLEN'},
 }
-local NO_TOTALS = {paused = true, recount = true, adopt_from = true}
+local NO_TOTALS = {paused = true, recount = true, adopt_from = true, markers = true}
 local ms, limit, lengths, length_of = math.floor(clock_us() / 1000), tonumber(sample), {}, {}
 for i, asked in ipairs(LENGTHS) do
   local length = redis.pcall(asked[2], asked[1])

@@ -5,8 +5,7 @@
 --   1 stream
 --   2 counters
 --   3 receipt              outcomes of this batch, where markers may not outlive its retries
---   4... others            the wake-up of each named group; then a marker per message, or none when the batch has no
---                        deduplication keys
+--   4... others            the wake-up of each named group; then the buckets of the markers of the messages' keys
 -- ARGV:
 --   1 batch                id of the batch, which its markers carry behind the id of their message
 --   2 age_ms               age of the batch at this attempt
@@ -15,16 +14,20 @@
 --   5 receipt_ms           lifetime of the receipt, 0 for none
 --   6 kind                 "2": markers are freed as messages end, which their entries show in the field `policy`
 --   7 known                number of groups that are named
---   8... values            names of groups; then per message: US key US headers US payload
+--   8 known_chain          the chain of marker generations that the client knows
+--   9 plan                 how fields and buckets belong together
+--  10 fields               of the markers of the messages' deduplication keys, "" without keys
+--  11... values            names of groups; then per message: US key US headers US payload
 -- Returns: {accepted, id of the first message that this call appended, {position, owner id, ...} with a pair per
 --   duplicate, {position, id, ...} with a pair per message that an earlier attempt appended, length of the stream,
 --   names of all groups if others were named}. The messages that this call appended have consecutive sequence numbers.
---   {-1} when the batch is too old
+--   {-1} when the batch is too old; {"chain", chain} when the markers are elsewhere by now, and
+--   {"chain", chain, answer} when this call changed the chain
 -- Repeat: finds the receipt, or its own batch in the markers, and answers as the first time. It writes to a receipt
 --   that it finds, because WAIT answers for the last write of its connection.
 
---- @include count_up, end_marker, group_wakeups, marker_owners, stored_outcomes
-local receipt_life, markers_at, parts_at = tonumber(receipt_ms), others_at + known, values_at + known
+--- @include clock, count_up, group_notes, group_wakeups, new_markers, stored_outcomes
+local receipt_life, buckets_at, parts_at = tonumber(receipt_ms), others_at + known, values_at + known
 local length = redis.call('XLEN', stream)
 redis.call('HLEN', counters)
 local outcomes = receipt_life > 0 and stored_outcomes(receipt, receipt_life)
@@ -34,12 +37,17 @@ end
 if tonumber(age_ms) > tonumber(oldest_ms) then
   return {-1}
 end
+local window, ms = tonumber(window_ms), math.floor(clock_us() / 1000)
+local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, window, window)
+if moved then
+  return moved
+end
 local wakeups = group_wakeups(stream, KEYS, others_at, ARGV, values_at, tonumber(known))
 
-local owners, keyed, mine = marker_owners(KEYS, markers_at), KEYS[markers_at] ~= nil, '\31' .. batch
-local duplicates, own, owned, fresh, first, stamp, sequence = {}, {}, {}, 0, '', '', 0
-local KEYS, ARGV, call, match, format, batch = KEYS, ARGV, redis.call, string.match, string.format, batch
-local before_markers, before_parts, bound = markers_at - 1, parts_at - 1, kind == '2'
+local owners, names, rank, mine = markers.owners, markers.names, markers.rank, '\31' .. batch
+local duplicates, own, owned, taken, fresh, first, stamp, sequence = {}, {}, {}, {}, 0, '', '', 0
+local ARGV, call, match, format, batch = ARGV, redis.call, string.match, string.format, batch
+local before_parts, bound = parts_at - 1, kind == '2'
 mine = mine .. (bound and table.concat(group_notes(stream)) or '')
 
 local function append(id, part)
@@ -60,8 +68,9 @@ local function append(id, part)
 end
 
 for i = 1, #ARGV - before_parts do
-  local marker = KEYS[before_markers + i]
-  local owner = keyed and (owned[marker] or owners[i])
+  local at = rank and rank[i] or i
+  local name = names[at]
+  local owner = name and (owned[name] or owners[at])
   if not owner then
     -- Redis makes the first id. The others follow it, because an explicit id takes less work.
     local id = fresh > 0 and sequence < 9e15 and format('%s-%d', stamp, sequence + fresh) or '*'
@@ -71,27 +80,20 @@ for i = 1, #ARGV - before_parts do
       sequence = tonumber(sequence)
     end
     fresh = fresh + 1
-    if keyed then
-      owned[marker] = id
+    if name then
+      owned[name], taken[at] = id, id
     end
   else
     -- In this batch, the first message under a key owns its marker, and the others are its duplicates.
     local id, writer = match(owner, '^([^\31]*)\31?([^\31]*)')
-    local list = writer == batch and not owned[marker] and own or duplicates
+    local list = writer == batch and not owned[name] and own or duplicates
     list[#list + 1] = i - 1
     list[#list + 1] = id
-    owned[marker] = owned[marker] or writer == batch and id
-  end
-end
-for i = 1, keyed and #ARGV - before_parts or 0 do
-  local marker = KEYS[before_markers + i]
-  local id = not owners[i] and owned[marker]
-  if id then
-    call('PSETEX', marker, window_ms, id .. mine) -- as SET with PX, with less work
-    owned[marker] = nil
+    owned[name] = owned[name] or writer == batch and id
   end
 end
 if fresh > 0 then
+  markers.write(taken, '', mine, length)
   count_up(counters, 'published', fresh)
   wakeups.ring()
 end
@@ -103,4 +105,4 @@ if receipt_life > 0 then
   redis.call('SET', receipt, cjson.encode(reply), 'PX', receipt_ms)
 end
 reply[6] = wakeups.others
-return reply
+return markers.told(reply)

@@ -10,18 +10,22 @@
 --   7 tracking_ended       those that ended, by the time when they are removed
 --   8 tracking_news        the latest that ended
 --   9 pending              the stream of a group, whose markers it shares; of a queue not used
---  10... markers           of the named messages that have a deduplication key
+--  10 marker_counters      the totals of the stream of a group, with the chain of its markers; of a queue its own
+--  11... buckets           of the markers of the named messages that have a deduplication key
 -- ARGV:
 --   1 kind                 "oldest": a list, from its right end, whose blocks go as a whole; "zset" and "delayed";
 --                        "dead"; "history"
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4 group                the name of the group of a stream, "" for a queue
---   5... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
--- Returns: {messages deleted}
+--   5 known_chain          the chain of marker generations that the client knows
+--   6 plan                 how fields and buckets belong together
+--   7 fields               of the markers
+--   8... named             per message: its id, or its entry in a zset; number of its marker, 0 for none
+-- Returns: {messages deleted}; {"chain", chain} when markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include add_if_named, clock, count_up, entry, marker_owners, named_values, oom_guard, packed, receipt
+--- @include add_if_named, clock, count_up, entry, named_markers, named_values, oom_guard, packed, receipt
 --- @include tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
@@ -40,7 +44,9 @@ if kind == 'history' then
   return store_answer(receipt, step, receipt_ms, {count})
 end
 
-local owners, values, gone = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at), {}
+local markers, moved = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
+if moved then return moved end
+local values, gone = read_named_values(ARGV, named_at), {}
 local entries = {} -- of those that are gone, except the dead and those in blocks, which are never tracked
 local number, packed = 0, 0 -- of the values that go, and by how much their messages outnumber them
 
@@ -88,7 +94,10 @@ for i = 1, #gone do
   local name = gone[i].name
   members[i] = name
   local is_whole = (kind == 'zset' or kind == 'delayed') and is_entry(name)
-  free_marker(KEYS, markers_at, owners, gone[i].marker, is_whole and id_of(name) or name, pending, group)
+  free_marker(markers, gone[i].marker, is_whole and id_of(name) or name, pending, group)
+end
+if markers then
+  markers.flush()
 end
 if #gone > 0 then
   if kind == 'oldest' then

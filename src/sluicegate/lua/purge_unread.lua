@@ -6,19 +6,23 @@
 --   1 stream
 --   2 counters
 --   3 receipt              the answer of this purge's last step
---   4... markers           of the messages that the previous answer named
+--   4 marker_counters      the totals of the stream, with the chain of its markers
+--   5... buckets           of the markers of the messages that the previous answer named
 -- ARGV:
 --   1 group
 --   2 step                 number of this step
 --   3 receipt_ms           lifetime of the receipt
 --   4 mark                 id of the last message when the purge began, "" to ask for it
 --   5 max_values           messages to look at
---   6... named             ids of the messages of these markers
+--   6 known_chain          the chain of marker generations that the client knows
+--   7 plan                 how fields and buckets belong together
+--   8 fields               of these markers
+--   9... named             ids of the messages of these markers
 -- Returns: {mark, messages passed, 1 when more are left, id and deduplication key of a message whose marker the next
---   step needs, ...}
+--   step needs, ...}; {"chain", chain} when the markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include count_up, end_marker, hash_guard, marker_owners, receipt, stream_ids, unread
+--- @include count_up, hash_guard, named_markers, named_values, receipt, stream_ids, unread
 local MAX_BYTES, MAX_NAMED = 4194304, 500
 hash_guard(counters)
 step = tonumber(step)
@@ -26,7 +30,11 @@ local done = stored_answer(receipt, step)
 if done then
   return done
 end
-local unread, owners, numbers = read_group(stream, group), marker_owners(KEYS, markers_at), {}
+local markers, moved = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
+if moved then
+  return moved
+end
+local unread, numbers = read_group(stream, group), {}
 for at = named_at, #ARGV do
   numbers[ARGV[at]] = at - named_at + 1
 end
@@ -54,7 +62,7 @@ local function visit(id, fields)
   elseif open then
     passed, last = passed + 1, id
     if numbers[id] then
-      end_marker(KEYS[markers_at + numbers[id] - 1], owners[numbers[id]], id, stream, group)
+      free_marker(markers, numbers[id], id, stream, group)
     end
   end
 end

@@ -15,22 +15,26 @@
 --  11 tracking_ended       those that ended, by the time when they are removed
 --  12 tracking_news        the latest that ended
 --  13 pending              the stream of a group, whose markers it shares; of a queue not used
---  14... marker            of a message that is to be buried and that frees it, once an answer asked for it
+--  14 marker_counters      the totals of the stream of a group, with the chain of its markers; of a queue its own
+--  15... buckets           of the marker that ends with a message to be buried, once an answer asked for it
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 step                 maximum messages to move in this step
 --   3 max_delivery_count   0 for no maximum
 --   4 max_dead_length      dead messages kept, 0 for all
 --   5 group                the name of the group of a stream, "" for a queue
---   6... wanted            deduplication key of the marker, as it stands in the entry
+--   6 known_chain          the chain of marker generations that the client knows
+--   7 plan                 how fields and buckets belong together
+--   8 fields               of the marker
+--   9... wanted            deduplication key of the marker, as it stands in the entry
 -- Returns: {1 when the lease is gone and 0 when some of it is left, messages requeued, messages and foreign values
 --   buried, dead messages dropped for the maximum, messages set aside, deduplication key whose marker the next call
---   needs}
+--   needs}; {"chain", chain} when it is elsewhere by now
 -- Repeat: continues where the last step ended. A lease that was opened again, or is gone, is left alone. A lease that
 --   was damaged from outside belongs to no consumer, and is requeued at once whatever its fields say.
 
 --- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, lease, lease_blocks
---- @include lease_fields, lease_leftovers, new_closed_record, numbers, oom_guard, recount, requeue_entry
+--- @include lease_fields, lease_leftovers, named_markers, new_closed_record, numbers, oom_guard, recount, requeue_entry
 --- @include requeue_expired, tracking, valid_ranges, wakeup
 local MAX_BYTES = 524288 -- with 250 messages a step takes 1 to 3 ms
 local max_deliveries = tonumber(max_delivery_count)
@@ -42,8 +46,9 @@ redis.call('ZCARD', returned)
 redis.call('STRLEN', closed)
 local to = foreign_stores(set_aside, dead, dead_records, counters)
 to.returned = returned
-local owner = KEYS[marker_at] and redis.call('GET', KEYS[marker_at])
 local ms = math.floor(clock_us() / 1000)
+local markers, moved = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
+if moved then return moved end
 local most_dead = tonumber(max_dead_length)
 local deadline, held = tonumber(redis.call('ZSCORE', leases, name)), read_lease(lease)
 if not held then
@@ -76,8 +81,11 @@ if first and is_entry(first) and is_bound(first) and key_of(first) ~= ARGV[wante
   end
 end
 local back, buried, foreign, aside = requeue_expired(to, ms, entries, held, max_deliveries, function(id)
-  end_marker(KEYS[marker_at], owner, id, pending, group)
+  if markers then
+    end_marker(markers, 1, id, pending, group)
+  end
 end, tally)
+if markers then markers.flush() end
 drop_slots(lease, slots)
 drop_slots(lease, packed_in or {})
 local dropped = trim_dead(dead, dead_records, counters, most_dead, buried + foreign, tally)

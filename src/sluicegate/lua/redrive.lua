@@ -13,7 +13,8 @@
 --   9 tracking             the records of batches and jobs
 --  10 tracking_ended       those that ended, by the time when they are removed
 --  11 tracking_news        the latest that ended
---  12... markers           of the named messages that have a deduplication key
+--  12 marker_counters      the totals of the stream of a group, with the chain of its markers; of a queue its own
+--  13... buckets           of the markers of the named messages that have a deduplication key
 -- ARGV:
 --   1 step                 number of this step
 --   2 receipt_ms           lifetime of the receipt
@@ -22,13 +23,16 @@
 --   5 marker_ms            lifetime of a marker that ends with its message
 --   6 refuse_early         1: refuse while the mark's millisecond lasts, so that a message that dies again dies later
 --   7 group                the name of the group of a stream, which redrives into `returned`; "" for a queue
---   8... named             per message: its id; number of its marker, 0 for none
+--   8 known_chain          the chain of marker generations that the client knows
+--   9 plan                 how fields and buckets belong together
+--  10 fields               of the markers
+--  11... named             per message: its id; number of its marker, 0 for none
 -- Returns: {messages redriven, number of the first that did not fit or 0, number of a message that is blocked, ...};
---   {-1} when it is too early
+--   {-1} when it is too early; {"chain", chain} when the markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, marker_owners
---- @include named_values, oom_guard, packed, receipt, tracked, tracking, wakeup
+--- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, named_markers
+--- @include named_values, oom_guard, packed, receipt, room, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
@@ -42,16 +46,15 @@ if refuse_early == '1' and clock_us() < (latest + 1) * 1000 then
 end
 redis.call('HLEN', counters)
 redis.call('HLEN', dead_records)
-local waiting = redis.call('ZCARD', returned) + redis.call('ZCARD', delayed)
-if group == '' then
-  waiting = waiting + count_pending(redis.call('LLEN', pending), redis.call('HGET', counters, 'packed'))
-end
-local room = max_length > 0 and math.max(0, max_length - waiting) or math.huge
-local owners, values = marker_owners(KEYS, markers_at), read_named_values(ARGV, named_at)
-local reply, entries, ids, held, held_at, messages = {0, 0}, {}, {}, {}, {}, 0
+redis.call('ZCARD', returned)
+redis.call('ZCARD', delayed)
+local room = room_for(max_length, group == '' and redis.call('LLEN', pending) or 0, returned, delayed, counters)
+local markers, moved, chain = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
+if moved then return moved end
+local values, reply, entries, ids, held, messages = read_named_values(ARGV, named_at), {0, 0}, {}, {}, {}, 0
 
-local function marker_of(one)
-  return KEYS[markers_at + one.marker - 1]
+local function marker_place(one)
+  return markers.first_place(markers.rank and markers.rank[one.marker] or one.marker)
 end
 
 -- Returns the entry as it becomes pending, or nil when the message is blocked: its record holds a foreign value, or
@@ -62,7 +65,7 @@ local function entry_to_redrive(one)
   if not entry or not is_entry(entry) or id_of(entry) ~= one.name then
     return group == '' and entry and index_block(entry) and entry or nil
   end
-  local owner = group == '' and one.marker > 0 and (held[marker_of(one)] or owners[one.marker])
+  local owner = group == '' and one.marker > 0 and (held[marker_place(one)] or markers.owners[marker_place(one)])
   if owner and owner ~= one.name then
     return nil
   end
@@ -82,12 +85,13 @@ for i = 1, #values do
     else
       entries[#entries + 1], ids[#ids + 1], messages = entry, one.name, messages + messages_in(entry)
       if one.marker > 0 and is_bound(entry) then
-        held[marker_of(one)] = one.name -- freed when it died, and its own again from now on
-        held_at[marker_of(one)] = owners[one.marker]
+        moved = moved or chain.ensure(markers.ms, tonumber(marker_ms))
+        held[marker_place(one)] = one.name -- freed when it died, and its own again from now on
       end
     end
   end
 end
+if moved then return moved end
 reply[1] = #entries
 local tally = any_tracked(tracking, entries)
   and new_tally(tracking, tracking_ended, tracking_news, math.floor(clock_us() / 1000))
@@ -106,8 +110,8 @@ if #entries > 0 then
   for i = 1, group ~= '' and #entries or 0 do
     redis.call('ZADD', returned, sequence_of(entries[i]), entries[i])
   end
-  for marker, id in pairs(held) do
-    hold_marker(marker, held_at[marker], id, tonumber(marker_ms), group)
+  for place, id in pairs(held) do
+    hold_marker(markers, place, id, tonumber(marker_ms), group)
   end
   drop_dead(dead, dead_records, ids)
   count_up(counters, 'redriven', #entries)

@@ -36,7 +36,7 @@ local function reset_counters()
   local found = redis.call('HGETALL', counters)
   for i = 1, #found, 2 do
     local number = string.format('%.0f', to_integer(found[i + 1]))
-    if found[i] ~= 'paused' and found[i] ~= 'recount' and found[i] ~= 'adopt_from'
+    if found[i] ~= 'paused' and found[i] ~= 'recount' and found[i] ~= 'adopt_from' and found[i] ~= 'markers'
       and found[i + 1] ~= number then
       redis.call('HSET', counters, found[i], number)
       repaired = repaired + 1

@@ -18,7 +18,8 @@
 --  14 tracking_ended       those that ended, by the time when they are removed
 --  15 tracking_news        the latest that ended
 --  16 pending              the stream of a group, whose markers it shares; of a queue not used
---  17... markers           deduplication markers that end with the messages in `bound`
+--  17 marker_counters      the totals of the stream of a group, with the chain of its markers; of a queue its own
+--  18... buckets           of the deduplication markers that end with the messages in `bound`
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 token
@@ -32,16 +33,19 @@
 --   9 failed_cap           likewise in `failed`
 --  10 bound                slots of the markers, as ranges
 --  11 group                the name of the group of a stream, "" for a queue
---  12... groups            five per verdict: verb; slots as ranges; how long a nack delays them in ms; 1 when the
+--  12 known_chain          the chain of marker generations that the client knows
+--  13 plan                 how fields and buckets belong together
+--  14 fields               of the markers
+--  15... groups            five per verdict: verb; slots as ranges; how long a nack delays them in ms; 1 when the
 --                        verdict named its messages and 0 when it covers a batch; "reason US error type US error text",
 --                        or of an ack the result of a job
 -- Returns: {lost slots as ranges, slots still held, slots of this opening that are dead as ranges, dead messages
---   dropped for the maximum, messages set aside}; a value that was written over a message is buried or set aside, and
---   its slot is among the dead ones; {"opened"} when the call was busy with blocks, and must be made again
+--   dropped for the maximum, messages set aside}, a value that was written over a message among the dead or set aside;
+--   {"chain", chain} when the markers are elsewhere by now; {"opened"} when blocks kept the call busy: make it again
 -- Repeat: a slot that is already gone under this token counts as done if the lease, or the record of its end, says that
 --   it went this way. Nothing is recorded, freed or dropped for it again.
 
---- @include clock, closed_record, dead, history, lease, lease_blocks, lease_fields, markers, new_closed_record
+--- @include bound_markers, clock, closed_record, dead, history, lease, lease_blocks, lease_fields, new_closed_record
 --- @include oom_guard, recount, settled_blocks, slot_outcomes, tracking, verdicts, wakeup
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
@@ -67,17 +71,18 @@ if moves_messages(ARGV, groups_at) then
   redis.call('HLEN', dead_records)
   redis.call('ZCARD', set_aside)
 end
-local most_dead = tonumber(max_dead_length)
+local markers, moved = bound_markers(
+  bound, marker_counters, known_chain, plan, fields, KEYS, buckets_at, ms, pending, group, ARGV, groups_at
+)
+if moved then return moved end
+local most_dead, back, lost = tonumber(max_dead_length), 0, {}
 local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
 local blocks = open_blocks(lease, held, ARGV, groups_at, counters, recount, name)
-if not blocks then
-  return {'opened'}
-end
+if not blocks then return {'opened'} end
 local verdicts = verdicts_of(
-  lease, held, blocks, ms, markers_of(KEYS, bound, markers_at, pending, group), held.tracked and tally,
+  lease, held, blocks, ms, markers, held.tracked and tally,
   history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
 )
-local back, lost = 0, {}
 for at = groups_at, #ARGV, 5 do
   local verb, ranges = ARGV[at], ARGV[at + 1]
   if verb == 'ack' or verb == 'discard' then
@@ -92,9 +97,7 @@ for at = groups_at, #ARGV, 5 do
 end
 adjust_recount(counters, recount, name, token, -verdicts.count(counters))
 local dropped = trim_dead(dead, dead_records, counters, most_dead, verdicts.dead, tally)
-if tally then
-  tally.write()
-end
+if tally then tally.write() end
 if held.held <= 0 and not verdicts.whole then -- a value that was written from outside must not end it too early
   held.held = count_held_slots(lease, blocks_of(lease, held))
 end
@@ -111,7 +114,5 @@ else
     redis.call('SET', closed, new_closed_record(how, token, ms, held, came_back, died, ''), 'PX', keep_ms)
   end
 end
-if back > 0 then
-  wake_consumer(wakeup, tokens)
-end
+if back > 0 then wake_consumer(wakeup, tokens) end
 return {table.concat(lost, ','), held.held, verdicts.buried, dropped, verdicts.aside}

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from sluicegate.core.call import Call
+from sluicegate.core.call import Call, or_chain
 from sluicegate.core.keys import QueueKeys, StreamKeys
 from sluicegate.core.scripts import Script, make_script
 
@@ -290,9 +290,18 @@ def move_into_stream_call(
     )
 
 
-def move_markers_call(markers: Sequence[bytes], owner: bytes, lives_ms: Sequence[int]) -> Call[int]:
-    """Prepare the call that holds deduplication keys."""
-    return Call(load_script("move_markers"), tuple(markers), (owner, *lives_ms), int)
+def move_markers_call(
+    keys: QueueKeys, encoded_keys: Sequence[bytes], owner: bytes, lives_ms: Sequence[int]
+) -> Call[int]:
+    """Prepare the call that holds deduplication keys, given as entries contain them."""
+    markers = keys.markers.locate(encoded_keys)
+    return Call(
+        load_script("move_markers"),
+        (keys.marker_counters, *markers.buckets),
+        (owner, markers.chain, markers.plan, markers.fields, *lives_ms),
+        or_chain(keys.markers, lambda reply: int(reply[0])),
+        again=lambda: move_markers_call(keys, encoded_keys, owner, lives_ms),
+    )
 
 
 def _decode_notes(reply: list[bytes]) -> tuple[int, list[tuple[int | None, int]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sluicegate.core.call import with_markers
 from sluicegate.core.entry import encode_deduplication_key
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError, PayloadTooLargeError
@@ -12,6 +13,7 @@ from sluicegate.gateway import RedisGateway
 from sluicegate.migrating import calls
 from sluicegate.migrating.plan import MovedPart
 from sluicegate.migrating.sources import MessageQueueSource
+from sluicegate.operation_runner import OperationRunner
 
 __all__ = ["count_markers", "move_markers"]
 
@@ -30,22 +32,23 @@ def move_markers(
 
     The keys of the source stay: they expire by themselves, and publishers that were not stopped yet still see them.
     """
+    runner = OperationRunner(target, keys.name)
     prefix, owner = place.key("deduplication") + place.separator.encode(), b"moved-from-" + place.name.encode()[:200]
     for names in _found(source, place):
         _, described = source.execute(calls.describe_keys_call(names))
-        markers, lives = [], []
+        held_keys, lives = [], []
         for name, found in zip(names, described, strict=True):
-            marker = _marker(keys, name.removeprefix(prefix))
-            if found.kind != "string" or found.left_ms <= 0 or marker is None:
+            key = _encoded(name.removeprefix(prefix))
+            if found.kind != "string" or found.left_ms <= 0 or key is None:
                 if found.kind != "none":
                     moved.leave("not a deduplication key with an end")
                 continue
-            markers.append(marker)
+            held_keys.append(key)
             lives.append(found.left_ms)
-        if markers:
-            held = target.execute(calls.move_markers_call(markers, owner, lives))
+        if held_keys:
+            held = runner.run(with_markers(calls.move_markers_call(keys, held_keys, owner, lives)))
             moved.moved += held
-            moved.known += len(markers) - held
+            moved.known += len(held_keys) - held
 
 
 def _found(gateway: RedisGateway, source: MessageQueueSource) -> Iterator[list[bytes]]:
@@ -61,8 +64,8 @@ def _found(gateway: RedisGateway, source: MessageQueueSource) -> Iterator[list[b
             return
 
 
-def _marker(keys: QueueKeys, name: bytes) -> bytes | None:
+def _encoded(name: bytes) -> bytes | None:
     try:
-        return keys.dedup(encode_deduplication_key(name.decode()))
+        return encode_deduplication_key(name.decode())
     except (UnicodeDecodeError, ConfigurationError, PayloadTooLargeError):
         return None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import identify, marker_of
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
+from sluicegate.core.entry import identify, key_of
 from sluicegate.core.keys import QueueKeys, text_of
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
 from sluicegate.errors import ConfigurationError
@@ -40,7 +40,7 @@ def cancel_call(
 
     A step on the last page of a list searches to the end, where other calls may have moved what the page showed.
     """
-    markers, args = target_args(targets)
+    markers, args = target_args(keys, targets)
     return Call(
         scripts.load("cancel"),
         (
@@ -52,7 +52,8 @@ def cancel_call(
             keys.tracking_ended,
             keys.tracking_news,
             keys.pending,
-            *markers,
+            keys.marker_counters,
+            *markers.buckets,
         ),
         (
             _KINDS[state],
@@ -62,9 +63,13 @@ def cancel_call(
             -1 if page.ended else place + page.read - 1,
             page.cancelled,
             keys.group.encode(),
+            markers.chain,
+            markers.plan,
+            markers.fields,
             *args,
         ),
-        _decode,
+        or_chain(keys.markers, _decode),
+        again=lambda: cancel_call(keys, state, step, targets, place, page),
     )
 
 
@@ -128,10 +133,10 @@ def _cancel_in(
             expected = page.cancelled
             continue
         found = [(identify(value)[0], value) for _, value in page.items]
-        targets = [Target(name if state == "pending" else value, marker_of(keys, value)) for name, value in found]
+        targets = [Target(name if state == "pending" else value, key_of(value)) for name, value in found]
         removed = Removed(0, [])
         if targets:
-            removed = yield cancel_call(keys, state, steps.next(), targets, cursor.place, page)
+            removed = yield from with_markers(cancel_call(keys, state, steps.next(), targets, cursor.place, page))
             ids = [found[position][0] for position in removed.positions]
             if emits_events and ids:
                 yield _event(keys, ids)

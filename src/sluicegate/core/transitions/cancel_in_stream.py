@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.stream_ids import parse_stream_id
 from sluicegate.core.transitions.scan import RECEIPT_MS, Step, Steps, Target, target_args
@@ -18,12 +18,13 @@ _PAGE_SIZE = 500
 
 def cancel_in_stream_call(keys: StreamKeys, step: Step, targets: Sequence[Target]) -> Call[list[tuple[bytes, bytes]]]:
     """Prepare one step; step 0 answers which entries exist, with their deduplication keys, and deletes none."""
-    markers, args = target_args(targets)
+    markers, args = target_args(keys, targets)
     return Call(
         scripts.load("cancel_in_stream"),
-        (keys.stream, keys.counters, keys.published(step.nonce), *markers),
-        (step.number, RECEIPT_MS, *args),
-        lambda reply: list(zip(reply[::2], reply[1::2], strict=True)),
+        (keys.stream, keys.counters, keys.published(step.nonce), *markers.buckets),
+        (step.number, RECEIPT_MS, markers.chain, markers.plan, markers.fields, *args),
+        or_chain(keys.markers, lambda reply: list(zip(reply[::2], reply[1::2], strict=True))),
+        again=lambda: cancel_in_stream_call(keys, step, targets),
     )
 
 
@@ -54,8 +55,8 @@ def cancel_in_stream_operation(
         found = yield cancel_in_stream_call(keys, Step(nonce, 0), wanted)
         if not found:
             continue
-        targets = [Target(name, keys.dedup(key) if key else b"") for name, key in found]
-        deleted = yield cancel_in_stream_call(keys, steps.next(), targets)
+        targets = [Target(name, key) for name, key in found]
+        deleted = yield from with_markers(cancel_in_stream_call(keys, steps.next(), targets))
         ended = [name.decode() for name, _ in deleted]
         if emits_events and ended:
             message_id = ended[0] if len(ended) == 1 else None

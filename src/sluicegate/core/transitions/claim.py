@@ -435,7 +435,7 @@ def undo_claim(
     leased = reply.leased()
     everything = VerdictGroup("release", format_ranges(leased.slots), named=False)
     token = request.nonce + b":" + reply.opening
-    release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), leased.bound(keys))
+    release = SettleRequest(request.name, token, request.keep_seconds, True, (everything,), leased.bound())
     for part in split_settle(rules, release, leased.size_at):
         settled = yield from settle_fully(settle_call(keys, rules, part, held_seconds=0))
         if emits_events:

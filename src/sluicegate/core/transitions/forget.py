@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
 from sluicegate.core.entry import encode_deduplication_key
 from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
@@ -18,7 +18,14 @@ def forget_call(keys: QueueKeys, encoded_key: bytes, owner: bytes = b"") -> Call
 
     With an `owner`, it frees the key if that message holds it.
     """
-    return Call(scripts.load("forget"), (keys.dedup(encoded_key), keys.leases), (owner,), bytes)
+    markers = keys.markers.locate([encoded_key])
+    return Call(
+        scripts.load("forget"),
+        (keys.marker_counters, keys.leases, *markers.buckets),
+        (owner, markers.chain, markers.fields),
+        or_chain(keys.markers, lambda reply: reply[0]),
+        again=lambda: forget_call(keys, encoded_key, owner),
+    )
 
 
 def forget_operation(keys: QueueKeys, key: str, *, emits_events: bool = False) -> Operation[bool]:
@@ -44,10 +51,10 @@ def forget_operation(keys: QueueKeys, key: str, *, emits_events: bool = False) -
     if not key:
         raise ConfigurationError("a deduplication key must not be empty")
     encoded = encode_deduplication_key(key)
-    owner: bytes = yield forget_call(keys, encoded)
+    owner = yield from with_markers(forget_call(keys, encoded))
     if not owner:
         return False
-    yield forget_call(keys, encoded, owner)
+    yield from with_markers(forget_call(keys, encoded, owner))
     if emits_events:
         message_id = owner.partition(SEPARATOR)[0].decode(errors="replace")
         yield QueueEvent(EventOperation.FORGET, EventOutcome.SUCCESS, keys.name, message_id=message_id)

@@ -32,8 +32,8 @@ TEMPORARY_PREFIX = "~replay-"
 """Names of temporary groups begin with it, so that scripts know them from their names."""
 _RECEIPT_MS = 3_600_000
 _MAX_STEPS = 10_000  # of 500 leases each
-_SHARED = {"pending", "leases", "counters"}
-OWN_KEYS = [slot for slot in QueueKeys.__slots__ if slot != "name" and slot[0] != "_" and slot not in _SHARED]
+_OTHERS = {"name", "markers", "pending", "leases", "counters"}
+OWN_KEYS = [slot for slot in QueueKeys.__slots__ if slot[0] != "_" and slot not in _OTHERS]
 """The keys of a group that a deletion removes without looking into them."""
 
 

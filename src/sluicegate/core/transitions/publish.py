@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import ceil
 from typing import Any, Literal
 
 from sluicegate import errors
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.call import Call, Operation, Pause
+from sluicegate.core.call import Call, Operation, Pause, or_chain, with_markers
 from sluicegate.core.durability import MEMORY, Durability
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.tracking import batch_id_of
@@ -114,8 +115,15 @@ class Published:
     groups: list[bytes] | None = None
 
 
+@lru_cache(maxsize=8)
+def _numbers(count: int) -> bytes:
+    """Return the positions of messages as text, which the script would take long to make."""
+    return b"".join([b"%d\0" % number for number in range(count)])
+
+
 def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[Published]:
     """Prepare the call that publishes a batch which was first sent `age_seconds` ago."""
+    markers = keys.markers.locate(batch.deduplication_keys)
     args: list[bytes | int] = [
         batch.id,
         ceil(age_seconds * 1000),
@@ -129,6 +137,11 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
         batch.overload.encode(),
         batch.tracked,
         batch.job_kinds,
+        markers.chain,
+        markers.plan,
+        markers.fields,
+        int(markers.distinct),
+        _numbers(len(batch.parts)),
     ]
     args += batch.parts
     return Call(
@@ -143,12 +156,13 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
-            *map(keys.dedup, batch.deduplication_keys),
+            *markers.buckets,
         ),
         args,
-        _decode,
+        or_chain(keys.markers, _decode),
         elapsed_arg=1,
         then=() if batch.durability is MEMORY else batch.durability.command(),
+        again=lambda: publish_call(keys, batch, age_seconds=age_seconds),
     )
 
 
@@ -207,14 +221,15 @@ def _publish(
     now, asked_before = clock(), born is not None
     born = now if born is None else born
     deadline, pause = now + (block_seconds or 0), _MIN_PAUSE_SECONDS
-    published = yield from _attempt(batch, call, born, now - born, None, asked_before)
+    published = yield from _attempt(batch, call, born, now - born, None, asked_before, clock)
     while published.accepted == REFUSED:
         left = deadline - clock()
         if left <= 0 or (yield Pause(min(pause, left))):
             raise _backpressure(keys, batch, published.waiting, stopping=left > 0)
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         now = clock()
-        published = yield from _attempt(batch, call, born, now - born, max(deadline - now, _MIN_PAUSE_SECONDS), False)
+        patience = max(deadline - now, _MIN_PAUSE_SECONDS)
+        published = yield from _attempt(batch, call, born, now - born, patience, False, clock)
     return published
 
 
@@ -225,13 +240,14 @@ def _attempt(
     age_seconds: float,
     patience_seconds: float | None,
     asked_before: bool,
+    clock: Callable[[], float],
 ) -> Operation[Published]:
     """Make one call and check its answer; a call that was not executed leaves a batch that was sent before unknown."""
     attempt = call.later(age_seconds) if age_seconds else call
     if patience_seconds is not None:
         attempt = replace(attempt, patience_seconds=patience_seconds)
     try:
-        reply = yield attempt
+        reply: Any = yield from with_markers(attempt, clock, born)
     except errors.RedisUnavailableError as error:
         if not (asked_before or isinstance(error, errors.RetryBudgetExhaustedError)):
             raise

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain
 from sluicegate.core.keys import StreamKeys
 from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.core.transitions.groups import TEMPORARY_PREFIX
@@ -36,7 +36,7 @@ def publish_to_stream_call(
         wakeups: the wake-up key of each group that the caller knows, by the group's name.
         age_seconds: age of the batch.
     """
-    size = len(batch.parts)
+    size, markers = len(batch.parts), keys.markers.locate(batch.deduplication_keys)
     return Call(
         scripts.load("publish_to_stream"),
         (
@@ -44,7 +44,7 @@ def publish_to_stream_call(
             keys.counters,
             keys.published(batch.id),
             *wakeups.values(),
-            *map(keys.dedup, batch.deduplication_keys),
+            *markers.buckets,
         ),
         [
             batch.id,
@@ -54,12 +54,16 @@ def publish_to_stream_call(
             ceil(batch.receipt_seconds * 1000),
             batch.kind,
             len(wakeups),
+            markers.chain,
+            markers.plan,
+            markers.fields,
             *wakeups,
             *batch.parts,
         ],
-        lambda reply: _decode(reply, size),
+        or_chain(keys.markers, lambda reply: _decode(reply, size)),
         elapsed_arg=1,
         then=batch.durability.command(),
+        again=lambda: publish_to_stream_call(keys, batch, wakeups, age_seconds=age_seconds),
     )
 
 

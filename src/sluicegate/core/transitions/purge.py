@@ -8,8 +8,8 @@ from typing import Literal, get_args
 from sluicegate import checks
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import identify, is_entry, marker_of, read_prefix
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
+from sluicegate.core.entry import identify, is_entry, key_of, read_prefix
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.purge_unread import purge_unread_operation
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
@@ -26,7 +26,7 @@ _PAGE_SIZE = 500
 
 def purge_call(keys: QueueKeys, state: str, step: Step, targets: Sequence[Target] = ()) -> Call[int]:
     """Prepare one step: delete the targets of a state, or all of `completed` or `failed`; answers how many."""
-    markers, args = target_args(targets)
+    markers, args = target_args(keys, targets)
     return Call(
         scripts.load("purge"),
         (
@@ -39,10 +39,21 @@ def purge_call(keys: QueueKeys, state: str, step: Step, targets: Sequence[Target
             keys.tracking_ended,
             keys.tracking_news,
             keys.pending,
-            *markers,
+            keys.marker_counters,
+            *markers.buckets,
         ),
-        (_KINDS.get(state, b"history"), step.number, RECEIPT_MS, keys.group.encode(), *args),
-        _decode,
+        (
+            _KINDS.get(state, b"history"),
+            step.number,
+            RECEIPT_MS,
+            keys.group.encode(),
+            markers.chain,
+            markers.plan,
+            markers.fields,
+            *args,
+        ),
+        or_chain(keys.markers, _decode),
+        again=lambda: purge_call(keys, state, step, targets),
     )
 
 
@@ -100,7 +111,7 @@ def purge_operation(
         if kept is not None:
             cursor = kept
         if targets:
-            count = yield purge_call(keys, state, steps.next(), targets)
+            count = yield from with_markers(purge_call(keys, state, steps.next(), targets))
             if emits_events and count:
                 yield _event(keys, count)
             purged += count
@@ -117,12 +128,12 @@ def _choose(keys: QueueKeys, state: str, page: Page, published: int) -> tuple[li
     kept = None
     for place, value in page.items:
         if state == "dead":
-            targets.append(Target(place, marker_of(keys, value.split(SEPARATOR, 4)[-1])))
+            targets.append(Target(place, key_of(value.split(SEPARATOR, 4)[-1])))
         elif not is_entry(value + SEPARATOR if state == "pending" else value):
             targets.append(Target(value))
         elif read_prefix(value).sequence <= published:
             name = value if state != "pending" else identify(value)[0]
-            targets.append(Target(name, marker_of(keys, value)))
+            targets.append(Target(name, key_of(value)))
         elif state == "pending":
             return targets, True, None  # published after the operation began, as all to the left of it
         else:

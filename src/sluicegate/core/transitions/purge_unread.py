@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.transitions.scan import RECEIPT_MS, Step, Steps
 from sluicegate.events import EventOperation, EventOutcome, QueueEvent
@@ -38,11 +38,23 @@ def purge_unread_call(
     keys: QueueKeys, step: Step, mark: bytes = b"", bound: Sequence[tuple[bytes, bytes]] = ()
 ) -> Call[PurgedUnread]:
     """Prepare one step: pass messages up to `mark`; `bound` repeats what the step before asked for."""
+    markers = keys.markers.locate([key for _, key in bound])
     return Call(
         scripts.load("purge_unread"),
-        (keys.pending, keys.counters, keys.published(step.nonce), *(keys.dedup(key) for _, key in bound)),
-        (keys.group.encode(), step.number, RECEIPT_MS, mark, _MAX_VALUES, *(name for name, _ in bound)),
-        _decode,
+        (keys.pending, keys.counters, keys.published(step.nonce), keys.marker_counters, *markers.buckets),
+        (
+            keys.group.encode(),
+            step.number,
+            RECEIPT_MS,
+            mark,
+            _MAX_VALUES,
+            markers.chain,
+            markers.plan,
+            markers.fields,
+            *(name for name, _ in bound),
+        ),
+        or_chain(keys.markers, _decode),
+        again=lambda: purge_unread_call(keys, step, mark, bound),
     )
 
 
@@ -50,7 +62,7 @@ def purge_unread_operation(keys: QueueKeys, steps: Steps, *, emits_events: bool 
     """Move the group behind all that is in the stream now; returns how many messages it passed."""
     count, done = 0, PurgedUnread(b"", 0, more=True)
     while done.more:
-        done = yield purge_unread_call(keys, steps.next(), done.mark, done.bound)
+        done = yield from with_markers(purge_unread_call(keys, steps.next(), done.mark, done.bound))
         count += done.count
         if emits_events and done.count:
             yield QueueEvent(EventOperation.PURGE, EventOutcome.SUCCESS, keys.name, done.count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
 from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys, lease_id_of
 from sluicegate.core.rules import QueueRules
@@ -41,6 +41,7 @@ def reap_call(
     keys: QueueKeys, rules: QueueRules, name: bytes, *, step: int = 250, wanted: Sequence[bytes] = ()
 ) -> Call[Reaped]:
     """Prepare one step: take back at most `step` messages; `wanted` repeats what the step before asked for."""
+    markers = keys.markers.locate(wanted)
     return Call(
         scripts.load("reap"),
         (
@@ -57,10 +58,22 @@ def reap_call(
             keys.tracking_ended,
             keys.tracking_news,
             keys.pending,
-            *(keys.dedup(key) for key in wanted),
+            keys.marker_counters,
+            *markers.buckets,
         ),
-        (name, step, rules.max_delivery_count, rules.max_dead_length, keys.group.encode(), *wanted),
-        _decode,
+        (
+            name,
+            step,
+            rules.max_delivery_count,
+            rules.max_dead_length,
+            keys.group.encode(),
+            markers.chain,
+            markers.plan,
+            markers.fields,
+            *wanted,
+        ),
+        or_chain(keys.markers, _decode),
+        again=lambda: reap_call(keys, rules, name, step=step, wanted=wanted),
     )
 
 
@@ -71,7 +84,7 @@ def reap_operation(
     made = 0
     wanted: tuple[bytes, ...] = ()
     while max_calls is None or made < max_calls:
-        reaped: Reaped = yield reap_call(keys, rules, name, wanted=wanted)
+        reaped = yield from with_markers(reap_call(keys, rules, name, wanted=wanted))
         made += 1
         if emits_events:
             yield from _events(keys.name, name, reaped)

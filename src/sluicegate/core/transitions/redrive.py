@@ -10,8 +10,8 @@ from typing import Any
 from sluicegate import checks
 from sluicegate.core import scripts
 from sluicegate.core.bounds import SEPARATOR
-from sluicegate.core.call import Call, Operation
-from sluicegate.core.entry import encode_deduplication_key, identify, marker_of
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
+from sluicegate.core.entry import encode_deduplication_key, identify, key_of
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.policies import stored_reason
 from sluicegate.core.transitions.scan import RECEIPT_MS, Cursor, Page, Step, Steps, Target, scan_call, target_args
@@ -142,7 +142,7 @@ def redrive_call(
     patient: bool = True,
 ) -> Call[Redriven | None]:
     """Prepare one step: make dead letters pending again. A patient one answers None during the mark's millisecond."""
-    markers, args = target_args(targets)
+    markers, args = target_args(keys, targets)
     return Call(
         scripts.load("redrive"),
         (
@@ -157,10 +157,26 @@ def redrive_call(
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
-            *markers,
+            keys.marker_counters,
+            *markers.buckets,
         ),
-        (step.number, RECEIPT_MS, mark, max_pending_length, _MARKER_MS, int(patient), keys.group.encode(), *args),
-        _decode,
+        (
+            step.number,
+            RECEIPT_MS,
+            mark,
+            max_pending_length,
+            _MARKER_MS,
+            int(patient),
+            keys.group.encode(),
+            markers.chain,
+            markers.plan,
+            markers.fields,
+            *args,
+        ),
+        or_chain(keys.markers, _decode),
+        again=lambda: redrive_call(
+            keys, step, targets, mark=mark, max_pending_length=max_pending_length, patient=patient
+        ),
     )
 
 
@@ -204,7 +220,7 @@ def redrive_operation(
         chosen, stop = _choose(page, matches, left)
         done = Redriven(len(chosen) if request.dry_run else 0, [], None)
         if chosen and not request.dry_run:
-            targets = [_target(keys, page, at) for at in chosen]
+            targets = [_target(page, at) for at in chosen]
             done = yield from _redrive_step(keys, steps.next(), targets, page.mark, max_pending_length)
             if done.full_at is not None:
                 stop = chosen[done.full_at]
@@ -232,8 +248,8 @@ def _redrive_step(
 ) -> Operation[Redriven]:
     """Do one step after the mark's millisecond is over, so that a message buried again is younger than the mark."""
     for patient in [True] * _PATIENCE + [False]:  # the last for a clock that was set back
-        done: Redriven | None = yield redrive_call(
-            keys, step, targets, mark=mark, max_pending_length=max_pending_length, patient=patient
+        done = yield from with_markers(
+            redrive_call(keys, step, targets, mark=mark, max_pending_length=max_pending_length, patient=patient)
         )
         if done is not None:
             return done
@@ -279,9 +295,9 @@ def _choose(page: Page, matches: Callable[[bytes], bool], left: int | None) -> t
     return chosen, None
 
 
-def _target(keys: QueueKeys, page: Page, at: int) -> Target:
+def _target(page: Page, at: int) -> Target:
     member, record = page.items[at]
-    return Target(member, marker_of(keys, record.split(SEPARATOR, 4)[-1]))
+    return Target(member, key_of(record.split(SEPARATOR, 4)[-1]))
 
 
 def _advance(place: _Place, page: Page, seen: range, went: set[int], wanted: list[bytes] | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from sluicegate.core import scripts
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.marker_chain import Markers
 
 __all__ = ["RECEIPT_MS", "Cursor", "Page", "Step", "Steps", "Target", "scan_call", "target_args"]
 
@@ -65,11 +66,11 @@ class Target:
 
     Attributes:
         name: its id, or its whole entry in a sorted set.
-        marker: the key of its deduplication marker, b"" for none.
+        key: its deduplication key, b"" for none.
     """
 
     name: bytes = field(repr=False)
-    marker: bytes = b""
+    key: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +149,12 @@ def _decode(reply: list[Any]) -> Page:
     )
 
 
-def target_args(targets: Sequence[Target]) -> tuple[list[bytes], list[bytes | int]]:
-    """Return the marker keys of the targets, and per target its name and the position of its marker, 0 for none."""
-    markers: list[bytes] = []
+def target_args(keys: QueueKeys, targets: Sequence[Target]) -> tuple[Markers, list[bytes | int]]:
+    """Return the markers of the targets, and per target its name and the position of its marker, 0 for none."""
+    named: list[bytes] = []
     args: list[bytes | int] = []
     for target in targets:
-        if target.marker:
-            markers.append(target.marker)
-        args += (target.name, len(markers) if target.marker else 0)
-    return markers, args
+        if target.key:
+            named.append(target.key)
+        args += (target.name, len(named) if target.key else 0)
+    return keys.markers.locate(named), args

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from sluicegate.core import scripts
-from sluicegate.core.call import Call, Operation
+from sluicegate.core.call import Call, Operation, or_chain, with_markers
 from sluicegate.core.event_helpers import buried_events, set_aside_events
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.ledger import VerdictGroup, format_ranges, parse_ranges
@@ -47,7 +47,7 @@ class SettleRequest:
         keep_seconds: life of the record of the lease's end.
         recorded: False for a lease of one message with an id made by the library, whose ack leaves no record.
         groups: the verdicts.
-        bound: slot and marker key, ascending, of the messages whose deduplication marker ends with them.
+        bound: slot and deduplication key, ascending, of the messages whose marker ends with them.
         size: messages that the lease was opened with, 0 when that is not known.
     """
 
@@ -91,6 +91,7 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
     """
     name = request.name
     bound = _ending_with_their_markers(request) if request.bound else ()
+    markers = keys.markers.locate([key for _, key in bound])
     args: list[bytes | int] = [
         name,
         request.token,
@@ -103,6 +104,9 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
         -1 if rules.failed_cap is None else rules.failed_cap,
         format_ranges(slot for slot, _ in bound).encode(),
         keys.group.encode(),
+        markers.chain,
+        markers.plan,
+        markers.fields,
     ]
     for group in request.groups:
         delay_ms = ceil(group.delay_seconds * 1000)
@@ -126,11 +130,13 @@ def settle_call(keys: QueueKeys, rules: QueueRules, request: SettleRequest, *, h
             keys.tracking_ended,
             keys.tracking_news,
             keys.pending,
-            *(marker for _, marker in bound),
+            keys.marker_counters,
+            *markers.buckets,
         ),
         args,
-        _decode,
+        or_chain(keys.markers, _decode),
         elapsed_arg=4,
+        again=lambda: settle_call(keys, rules, request, held_seconds=held_seconds),
     )
 
 
@@ -208,7 +214,8 @@ def settle_operation(
         if _acks_whole(rules, part):
             settled = yield ack_whole_call(keys, part, held_seconds=clock() - confirmed_at)
         if settled is None:
-            settled = yield from settle_fully(settle_call(keys, rules, part, held_seconds=clock() - confirmed_at))
+            call = settle_call(keys, rules, part, held_seconds=clock() - confirmed_at)
+            settled = yield from settle_fully(call, clock)
         answers.append(settled)
         if emits_events:
             yield from buried_events(keys.name, buried=0, dropped=settled.dropped)
@@ -216,10 +223,10 @@ def settle_operation(
     return join_settled(answers)
 
 
-def settle_fully(call: Call[Settled]) -> Operation[Settled]:
+def settle_fully(call: Call[Settled], clock: Callable[[], float] | None = None) -> Operation[Settled]:
     """Make a call of `settle_call` until it has applied its verdicts."""
     while True:
-        settled: Settled = yield call
+        settled = yield from with_markers(call, clock)
         if settled is not BLOCKS_OPENED:
             return settled
 

@@ -17,9 +17,9 @@ end
 -- Free a deduplication key that belongs to the message `id`, before that message is deleted. A script that is stopped
 -- in between leaves a message without its marker, which the next attempt deletes, and never a key that is held for a
 -- deleted message.
-local function free_marker(keys, start, owners, number, id, stream, group)
+local function free_marker(markers, number, id, stream, group)
   if number > 0 then
-    end_marker(keys[start + number - 1], owners[number], id, stream, group)
+    end_marker(markers, markers.rank and markers.rank[number] or number, id, stream, group)
   end
 end
 
