@@ -14,6 +14,7 @@ from sluicegate.core.keys import decode_name
 from sluicegate.errors import MalformedStoredMessageError
 from sluicegate.leased_messages import LeasedMessages
 from sluicegate.message import Message
+from sluicegate.tables import arrays
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +25,7 @@ __all__ = ["FIELDS", "message_arrays", "to_pandas", "to_table"]
 FIELDS = ("id", "payload", "headers", "deduplication_key", "delivery_count", "sequence", "enqueued_at")
 _PARTS = 4  # of an entry: prefix and id, deduplication key, headers, payload
 _MALFORMED = "a stored value is not a Sluicegate entry"
-_KEY, _HEADERS, _PAYLOAD = 1, 2, 3
+_ID, _KEY, _HEADERS, _PAYLOAD = range(_PARTS)
 
 
 def to_table(messages: Sequence[Message]) -> pa.Table:
@@ -54,23 +55,29 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
     from pyarrow import compute as pc
 
     if not messages:
-        return {name: pa.array([], _types()[name]) for name in wanted}
-    entries = pa.array(_stored(messages), pa.binary())
+        return {name: pa.nulls(0, _types()[name]) for name in wanted}
+    entries = arrays.binaries(_stored(messages))
     parts = pc.split_pattern(entries, SEPARATOR, max_splits=_PARTS - 1)
     if len(parts.values) != _PARTS * len(parts) or _bytes(pc.binary_slice(entries, 0, 1)).strip(b"".join(KINDS)):
         raise MalformedStoredMessageError(_MALFORMED)
+
+    def part(position: int) -> pa.Array:
+        return pc.list_element(parts, arrays.int32_scalar(position))
+
     makers = {
-        "id": lambda: pc.binary_replace_slice(pc.list_element(parts, 0), 0, PREFIX_LENGTH, b"").cast(pa.string()),
-        "payload": lambda: pc.list_element(parts, _PAYLOAD),
-        "headers": lambda: _headers(pc.list_element(parts, _HEADERS)),
-        "deduplication_key": lambda: _keys(pc.list_element(parts, _KEY)),
+        "id": lambda: pc.binary_replace_slice(part(_ID), 0, PREFIX_LENGTH, b"").cast(pa.string()),
+        "payload": lambda: part(_PAYLOAD),
+        "headers": lambda: _headers(part(_HEADERS)),
+        "deduplication_key": lambda: _keys(part(_KEY)),
         # One digit more is read, so that the whole prefix is checked.
         "delivery_count": lambda: pc.add(
-            pc.shift_right(_numbers(entries, 25, 29), 4).cast(pa.int32()),
+            pc.shift_right(_numbers(entries, 25, 29), arrays.int64_scalar(4)).cast(pa.int32()),
             _begun(messages),
         ),
         "sequence": lambda: _numbers(entries, 1, 13),
-        "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), 1000).cast(_types()["enqueued_at"]),
+        "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), arrays.int64_scalar(1000)).cast(
+            _types()["enqueued_at"]
+        ),
     }
     try:
         return {name: makers[name]() for name in wanted}
@@ -108,11 +115,9 @@ def _stored(messages: Sequence[Message]) -> list[bytes]:
 
 def _begun(messages: Sequence[Message]) -> pa.Scalar | pa.Array:
     """Return how many deliveries of each message have begun and not ended."""
-    import pyarrow as pa
-
     if isinstance(messages, LeasedMessages):
-        return pa.scalar(messages.stored.begun, pa.int32())
-    return pa.array([message.deliveries_begun for message in messages], pa.int32())
+        return arrays.int32_scalar(messages.stored.begun)
+    return arrays.int32s([message.deliveries_begun for message in messages])
 
 
 def _types() -> dict[str, pa.DataType]:
@@ -164,7 +169,7 @@ def _keys(raw: pa.Array) -> pa.Array:
     keys = raw.cast(pa.string())
     lengths = pc.binary_length(raw)
     if pc.min(lengths).as_py() == 0:
-        keys = pc.if_else(pc.equal(lengths, 0), pa.scalar(None, pa.string()), keys)
+        keys = pc.if_else(pc.equal(lengths, arrays.int32_scalar(0)), pa.nulls(1, pa.string())[0], keys)
     if b"%" in _bytes(raw):  # an encoded character
         return pa.array([None if key is None else decode_name(key) for key in keys.to_pylist()], pa.string())
     return keys
@@ -176,6 +181,6 @@ def _headers(raw: pa.Array) -> pa.Array:
 
     kind = _types()["headers"]
     if not pc.sum(pc.binary_length(raw), min_count=0).as_py():
-        offsets, entries = pa.py_buffer(bytes(4 * (len(raw) + 1))), pa.array([], kind.field(0).type)
+        offsets, entries = pa.py_buffer(bytes(4 * (len(raw) + 1))), pa.nulls(0, kind.field(0).type)
         return pa.Array.from_buffers(kind, len(raw), [None, offsets], children=[entries])
     return pa.array([list(json.loads(one).items()) if one else [] for one in raw.to_pylist()], kind)

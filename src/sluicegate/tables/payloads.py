@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluicegate.core import json
 from sluicegate.errors import RedisMessageQueueError
+from sluicegate.tables.arrays import int32s, text_scalar
 from sluicegate.tables.raw_json import holds_text, reshaped
 from sluicegate.tables.types import holds_map, holds_variant, is_variant, reading_type
 from sluicegate.tables.variants import to_variants
@@ -66,7 +67,7 @@ def read_payloads(payloads: pa.Array, schema: pa.Schema) -> tuple[list[pa.Array]
     import pyarrow as pa
 
     if not len(payloads):
-        return [pa.array([], field.type) for field in schema], []
+        return [pa.nulls(0, field.type) for field in schema], []
     parts: list[list[pa.Array]] = []
     bad: list[int] = []
     _search(payloads, range(len(payloads)), schema, parts, bad)
@@ -305,7 +306,8 @@ def _joined(payloads: pa.Array) -> pa.Buffer:
         texts = pc.ascii_trim(texts, _SPACE)
         if not _are_braced(texts):
             raise ValueError("no object")
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
+    whole = pa.ListArray.from_arrays(int32s([0, len(texts)]), texts)
+    return pc.binary_join(whole, text_scalar("\n"))[0].as_buffer()
 
 
 def _are_braced(texts: pa.Array) -> bool:

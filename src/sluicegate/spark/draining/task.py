@@ -18,6 +18,7 @@ from sluicegate.core import json
 from sluicegate.draining.engine import DrainEngine
 from sluicegate.draining.plan import DrainPlan
 from sluicegate.opening import open_spec
+from sluicegate.tables import arrays
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ def is_report(column: str = "report") -> str:
 def _answer(text: str) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["report"])
+    return pa.RecordBatch.from_arrays([arrays.texts([text.encode()])], names=["report"])
 
 
 def _keep_alive() -> str:
