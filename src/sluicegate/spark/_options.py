@@ -178,7 +178,6 @@ class StreamOptions:
         required="a name of this streaming query, the same at every start and used by no other query of the queue",
     )
     max_messages_per_trigger: int = option(count(), default=100_000)
-    max_messages_per_second: float | None = option(number(0.001, _MAX_SIZE), default=None)
     max_bytes_per_trigger: int | None = option(count(_MAX_SIZE), default=None)
     lease_seconds: float = option(seconds(minimum=1), default=600)
     poll_wait_seconds: float = option(seconds(maximum=60), default=1)
@@ -186,6 +185,7 @@ class StreamOptions:
     fail_on_data_loss: bool = option(flag, default=True)
     mode: Mode = option(_mode, default="FAILFAST")
     column_name_of_corrupt_record: str | None = option(text, default=None)
+    max_messages_per_second: float | None = option(number(0.001, _MAX_SIZE), default=None)
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> StreamOptions:
