@@ -38,16 +38,18 @@ class InferredSchema(str):
     Attributes:
         sampled: how many messages were read.
         unreadable: how many of them are no JSON objects; they did not count.
+        json_value: the schema as Spark writes it in JSON.
     """
 
     sampled: int
     unreadable: int
-    _kind: dict[str, Any]
+    json_value: dict[str, Any]
 
     @classmethod
-    def _of(cls, kind: dict[str, Any], sampled: int, unreadable: int) -> InferredSchema:
+    def of(cls, kind: dict[str, Any], sampled: int, unreadable: int) -> InferredSchema:
+        """Return the schema with these fields, in the form of `json_value`."""
         made = cls(", ".join(f"{_quoted(field['name'])} {_ddl(field['type'])}" for field in kind["fields"]))
-        made.sampled, made.unreadable, made._kind = sampled, unreadable, kind
+        made.sampled, made.unreadable, made.json_value = sampled, unreadable, kind
         return made
 
     @property
@@ -55,14 +57,14 @@ class InferredSchema(str):
         """Return the schema as Spark's type; no session is needed."""
         from pyspark.sql.types import StructType
 
-        return StructType.fromJson(self._kind)
+        return StructType.fromJson(self.json_value)
 
     @property
     def arrow(self) -> pa.Schema:
         """Return the schema for `sluicegate.drain`, which has no Spark to parse DDL."""
         import pyarrow as pa
 
-        return pa.schema(struct_fields(self._kind))
+        return pa.schema(struct_fields(self.json_value))
 
 
 class _Decimal(NamedTuple):
@@ -115,7 +117,7 @@ def infer_schema(queue: QueueConsumer, sample: int = 1000, *, state: BrowseState
         what = "has no messages" if not sampled else f"has no JSON object with a field among {sampled} messages"
         raise ConfigurationError(f"state {state!r} of {place_of(queue)} {what}, so no schema can be inferred")
     found["fields"] = [field for field in found["fields"] if field["name"] not in _RESERVED]
-    return InferredSchema._of(found, sampled, unreadable)
+    return InferredSchema.of(found, sampled, unreadable)
 
 
 def _kind_of_payload(payload: bytes) -> Kind | None:
