@@ -1,7 +1,7 @@
 # Everything a person needs is `make help`. Each target that runs something first makes sure that .venv is up to date,
 # which takes no time when it is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format docs diagrams dist bench bench-compare bench-peers compose-up compose-demo compose-test compose-down lock clean distclean
+.PHONY: help setup demo demo-crash demo-dagster demo-ui quickstart test test-all test-matrix mutants check format docs diagrams dist bench bench-long bench-compare bench-peers compose-up compose-demo compose-test compose-down lock clean distclean
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 
@@ -65,6 +65,9 @@ dist: setup ## Build what the package index gets into dist/: the source archive 
 
 bench: setup ## Measure speed and memory against bare Redis into build/bench/report.json
 	@$(PYTHON_IN_VENV) -m benchmarks.run $(ARGS)
+
+bench-long: setup ## Publish ten million deduplicated messages: the time of each, and the largest key of their markers
+	@$(PYTHON_IN_VENV) -m benchmarks.long $(ARGS)
 
 bench-compare: setup ## Compare the speed of two commits in turn: make bench-compare ARGS="OLD [NEW]"; NEW is the working tree
 	@$(PYTHON_IN_VENV) -m benchmarks.compare $(ARGS)
