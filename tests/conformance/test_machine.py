@@ -501,9 +501,11 @@ def lose_replies(machine: Machine) -> None:
         return await execute(call.later(0.01), **options)
 
     def send(call: Call[Any], **options: Any) -> Any:
+        options.pop("held", None)  # a call that is made alone keeps no connection
         return partial(gateway.execute, call, **options)
 
     async def send_async(call: Call[Any], **options: Any) -> Any:
+        options.pop("held", None)
         return partial(gateway.execute, call, **options)
 
     asynchronous = machine.make.flavour.asyncio
