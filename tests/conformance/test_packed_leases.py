@@ -102,8 +102,10 @@ class Packed:
         return view.state, view.size, view.held, view.acked, list(leased.slots), names_of(leased.entries())
 
     def in_flight(self, count: int, offset: int) -> Any:
-        held = Driven(self.core).run(in_flight_operation(self.core.keys, count, offset))
-        return [(one.name, one.slot, names_of([one.entry])) for one in held]
+        """Show some messages in leases, and all of them; leases of one millisecond have no order."""
+        some = Driven(self.core).run(in_flight_operation(self.core.keys, count, offset))
+        held = Driven(self.core).run(in_flight_operation(self.core.keys, 1000, 0))
+        return len(some), sorted((one.name, one.slot, names_of([one.entry])) for one in held)
 
     def recount(self) -> Any:
         """Recount what is in flight; the gauge is right, and so are the leases' own counts."""

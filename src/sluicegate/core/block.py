@@ -186,6 +186,13 @@ class Block:
         start = self.batch + b"-"
         return [start + b"%d" % position for position in self.positions]
 
+    def sequences(self) -> Sequence[int]:
+        """Return the sequences of the messages."""
+        first, ranks = self.sequence, self.ranks
+        if isinstance(ranks, range):
+            return range(first + ranks.start, first + ranks.stop)
+        return [first + rank for rank in ranks]
+
     def key(self, place: int) -> bytes:
         """Return the encoded deduplication key of one message, empty for none."""
         return _slice(self.value, self._keys_at, self.key_ends, place)
@@ -203,21 +210,17 @@ class Block:
 
     def entries(self) -> list[bytes]:
         """Return all messages as entries."""
-        value, start, headers = self.value, self.value[13:PREFIX_LENGTH] + self.batch, self.headers
-        kind, sequence, keys, payloads = self.kind, self.sequence, self._keys_at, self._payloads_at
-        found, key_from, payload_from = [], keys, payloads
-        for position, rank, key_end, payload_end in zip(
-            self.positions, self.ranks, self.key_ends, self.payload_ends, strict=True
+        value, keys, payloads = self.value, self._keys_at, self._payloads_at
+        entries, key_from, payload_from = list[bytes](), keys, payloads
+        begin = self.kind + b"%012x" + _escaped(value[13:PREFIX_LENGTH] + self.batch) + b"-%d"
+        pattern = SEPARATOR.join((begin, b"%b", _escaped(self.headers), b"%b"))
+        for sequence, position, key_end, payload_end in zip(
+            self.sequences(), self.positions, self.key_ends, self.payload_ends, strict=True
         ):
-            found.append(
-                _ENTRY
-                % (
-                    kind, sequence + rank, start, position, value[key_from : keys + key_end], headers,
-                    value[payload_from : payloads + payload_end],
-                )
-            )  # fmt: skip
-            key_from, payload_from = keys + key_end, payloads + payload_end
-        return found
+            key_to, payload_to = keys + key_end, payloads + payload_end
+            entries.append(pattern % (sequence, position, value[key_from:key_to], value[payload_from:payload_to]))
+            key_from, payload_from = key_to, payload_to
+        return entries
 
     def sizes(self) -> list[int]:
         """Return the bytes of each message as an entry."""
@@ -230,6 +233,10 @@ class Block:
 
     def __len__(self) -> int:
         return self.count
+
+
+def _escaped(text: bytes) -> bytes:
+    return text.replace(b"%", b"%%")
 
 
 def _numbers(text: bytes, count: int) -> Sequence[int]:

@@ -67,6 +67,11 @@ class LeasedEntries:
     def _values(self, entries: list[bytes]) -> None:
         self._entries, self._pieces = entries, []
 
+    @property
+    def has_blocks(self) -> bool:
+        """Return whether some of its messages are in blocks, of which no entries were made yet."""
+        return self._entries is None
+
     def pieces(self) -> Sequence[bytes | Block]:
         """Return all messages, in claim order: entries, and blocks of several."""
         return self._pieces or self._values

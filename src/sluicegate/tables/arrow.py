@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from sluicegate.core import json
+from sluicegate.core.block import Block, Slices
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import KINDS, PREFIX_LENGTH
 from sluicegate.core.keys import decode_name
+from sluicegate.core.leased import LeasedEntries
 from sluicegate.errors import MalformedStoredMessageError
 from sluicegate.leased_messages import LeasedMessages
 from sluicegate.message import Message
@@ -52,11 +55,22 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         MalformedStoredMessageError: a value is not an entry.
     """
     import pyarrow as pa
-    from pyarrow import compute as pc
 
     if not messages:
         return {name: pa.nulls(0, _types()[name]) for name in wanted}
-    entries = arrays.binaries(_stored(messages))
+    if isinstance(messages, LeasedMessages) and messages.stored.has_blocks:
+        return _arrays_of_pieces(messages.stored, wanted)
+    return _arrays_of_entries(_stored(messages), _begun(messages), wanted)
+
+
+def _arrays_of_entries(
+    stored: Sequence[bytes], begun: pa.Scalar | pa.Array, wanted: Collection[str]
+) -> dict[str, pa.Array]:
+    """Return the wanted fields of messages that are stored one by one."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    entries = arrays.binaries(stored)
     parts = pc.split_pattern(entries, SEPARATOR, max_splits=_PARTS - 1)
     if len(parts.values) != _PARTS * len(parts) or _bytes(pc.binary_slice(entries, 0, 1)).strip(b"".join(KINDS)):
         raise MalformedStoredMessageError(_MALFORMED)
@@ -72,11 +86,65 @@ def message_arrays(messages: Sequence[Message], wanted: Collection[str]) -> dict
         # One digit more is read, so that the whole prefix is checked.
         "delivery_count": lambda: pc.add(
             pc.shift_right(_numbers(entries, 25, 29), arrays.int64_scalar(4)).cast(pa.int32()),
-            _begun(messages),
+            begun,
         ),
         "sequence": lambda: _numbers(entries, 1, 13),
         "enqueued_at": lambda: pc.multiply(_numbers(entries, 13, 25), arrays.int64_scalar(1000)).cast(
             _types()["enqueued_at"]
+        ),
+    }
+    try:
+        return {name: makers[name]() for name in wanted}
+    except pa.ArrowInvalid:
+        raise MalformedStoredMessageError(_MALFORMED) from None
+
+
+def _arrays_of_pieces(stored: LeasedEntries, wanted: Collection[str]) -> dict[str, pa.Array]:
+    """Return the wanted fields of the messages of a lease that holds blocks, whose columns are slices of the blocks."""
+    import pyarrow as pa
+
+    begun = arrays.int32_scalar(stored.begun)
+    found: list[dict[str, pa.Array]] = []
+    for are_blocks, pieces in groupby(stored.pieces(), lambda piece: isinstance(piece, Block)):
+        if are_blocks:
+            blocks = [piece for piece in pieces if isinstance(piece, Block)]
+            found.append(_arrays_of_blocks(blocks, stored.begun, wanted))
+        else:
+            found.append(_arrays_of_entries([piece for piece in pieces if isinstance(piece, bytes)], begun, wanted))
+    return {name: pa.concat_arrays([columns[name] for columns in found]) for name in wanted}
+
+
+def _arrays_of_blocks(blocks: Sequence[Block], begun: int, wanted: Collection[str]) -> dict[str, pa.Array]:
+    """Return the wanted fields of the messages in blocks."""
+    import pyarrow as pa
+
+    count = sum(block.count for block in blocks)
+
+    def joined(columns: Iterable[Slices]) -> pa.Array:
+        return pa.concat_arrays([
+            pa.Array.from_buffers(
+                pa.binary(), len(offsets) // 4 - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+            )
+            for offsets, data in columns
+        ])  # fmt: skip
+
+    def numbers(kind: pa.DataType, columns: Iterable[Iterable[int]]) -> pa.Array:
+        values = array("q")
+        for column in columns:
+            values.extend(column)
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)])
+
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "id": lambda: arrays.texts([one for block in blocks for one in block.ids()]),
+        "payload": lambda: joined(block.payloads() for block in blocks),
+        "headers": lambda: _headers(
+            arrays.binaries(list(chain.from_iterable([block.headers] * block.count for block in blocks)))
+        ),
+        "deduplication_key": lambda: _keys(joined(block.keys() for block in blocks)),
+        "delivery_count": lambda: arrays.int32s([begun] * count),
+        "sequence": lambda: numbers(pa.int64(), (block.sequences() for block in blocks)),
+        "enqueued_at": lambda: numbers(
+            _types()["enqueued_at"], (array("q", [block.enqueued_ms * 1000]) * block.count for block in blocks)
         ),
     }
     try:

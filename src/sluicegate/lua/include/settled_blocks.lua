@@ -2,6 +2,7 @@
 -- Blocks in a settle. One ack or discard of all messages of a block takes it as it is; every other verdict needs its
 -- messages as single slots.
 local MOST_OPENED, MOST_OPENED_BYTES = 1000, 524288 -- of one call, which takes up to 5 ms for them
+local MOST_BYTES_BESIDE = 262144 -- opened by a call that applies its verdicts as well
 
 -- Whether the verdict that starts at ARGV `at` takes blocks as they are.
 local function takes_blocks(argv, at)
@@ -44,8 +45,8 @@ local function open_one(key, lease, block, value, gone)
   return #entries, gone
 end
 
--- Open the blocks of a lease that these verdicts cannot take as they are. Returns the other blocks; nil when more must
--- be opened than one call should. Then the same call is made again.
+-- Open the blocks of a lease that these verdicts cannot take as they are. Returns the other blocks; nil when that was
+-- enough work for one call. Then the same call is made again.
 local function open_blocks(key, lease, argv, groups_at, counters, recount, name)
   local blocks = blocks_of(key, lease)
   local touched, left, listed, opened, bytes, gone = blocks_to_open(blocks, argv, groups_at), {}, {}, 0, 0, 0
@@ -68,7 +69,7 @@ local function open_blocks(key, lease, argv, groups_at, counters, recount, name)
     count_up(counters, 'in_flight', -gone)
     adjust_recount(counters, recount, name, lease.token, -gone)
   end
-  return not more and left or nil
+  return not more and bytes <= MOST_BYTES_BESIDE and left or nil
 end
 
 -- The slots of a block as names of fields.
