@@ -77,12 +77,10 @@ local markers, moved = bound_markers(
 if moved then return moved end
 local most_dead, back, lost = tonumber(max_dead_length), 0, {}
 local tally = (held.tracked or most_dead > 0) and new_tally(tracking, tracking_ended, tracking_news, ms)
+local completions, failures = history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
 local blocks = open_blocks(lease, held, ARGV, groups_at, counters, recount, name)
 if not blocks then return {'opened'} end
-local verdicts = verdicts_of(
-  lease, held, blocks, ms, markers, held.tracked and tally,
-  history(completed, tonumber(completed_cap)), history(failed, tonumber(failed_cap))
-)
+local verdicts = verdicts_of(lease, held, blocks, ms, markers, held.tracked and tally, completions, failures)
 for at = groups_at, #ARGV, 5 do
   local verb, ranges = ARGV[at], ARGV[at + 1]
   if verb == 'ack' or verb == 'discard' then
