@@ -180,7 +180,7 @@ def _publish() -> Sample:
     )
     keys, args = (
         {"receipt": KEYS.published(b"B")},
-        {"batch": b"B", "fields": b"m0\0m1\0", "distinct": 1, "numbers": b"0\0001\0"},
+        {"batch": b"B", "fields": b"m0\0m1\0", "distinct": 1, "numbers": b"0\0001\0", "runs": b""},
     )
     return sample(publish_call, batch, age_seconds=1, keys=keys, args=args)
 

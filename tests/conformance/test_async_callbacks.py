@@ -13,6 +13,7 @@ import redis
 from sluicegate import RedisMessageQueue
 from sluicegate.asyncio import RedisMessageQueue as AsyncQueue
 from sluicegate.errors import ConfigurationError, OptionTypeError
+from tests.support import state
 from tests.support.flavours import Flavour
 
 MakeQueue = Callable[..., RedisMessageQueue]
@@ -129,7 +130,7 @@ def test_an_error_of_an_awaited_key_stops_its_call_and_leaves_the_connection_usa
     before = 1000 if flavour.asyncio else 0
     assert f"{before} messages before these were handled" in caught.value.__notes__[0]
     assert caught.value.position == (1500 if flavour.asyncio else 0)  # type: ignore[attr-defined]
-    assert client.llen(queue.key.pending) == queue.depth().pending == before
+    assert len(state.contents(client, "orders").pending) == queue.depth().pending == before
 
 
 def test_an_awaitable_key_in_a_queue_for_threads_is_closed_and_explained() -> None:

@@ -100,7 +100,7 @@ class Admin(Core):
         """Claim, the oldest first; return lease, token and names."""
         lease = f"l{next(_numbers)}"
         token, reply = self.opened(lease, "n", limit, **options)
-        return lease, token, [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.entries]
+        return lease, token, [entry.rsplit(b"\x1f", 1)[1].decode() for entry in reply.leased().entries()]
 
     def give_back(self, limit: int, verb: str, **options: object) -> list[str]:
         """Claim, and settle with one verdict; return the names."""
@@ -118,9 +118,10 @@ class Admin(Core):
         """Bury everything that can be claimed; return how much that was."""
         buried = 0
         while isinstance(reply := self.do(self.claim(lease := f"l{next(_numbers)}", "n", 1000)), Opened):
-            group = verdict("bury", f"1-{len(reply.entries)}", why=reason.encode() + b"\x1fE\x1ftext")
+            count = len(reply.leased().slots)
+            group = verdict("bury", f"1-{count}", why=reason.encode() + b"\x1fE\x1ftext")
             self.do(self.settle(lease, b"n:" + reply.opening, group))
-            buried += len(reply.entries)
+            buried += count
         return buried
 
     def age_letters(self, ids: Sequence[str], seconds: float) -> None:

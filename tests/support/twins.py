@@ -1,4 +1,4 @@
-"""The same calls on two queues, one of entries and one whose fresh messages are packed into blocks."""
+"""The same calls on two queues, one of entries and one whose publishes store blocks."""
 
 from __future__ import annotations
 
@@ -12,41 +12,24 @@ from sluicegate.core.transitions.depth import Depth, depth_operation
 from sluicegate.core.transitions.peek import PeekPlace, peek_operation
 from sluicegate.core.transitions.publish import Published
 from tests.support import state
-from tests.support.blocks import entries_of, packed, values_of
+from tests.support.blocks import entries_of, packed
 from tests.support.core_administration import Admin
+from tests.support.making import small_blocks
 
 TIME = slice(13, 25)  # of an entry: the two publishes are not at the same time
 
 
 class Twin(Admin):
-    """A queue, and whether its fresh messages are packed into blocks after each publish."""
+    """A queue, and whether its publishes store blocks."""
 
     def __init__(self, client: redis.Redis, queue: str, *, packs: bool, least: int = 2, most: int = 5) -> None:
         super().__init__(client, queue, most=4)
         self.packs, self.least, self.most_in_block = packs, least, most
 
     def add(self, batch: str, *names: str, **options: Any) -> Published:
-        """Publish, and pack what was published."""
-        published = self.do(self.publish(batch, *names, **options))
-        if published.accepted > 0 and not options.get("delay_seconds"):
-            self.pack(published.accepted)
-        return published
-
-    def pack(self, count: int) -> None:
-        """Pack the newest messages, as a publish does, in one transaction."""
-        newest = self.client.lrange(self.keys.pending, 0, count - 1)[::-1]
-        values = values_of(newest, self.least, self.most_in_block)
-        if not self.packs or len(values) == len(newest):
-            return
-        with self.client.pipeline() as pipe:
-            pipe.hincrby(self.keys.counters, "packed", packed(values))
-            pipe.ltrim(self.keys.pending, len(newest), -1)
-            pipe.lpush(self.keys.pending, *values)
-            pipe.execute()
-
-    def take(self, limit: int, **options: object) -> tuple[str, bytes, list[str]]:
-        self.open_oldest(limit)
-        return super().take(limit, **options)
+        """Publish, in blocks if this is the queue of blocks."""
+        with small_blocks(self.least, self.most_in_block):
+            return self.do(self.publish(batch, *names, **options, packs=self.packs))
 
     def open_oldest(self, count: int) -> None:
         """Turn blocks among the oldest values into entries, in their places, as a claim does."""
@@ -79,7 +62,7 @@ class Twin(Admin):
 
     def totals(self) -> dict[str, int]:
         """Return the totals that both queues have."""
-        private = {"packed", "cancelled_values"}
+        private = {"packed", "cancelled_values", "layout"}
         return {name: total for name, total in state.counters(self.client, self.queue).items() if name not in private}
 
     def blocks(self) -> list[Block]:

@@ -12,6 +12,7 @@ from redis import exceptions as redis_errors
 from sluicegate._redis.compat import first_line
 from sluicegate.core.call import Call
 from sluicegate.errors import (
+    ConfigurationError,
     GroupNotFoundError,
     LuaScriptError,
     RedisAccessError,
@@ -308,6 +309,11 @@ def refusal(call: Call[object], error: BaseException) -> Exception | None:
         return RedisMemoryError(
             f"Redis is at maxmemory and refused to {call.script.verb}; nothing was stored. "
             "Drain the queue, raise maxmemory, or remove other data"
+        )
+    if isinstance(error, redis_errors.ResponseError) and str(error).startswith("LAYOUT "):
+        return ConfigurationError(
+            f"this queue was written by a newer Sluicegate ({first_line(error).lower()}, this version knows 3), which "
+            "this client cannot read; upgrade the client"
         )
     if isinstance(error, redis_errors.ResponseError) and "NOGROUP" in str(error):
         return GroupNotFoundError(

@@ -371,6 +371,7 @@ class Publishing:
             tracked=tracked,
             first=first,
             in_stream=isinstance(self.keys, StreamKeys),
+            packs=True,
         )
 
     @property

@@ -47,7 +47,7 @@
 --   `buried` counts foreign values, `dropped` dead messages over the maximum, `aside` messages of newer kinds.
 -- Repeat: finds the lease open under its nonce, and opens no other.
 
---- @include claim_tally, clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, lease
+--- @include claim_tally, clock, closed_answer, closed_record, dead, exclude_returned, foreign_values, layout, lease
 --- @include next_change, oom_guard, open_answer, open_lease, remove_batch, select_batch, unread, wake_after_claim
 --- @include wakeup, write_closed_record
 limit = tonumber(limit)
@@ -55,7 +55,8 @@ local span, max_lease, run = tonumber(lease_ms), tonumber(max_lease_ms), KEYS[ru
 span = max_lease > 0 and math.min(span, max_lease) or span
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'published', 'packed')
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'published', 'packed',
+  'layout')
 local unread = read_group(pending, group)
 local us = clock_us()
 local ms = math.floor(us / 1000)
@@ -65,7 +66,7 @@ if known then
 end
 local record = redis.call('GET', closed)
 record = record and read_closed_record(record)
-local answer = record and closed_answer(record, name, nonce, run, ms)
+local answer = newer_layout(totals[7]) or record and closed_answer(record, name, nonce, run, ms)
 if answer then
   return answer
 elseif limit == 0 then

@@ -24,7 +24,7 @@
 --   happened
 -- Repeat: reads again.
 
---- @include block, clock, entry, lease, lease_page, numbers, packed, unread
+--- @include block, clock, entry, layout, lease, lease_page, numbers, packed, unread
 local ms = math.floor(clock_us() / 1000)
 local first_page = not mark
 mark = mark or string.format('%.0f', ms)
@@ -36,7 +36,12 @@ local function consider(entry)
   end
 end
 
-local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside', 'packed')
+local totals = redis.call('HMGET', counters, 'in_flight', 'published', 'claimed', 'paused', 'set_aside', 'packed',
+  'layout')
+local newer = newer_layout(totals[7])
+if newer then
+  return newer
+end
 local unread, waiting = read_group(pending, group), nil
 if unread then
   local first = first_unread(unread)

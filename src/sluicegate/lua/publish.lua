@@ -31,7 +31,8 @@
 --  15 fields               of the markers of the messages' deduplication keys, "" without keys
 --  16 distinct             1: no two messages have the same key; else 0
 --  17 numbers              0, 1, 2 ... as text, each followed by a zero byte: one per message
---  18... parts             per message: US key US headers US payload
+--  18 runs                 how many messages each part has, joined by commas; "" when each has one
+--  19... parts             of a message: US key US headers US payload; of several: a block behind its 29th byte
 -- Returns: {accepted, position, owner id, position, owner id, ...} with a pair per duplicate. When the maximum refused
 --   or dropped messages, accepted is an array: {accepted, dropped, refused positions...}. {-1} when the batch is too
 --   old; {-2, waiting} when the maximum refused the whole batch; {-3} when the batch it belongs to is sealed without
@@ -40,13 +41,13 @@
 --   it finds, because WAIT answers for the last write of its connection. A batch that was refused whole left nothing,
 --   so its repeat may be accepted.
 
---- @include clock, count_up, enqueue, new_markers, newest_sequence, oldest_pending, room, tracked_publish
---- @include unpacked, wakeup
+--- @include clock, count_up, enqueue, layout, new_markers, new_messages, newest_sequence, numbers, oldest_pending
+--- @include room, tracked_publish, wakeup
 local max_length, receipt_life = tonumber(max_pending_length), tonumber(receipt_ms)
 local tokens = redis.call('LLEN', wakeup)
 redis.call('LLEN', pending)
-redis.call('HLEN', counters)
-local known = known_outcomes(receipt, receipt_life, tracking, tracked, batch)
+local known = newer_layout(redis.call('HGET', counters, 'layout'))
+  or known_outcomes(receipt, receipt_life, tracking, tracked, batch)
 if known then
   return known
 end
@@ -61,49 +62,36 @@ local life = due and kind % 2 == 0 and window + due - ms or window
 local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, life, window)
 if moved then return moved end
 local sequence = last_sequence(counters, pending, returned)
-local partial, owners, names, rank = overload == 'partial', markers.owners, markers.names, markers.rank
-local repeats = fields ~= '' and distinct == '0'
-local prefix, number_of = batch .. '-', unpacked('s', numbers, #ARGV - parts_at + 1, 1)
-local head, stamp = kind .. '%012x', string.format('%012x', ms) .. '0000' .. prefix
-local reply, entries, owned, refused, fresh_at, fresh, mine = {0}, {}, {}, {}, {}, 0, 0
-local ARGV, format, batch, before_parts = ARGV, string.format, batch, parts_at - 1 -- locals: read for every message
-for i = 1, #ARGV - before_parts do
-  local at, number = rank and rank[i] or i, number_of[i]
-  local owner = owners[at] or repeats and owned[names[at]]
-  if not owner then
-    if partial and fresh >= room then
-      refused[#refused + 1] = i - 1
-    else
-      fresh = fresh + 1
-      entries[fresh] = format(head, sequence + fresh) .. stamp .. number .. ARGV[before_parts + i]
-      fresh_at[at] = number
-      if repeats then
-        owned[names[at]] = prefix .. number
-      end
-    end
-  elseif owner == prefix .. number then
-    mine = mine + 1
-  else
-    reply[#reply + 1] = i - 1
-    reply[#reply + 1] = owner
-  end
-end
+local stamp, prefix, values = string.format('%012x', ms) .. '0000', batch .. '-', nil
+local count, most = select(2, string.gsub(numbers, '%z', '')), overload == 'partial' and room or math.huge
+local found = decide(prefix, numbers, count, markers, fields == '' or distinct == '1', most)
+local fresh, reply, refused = found.fresh, found.reply, found.refused
 if fresh > room and (overload ~= 'drop_oldest' or kept + fresh > max_length) then
   return {-2, waiting}
+elseif runs == '' then
+  values = entries_of(found, kind, sequence, stamp, prefix, ARGV, parts_at)
+else
+  values = values_of(found, kind, sequence, stamp, prefix, ARGV, parts_at, runs)
 end
 
 local dropped = math.max(0, fresh - room)
-reply[1] = #refused + dropped > 0 and {fresh + mine, dropped, unpack(refused)} or fresh + mine
+reply[1] = #refused + dropped > 0 and {fresh + found.mine, dropped, unpack(refused)}
+  or fresh + found.mine
 local oldest = oldest_pending(tracking, pending, dropped)
 if tracked ~= '' or job_kinds ~= '' or #oldest.lost > 0 then
-  record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, entries, due, oldest.lost)
+  record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, values, due, oldest.lost)
 end
 if fresh > 0 then
-  -- `jobs` tells a queue of jobs from a queue of messages.
-  local jobs = job_kinds ~= '' and {'jobs', 1} or {}
-  redis.call('HSET', counters, 'published', format('%.0f', sequence + fresh), unpack(jobs))
-  enqueue(pending, delayed, entries, due)
-  markers.write(fresh_at, prefix, '', sequence)
+  local totals = {'published', string.format('%.0f', sequence + fresh)}
+  if job_kinds ~= '' then
+    totals[3], totals[4] = 'jobs', 1 -- tells a queue of jobs from a queue of messages
+  elseif fresh > #values then -- before they are stored: a stopped script must not leave it too low
+    local packed = math.max(0, to_integer(redis.call('HGET', counters, 'packed'))) + fresh - #values
+    totals[3], totals[4], totals[5], totals[6] = 'packed', string.format('%.0f', packed), 'layout', 3
+  end
+  redis.call('HSET', counters, unpack(totals))
+  enqueue(pending, delayed, values, due)
+  markers.write(found.ids, prefix, '', sequence)
   if dropped > 0 then
     drop_oldest(pending, counters, oldest)
     count_up(counters, 'dropped', dropped)

@@ -14,6 +14,7 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation, Pause, or_chain, with_markers
 from sluicegate.core.durability import MEMORY, Durability
 from sluicegate.core.keys import QueueKeys
+from sluicegate.core.packing import packed_parts
 from sluicegate.core.tracking import batch_id_of
 from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.errors import (
@@ -57,6 +58,7 @@ class Batch:
         job_kinds: of jobs, one for all or one of each, joined by the separator; empty for messages.
         first: position of the first message among all that its caller publishes.
         in_stream: whether the messages are for a stream, where Redis makes their ids.
+        packs: whether messages may be stored together, in blocks.
     """
 
     id: bytes
@@ -75,6 +77,7 @@ class Batch:
     job_kinds: bytes = b""
     first: int = 0
     in_stream: bool = False
+    packs: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -143,7 +146,9 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
         int(markers.distinct),
         _numbers(len(batch.parts)),
     ]
-    args += batch.parts
+    args += (
+        packed_parts(batch.id, batch.parts, batch.deduplication_keys) if _may_be_packed(batch) else (b"", *batch.parts)
+    )
     return Call(
         scripts.load("publish"),
         (
@@ -163,6 +168,15 @@ def publish_call(keys: QueueKeys, batch: Batch, *, age_seconds: float) -> Call[P
         elapsed_arg=1,
         then=() if batch.durability is MEMORY else batch.durability.command(),
         again=lambda: publish_call(keys, batch, age_seconds=age_seconds),
+    )
+
+
+def _may_be_packed(batch: Batch) -> bool:
+    """Return whether the messages may share stored values: they wait at once and together, and nothing tracks them."""
+    return (
+        batch.packs
+        and not (batch.tracked or batch.job_kinds or batch.delay_seconds or batch.due_ms)
+        and batch.overload != "partial"
     )
 
 

@@ -21,7 +21,9 @@ end
 -- messages that are published without those between them.
 local function keep_in_block(block, places, renumber)
   if #places < 2 then
-    return places[1] and entry_in(block, places[1])
+    local entry = places[1] and entry_in(block, places[1])
+    return renumber and entry and string.sub(entry, 1, 1) .. string.sub(block.value, 2, 13) .. string.sub(entry, 14)
+      or entry
   end
   local positions, keys, payloads, key_ends, payload_ends, key_at, payload_at = {}, {}, {}, {}, {}, 0, 0
   for i = 1, #places do
