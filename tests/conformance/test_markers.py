@@ -44,6 +44,20 @@ def test_a_window_is_exact_within_its_generation(core: Core, client: redis.Redis
     assert markers.owner(client, core.keys, b"a") == b"d-0"
 
 
+@pytest.mark.parametrize(("count", "encodings"), [(4, ("listpack", "ziplist")), (200, ("hashtable",))])
+def test_a_publish_of_many_makes_buckets_that_are_searched_by_an_index(
+    core: Core, client: redis.Redis, count: int, encodings: tuple[str, ...]
+) -> None:
+    """A bucket that starts with few fields stays small; either has no other fields than markers."""
+    names = [f"k{number}" for number in range(count)]
+    core.do(core.publish("b", *names, keyed=True))
+    (bucket,) = client.keys("*:markers:*")
+    assert client.object("encoding", bucket).decode() in encodings
+    assert set(client.hkeys(bucket)) == {name.encode() for name in names}
+    assert HOUR_MS < client.pttl(bucket) <= 2 * HOUR_MS
+    assert len(core.do(core.publish("c", *names, keyed=True)).duplicates) == count
+
+
 def test_a_key_is_refused_by_the_message_of_an_older_generation(core: Core, client: redis.Redis) -> None:
     core.do(core.publish("b", "a", "b", keyed=True))
     markers.rotate(client, core.keys, bits=4)

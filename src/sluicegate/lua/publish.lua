@@ -59,11 +59,12 @@ local due = due_time(ms, tonumber(due_ms), tonumber(delay_ms))
 local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local room, kept, waiting = room_for(max_length, redis.call('LLEN', pending), returned, delayed, counters)
 local life = due and kind % 2 == 0 and window + due - ms or window
-local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, life, window)
+local count = (tonumber(string.match(string.sub(numbers, -8), '(%d+)%z$')) or -1) + 1 -- counting them takes longer
+local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, life, window, count)
 if moved then return moved end
 local sequence = last_sequence(counters, pending, returned)
 local stamp, prefix, values = string.format('%012x', ms) .. '0000', batch .. '-', nil
-local count, most = select(2, string.gsub(numbers, '%z', '')), overload == 'partial' and room or math.huge
+local most = overload == 'partial' and room or math.huge
 local found = decide(prefix, numbers, count, markers, fields == '' or distinct == '1', most)
 local fresh, reply, refused = found.fresh, found.reply, found.refused
 if fresh > room and (overload ~= 'drop_oldest' or kept + fresh > max_length) then

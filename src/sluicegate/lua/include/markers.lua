@@ -1,9 +1,10 @@
 --- @include unpacked
 -- The markers of some keys, in all generations of the chain: `plan`, `fields` and the buckets, in `keys` from `first`
--- on, are as the client's MarkerChain made them. A marker's value is its expiry in ms as 12 hex digits, then its owner;
--- it is held until then. HMGET refuses a bucket of another type, before anything is written.
-local function markers_in(plan, fields, keys, first, ms, chain)
-  local _, count = string.gsub(fields, '%z', '')
+-- on, are as the client's MarkerChain made them; a caller that knows the `count` of the fields saves counting them. A
+-- marker's value is its expiry in ms as 12 hex digits, then its owner; it is held until then. HMGET refuses a bucket of
+-- another type, before anything is written.
+local function markers_in(plan, fields, keys, first, ms, chain, count)
+  count = count or select(2, string.gsub(fields, '%z', ''))
   local names = unpacked('s', fields, count, 1)
   local owners, runs, values, order, rank, at = {}, {}, {}, nil, nil, 1
   local generations = chain.text == '' and 1 or #chain.generations

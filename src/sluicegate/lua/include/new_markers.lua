@@ -3,8 +3,11 @@
 -- and an answer when the buckets are not those of the chain, or when it had to open a generation for their life.
 -- A queue without a chain opens its first one in place.
 local MAX_BUCKET_BYTES = 900000
+-- Redis searches a small hash from end to end, for up to 2 us per field. A hash that held a value of more than 64 bytes
+-- once has an index: a publish of many messages puts one into a new bucket and removes it.
+local MANY = 100
 
-local function new_markers(counters, known_chain, plan, fields, keys, first, ms, life, window)
+local function new_markers(counters, known_chain, plan, fields, keys, first, ms, life, window, count)
   if fields == '' then
     return {owners = {}, names = {}, write = function() end, told = function(reply) return reply end}
   end
@@ -12,7 +15,7 @@ local function new_markers(counters, known_chain, plan, fields, keys, first, ms,
   if not chain then
     return nil, answer
   end
-  local self, opens = markers_in(plan, fields, keys, first, ms, chain), chain.text == '' and not chain.is_stored
+  local self, opens = markers_in(plan, fields, keys, first, ms, chain, count), chain.text == '' and not chain.is_stored
   local place = chain.place(ms, life)
 
   -- The bits of the newest generation for such markers; fewer when its bucket in sight is nearly empty.
@@ -54,8 +57,15 @@ local function new_markers(counters, known_chain, plan, fields, keys, first, ms,
         end
       end
       local is_new = size > 0 and not run.exist and redis.call('EXISTS', one.key) == 0
+      local spreads = is_new and self.count >= MANY
+      if spreads then
+        redis.call('HSET', one.key, ':', string.rep('0', 65))
+      end
       for from = 1, size, 2000 do
         redis.call('HSET', one.key, unpack(values, from, math.min(from + 1999, size)))
+      end
+      if spreads then
+        redis.call('HDEL', one.key, ':')
       end
       if is_new then
         redis.call('PEXPIREAT', one.key, over)
