@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -137,16 +138,16 @@ def empty(client: redis.Redis, output: Path) -> None:
         shutil.rmtree(output / folder, ignore_errors=True)
 
 
-def compare(client: redis.Redis, url: str, output: Path, seconds: float) -> list[str]:
+def compare(url: str, output: Path, seconds: float) -> list[str]:
     """Compare Redis's totals and the files with the CSV file; print the figures and return what is wrong."""
     expected = compute_expected(find_csv())
-    totals: dict[str, str] = client.hgetall(f"sluicegate:{{{QUEUE}}}:counters")
+    queue = RedisMessageQueue(QUEUE, url=f"{url}?password_env=REDIS_PASSWORD")
     findings = verify(
         expected,
-        {name: int(value) for name, value in totals.items()},
+        asdict(queue.stats()),
         flights=output / "flights",
         delays=output / "delays",
-        ready_left=RedisMessageQueue(QUEUE, url=f"{url}?password_env=REDIS_PASSWORD").depth().ready,
+        ready_left=queue.depth().ready,
         again=expected.months[MONTH_AGAIN],
         crash=False,
     )
@@ -172,7 +173,7 @@ def main(name: str = "airflow") -> int:
     except DemoError as error:
         print(error, file=sys.stderr)
         return 1
-    problems = compare(client, url, output, time.monotonic() - started)
+    problems = compare(url, output, time.monotonic() - started)
     print(*(f"wrong: {problem}" for problem in problems), sep="\n", end="\n" if problems else "", file=sys.stderr)
     if not problems:
         print("every cell is as pandas reads it, and nothing is left in the queue")

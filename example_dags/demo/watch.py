@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -93,7 +93,7 @@ class Watcher:
     Attributes:
         samples: in order.
         files: the files of leases by path, as last seen.
-        totals: the queue's own counters in Redis.
+        totals: the queue's totals, by the names of `QueueStats`.
         failure: why it stopped watching, None while it watches.
     """
 
@@ -115,7 +115,8 @@ class Watcher:
         """Take one sample."""
         at = self._clock()
         depth = self._queue.depth()
-        counters = self.totals = self._counters()
+        stats = self._queue.stats()
+        self.totals = asdict(stats)
         sample = Sample(
             at=at,
             ready=depth.ready,
@@ -124,9 +125,9 @@ class Watcher:
             published=depth.published_total,
             claimed=depth.claimed_total,
             dead=depth.dead,
-            refused=counters.get("duplicates", 0),
-            acked=counters.get("acked", 0),
-            taken_over=counters.get("taken_over", 0),
+            refused=stats.duplicates,
+            acked=stats.acked,
+            taken_over=stats.taken_over,
         )
         self.samples.append(sample)
         self._look_at_files()
@@ -168,10 +169,6 @@ class Watcher:
             self.run_once()
         except (RedisMessageQueueError, redis.RedisError, OSError, ValueError) as error:
             self.failure = error
-
-    def _counters(self) -> dict[str, int]:
-        raw = self._redis.hgetall(self._queue.key.counters)
-        return {str(name): int(value) for name, value in dict(raw).items()}
 
     def _look_at_files(self) -> None:
         # A file whose name begins with a dot is still being written.
