@@ -198,18 +198,33 @@ def test_a_second_verdict(make_queue: MakeQueue) -> None:
     lease.ack()
 
 
-def test_a_handled_message_that_could_not_be_acked(make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = make_queue()
+@pytest.mark.parametrize(
+    ("way", "options"),
+    [
+        ("ack_and_claim.ack_and_claim_call", {}),
+        ("settle.ack_whole_call", {"on_event": lambda _: None}),
+    ],
+    ids=["the short way", "the usual way"],
+)
+def test_a_handled_message_that_could_not_be_acked(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, way: str, options: dict[str, Any]
+) -> None:
+    """An ack goes the short way, in the script that could claim as well, unless something observes it."""
+    queue = make_queue(**options)
     queue.publish("x")
     (waiting,) = queue.peek()
+    refused = []
 
     def refuse(*_: Any, **__: Any) -> Any:
+        refused.append(way)
         raise RetryBudgetExhaustedError("away")
 
     with pytest.raises(CleanupFailedError) as caught, queue.process_message():
-        monkeypatch.setattr("sluicegate.core.transitions.settle.ack_whole_call", refuse)
+        monkeypatch.setattr(f"sluicegate.core.transitions.{way}", refuse)
     monkeypatch.undo()
     assert context(caught.value) == ("orders", "settle", waiting.id, None)
+    assert isinstance(caught.value.__cause__, RetryBudgetExhaustedError)
+    assert refused == [way]
 
 
 def test_a_publish_whose_outcome_is_unknown(make_queue: MakeQueue, client: redis.Redis) -> None:
