@@ -28,11 +28,12 @@
 --   under its nonce, which gets a new deadline. A repeat after the next lease was acked as well opens a lease that
 --   nobody holds, as a late claim.lua does; it expires.
 
---- @include clock, entry, numbers, oom_guard, wakeup
+--- @include clock, entry, layout, numbers, oom_guard, wakeup
 -- A lease of one message that has no verdict and is not tracked; see lease.lua.
 local ONE = '^(%S+) (%d+) (%d+) %d+ 1 1 %d+ %d+ 0$'
 oom_guard(leases)
-local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'acked')
+local totals = redis.call('HMGET', counters, 'paused', 'claimed', 'in_flight', 'recount', 'acked', 'layout')
+if newer_layout(totals[6]) then return {'slow'} end -- claim.lua refuses
 local us = clock_us()
 local ms, acks, opens = math.floor(us / 1000), 0, 0
 -- Usually none of these exists; where one does, what it means is read below.

@@ -16,12 +16,14 @@
 -- Returns: {messages returned, entries that were deleted from the stream meanwhile, 1 when there is more to look at}
 -- Repeat: takes what is stale by then.
 
---- @include clock, count_up, entry_counts, newest_sequence, numbers, oom_guard, stream_entry, unread, wakeup
+--- @include clock, count_up, entry_counts, layout, newest_sequence, numbers, oom_guard, stream_entry, unread, wakeup
 local MAX_BYTES, FIRST_MS, LAST_MS = 524288, 1000, 10000 -- a look at all entries follows another in 1 to 10 s
 oom_guard(returned)
 local tokens, ms, limit = redis.call('LLEN', wakeup), math.floor(clock_us() / 1000), tonumber(max_delivery_count)
 read_group(stream, group)
-local kept = redis.call('HMGET', counters, 'adopt_from', 'published')
+local kept = redis.call('HMGET', counters, 'adopt_from', 'published', 'layout')
+local newer = newer_layout(kept[3])
+if newer then return newer end
 local stale, every = tonumber(stale_ms), consumer == ''
 local from = every and kept[1] and string.match(kept[1], '^%d+%-%d+$')
 local page = {}

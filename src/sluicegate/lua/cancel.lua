@@ -27,15 +27,16 @@
 --   {"chain", chain} when markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include clock, count_up, entry, named_markers, named_on_page, named_values, numbers, oom_guard, packed, receipt
---- @include tracked, tracking
+--- @include clock, count_up, entry, layout, named_markers, named_on_page, named_values, numbers, oom_guard, packed
+--- @include receipt, tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
 local done = stored_answer(receipt, step)
 if done then
   return done
 end
-redis.call('HLEN', counters)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 local markers, moved = named_markers(marker_counters, known_chain, plan, fields, KEYS, buckets_at)
 if moved then return moved end
 local values, gone = read_named_values(ARGV, named_at), {}

@@ -25,10 +25,12 @@
 --   `aside` messages of newer kinds
 -- Repeat: finds the lease open under its nonce, and answers with the same lease and a new deadline.
 
---- @include block_index, clock, count_up, dead, drop_slots, entry, foreign_values, lease, lease_blocks, oom_guard
---- @include read_slots, recount, tracking
+--- @include block_index, clock, count_up, dead, drop_slots, entry, foreign_values, layout, lease, lease_blocks
+--- @include oom_guard, read_slots, recount, tracking
 oom_guard(leases)
-local recount = redis.call('HGET', counters, 'recount')
+local recount, layout = unpack(redis.call('HMGET', counters, 'recount', 'layout'))
+local newer = newer_layout(layout)
+if newer then return newer end
 local known, span, max_lease = read_lease(lease), tonumber(lease_ms), tonumber(max_lease_ms)
 local holder, opening = string.match(known and known.token or '', '^(.-):(.+)$')
 if not known or known.damaged or holder ~= nonce and takeover ~= known.token then

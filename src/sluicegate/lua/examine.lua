@@ -25,7 +25,7 @@
 --   {messages in the named leases, gauge, leases that are damaged, miscounted, without a hash or a deadline}}
 -- Repeat: reads again.
 
---- @include clock, entry, look_into_lease, newest_sequence, numbers, packed
+--- @include clock, entry, layout, look_into_lease, newest_sequence, numbers, packed
 local LENGTHS = {
   {pending, group == '' and 'LLEN' or 'XLEN'}, {returned, 'ZCARD'}, {delayed, 'ZCARD'}, {set_aside, 'ZCARD'},
   {leases, 'ZCARD'}, {dead, 'ZCARD'}, {dead_records, 'HLEN'}, {counters, 'HLEN'}, {wakeup, 'LLEN'}, {completed, 'LLEN'},
@@ -84,6 +84,9 @@ end
 local function total(name)
   return lengths[8] > 0 and to_integer(redis.call('HGET', counters, name)) or 0
 end
+
+local newer = newer_layout(total('layout'))
+if newer then return newer end
 
 local function count_leases()
   local all, damaged, wrong, no_hash, no_deadline = 0, 0, 0, 0, 0

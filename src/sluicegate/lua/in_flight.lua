@@ -2,7 +2,8 @@
 -- Guarantee: reads only, in bounded steps; of a lease that was damaged from outside, the readable part is shown.
 -- KEYS:
 --   1 leases
---   2... lease             the hashes of the leases that the previous answer named
+--   2 counters
+--   3... lease             the hashes of the leases that the previous answer named
 -- ARGV:
 --   1 max_leases           leases that a page names
 --   2 score                deadline of the last lease that was named; this and the following with `lease` only
@@ -17,8 +18,10 @@
 --   extended at, 1 when it is being reaped, consumer or "", slots, entries}...}
 -- Repeat: reads again.
 
---- @include block_index, clock, lease, lease_blocks, lease_fields, lease_page, read_slots
+--- @include block_index, clock, layout, lease, lease_blocks, lease_fields, lease_page, read_slots
 local MAX_SLOTS, LATEST_MS = 99999, 1e15 -- greater numbers were written from outside
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 local ms = math.floor(clock_us() / 1000)
 local names, last_score = lease_page(leases, '+inf', tonumber(max_leases), score, after)
 local limit, skip, bytes_left = tonumber(count or 0), tonumber(offset or 0), tonumber(max_bytes or 0)

@@ -4,6 +4,7 @@
 --   1 lease
 --   2 leases
 --   3 closed
+--   4 counters
 -- ARGV:
 --   1 name                 the lease's member in `leases`
 --   2 first                first slot to show
@@ -14,7 +15,9 @@
 --   slots, buried slots} from the record of its end; {"unknown"} without either
 -- Repeat: reads again.
 
---- @include block_index, clock, closed_record, entry, lease, lease_blocks, read_slots, valid_ranges
+--- @include block_index, clock, closed_record, entry, layout, lease, lease_blocks, read_slots, valid_ranges
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 local known = read_lease(lease)
 if known and known.token ~= '-' and not known.damaged then
   local deadline = tonumber(redis.call('ZSCORE', leases, name)) or 0

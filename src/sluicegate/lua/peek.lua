@@ -16,14 +16,17 @@
 --   before `count` once 1 MiB is skipped and shown
 -- Repeat: reads again.
 
---- @include numbers, packed, stream_entry, unread
+--- @include layout, numbers, packed, stream_entry, unread
 local MAX_BYTES, MAX_PASSED = 33554432, 1048576
 count, offset = tonumber(count), tonumber(offset)
+local totals = redis.call('HMGET', counters, 'packed', 'published', 'layout')
+local newer = newer_layout(totals[3])
+if newer then return newer end
 
 -- Counts messages from the right end; `at` values are passed already, and `skip` messages behind them are not shown.
 local function peek_pending(at, skip)
   local reply, shown, seen, passed, chunk = {0, 0, 0, 0}, 0, 0, 0, 1
-  if skip > 0 and to_integer(redis.call('HGET', counters, 'packed')) <= 0 then
+  if skip > 0 and to_integer(totals[1]) <= 0 then
     at, skip = at + skip, 0 -- without blocks, each value is a message
   end
   while reply[1] == 0 and shown < count and passed < MAX_PASSED do
@@ -50,7 +53,7 @@ end
 
 if kind == 'unread' then
   local unread, reply, make_message, seen = read_group(source, group), {}, message_maker(), 0
-  local sequence = to_integer(redis.call('HGET', counters, 'published'))
+  local sequence = to_integer(totals[2])
   local skipped, _, after = read_entries(source, unread.position, offset, math.huge, function() seen = seen + 1 end)
   if skipped == offset then
     read_entries(source, offset > 0 and after or unread.position, count, MAX_BYTES, function(id, fields)

@@ -9,16 +9,19 @@
 --   5 tracking             the records of batches and jobs
 --   6 tracking_ended       those that ended, by the time when they are removed
 --   7 tracking_news        the latest that ended
+--   8 counters
 -- ARGV:
 --   1 step                 maximum messages to move
 --   2 group                the name of the group of a stream, to whose `pending` nothing can be added; "" for a queue
 -- Returns: messages moved
 -- Repeat: moves what is due by then.
 
---- @include clock, entry, entry_sequence, oom_guard, tracked, tracking, wakeup
+--- @include clock, entry, entry_sequence, layout, oom_guard, tracked, tracking, wakeup
 local MAX_BYTES = 524288 -- as in a step of a reap
 oom_guard(delayed)
 local tokens = redis.call('LLEN', wakeup)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 if group == '' then
   redis.call('LLEN', pending)
 end

@@ -25,7 +25,7 @@
 -- Returns: {messages deleted}; {"chain", chain} when markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include add_if_named, clock, count_up, entry, named_markers, named_values, oom_guard, packed, receipt
+--- @include add_if_named, clock, count_up, entry, layout, named_markers, named_values, oom_guard, packed, receipt
 --- @include tracked, tracking
 step = tonumber(step)
 oom_guard(leases)
@@ -33,7 +33,8 @@ local done = stored_answer(receipt, step)
 if done then
   return done
 end
-redis.call('HLEN', counters)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 redis.call('HLEN', dead_records)
 if kind == 'history' then
   local count = redis.call('LLEN', source)

@@ -33,15 +33,16 @@
 -- Repeat: continues where the last step ended. A lease that was opened again, or is gone, is left alone. A lease that
 --   was damaged from outside belongs to no consumer, and is requeued at once whatever its fields say.
 
---- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, lease, lease_blocks
---- @include lease_fields, lease_leftovers, named_markers, new_closed_record, numbers, oom_guard, recount, requeue_entry
---- @include requeue_expired, tracking, valid_ranges, wakeup
+--- @include clock, count_up, dead, drop_slots, end_marker, entry, entry_key, foreign_values, layout, lease
+--- @include lease_blocks, lease_fields, lease_leftovers, named_markers, new_closed_record, numbers, oom_guard, recount
+--- @include requeue_entry, requeue_expired, tracking, valid_ranges, wakeup
 local MAX_BYTES = 524288 -- with 250 messages a step takes 1 to 3 ms
 local max_deliveries = tonumber(max_delivery_count)
 step = tonumber(step)
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-redis.call('HLEN', counters)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 redis.call('ZCARD', returned)
 redis.call('STRLEN', closed)
 local to = foreign_stores(set_aside, dead, dead_records, counters)

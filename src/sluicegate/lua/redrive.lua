@@ -31,20 +31,20 @@
 --   {-1} when it is too early; {"chain", chain} when the markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, named_markers
---- @include named_values, oom_guard, packed, receipt, room, tracked, tracking, wakeup
+--- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, layout
+--- @include named_markers, named_values, oom_guard, packed, receipt, room, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)
-local tokens = redis.call('LLEN', wakeup)
-local done = stored_answer(receipt, step)
+local tokens, done = redis.call('LLEN', wakeup), stored_answer(receipt, step)
 if done then
   return done
 end
 if refuse_early == '1' and clock_us() < (latest + 1) * 1000 then
   return {-1}
 end
-redis.call('HLEN', counters)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 redis.call('HLEN', dead_records)
 redis.call('ZCARD', returned)
 redis.call('ZCARD', delayed)

@@ -20,12 +20,13 @@
 -- Returns: {place of the next call, "" at the end; values repaired}; packed: {"again", 0} when `pending` has changed
 -- Repeat: repairs what there is to repair by then.
 
---- @include block_index, clock, entry, entry_sequence, newest_sequence, numbers, oom_guard, recount_packed
+--- @include block_index, clock, entry, entry_sequence, layout, newest_sequence, numbers, oom_guard, recount_packed
 --- @include wakeup
 local limit, repaired = tonumber(max_values), 0
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-redis.call('HLEN', counters)
+local newer = newer_layout(redis.call('HGET', counters, 'layout'))
+if newer then return newer end
 redis.call(group == '' and 'LLEN' or 'XLEN', pending)
 redis.call('ZCARD', returned)
 redis.call('ZCARD', set_aside)

@@ -20,10 +20,12 @@
 --   reported one by one, as entries, and no page ends within one
 -- Repeat: reads again.
 
---- @include block, block_index, clock, entry, numbers, values_from
+--- @include block, block_index, clock, entry, layout, numbers, values_from
 local limit, byte_limit = tonumber(max_values), tonumber(max_bytes)
 mark = mark ~= '' and mark or string.format('%.0f', math.floor(clock_us() / 1000) - tonumber(older_ms))
-local totals = redis.call('HMGET', counters, 'published', 'cancelled_values')
+local totals = redis.call('HMGET', counters, 'published', 'cancelled_values', 'layout')
+local newer = newer_layout(totals[3])
+if newer then return newer end
 local reply, bytes, read = {mark, to_integer(totals[1]), to_integer(totals[2]), 0, 0, '', ''}, 0, 0
 
 local function head_of(value)

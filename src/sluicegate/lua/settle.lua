@@ -45,11 +45,13 @@
 -- Repeat: a slot that is already gone under this token counts as done if the lease, or the record of its end, says that
 --   it went this way. Nothing is recorded, freed or dropped for it again.
 
---- @include bound_markers, clock, closed_record, dead, history, lease, lease_blocks, lease_fields, new_closed_record
---- @include oom_guard, recount, settled_blocks, slot_outcomes, tracking, verdicts, wakeup
+--- @include bound_markers, clock, closed_record, dead, history, layout, lease, lease_blocks, lease_fields
+--- @include new_closed_record, oom_guard, recount, settled_blocks, slot_outcomes, tracking, verdicts, wakeup
 oom_guard(leases)
 local tokens = redis.call('LLEN', wakeup)
-local recount = redis.call('HGET', counters, 'recount')
+local recount, layout = unpack(redis.call('HMGET', counters, 'recount', 'layout'))
+local newer = newer_layout(layout)
+if newer then return newer end
 local record, held, ms = redis.call('GET', closed), read_lease(lease), math.floor(clock_us() / 1000)
 record = record and read_closed_record(record)
 if not held or held.token ~= token then

@@ -99,7 +99,7 @@ def in_flight_call(
         place = (page.score, page.names[-1], count, offset, max_bytes, int(whole), *page.names)
     return Call(
         scripts.load("in_flight"),
-        (keys.leases, *(keys.lease(name) for name in page.names)),
+        (keys.leases, keys.counters, *(keys.lease(name) for name in page.names)),
         (max_leases, *place),
         _decode,
     )

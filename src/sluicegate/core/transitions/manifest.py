@@ -66,7 +66,7 @@ def manifest_call(
     """
     return Call(
         scripts.load("manifest"),
-        (keys.lease(name), keys.leases, keys.closed(name)),
+        (keys.lease(name), keys.leases, keys.closed(name), keys.counters),
         (name, first, last, max_bytes),
         lambda reply: _decode(reply, first, last),
     )

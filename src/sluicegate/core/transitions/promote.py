@@ -22,6 +22,7 @@ def promote_call(keys: QueueKeys, *, step: int = 500) -> Call[int]:
             keys.tracking,
             keys.tracking_ended,
             keys.tracking_news,
+            keys.counters,
         ),
         (step, keys.group.encode()),
         int,
