@@ -19,8 +19,10 @@ import redis
 
 from dagster_sluicegate import RedisQueueResource, build_queue_publish_asset
 from sluicegate import Message, RedisMessageQueue
+from sluicegate.core.keys import QueueKeys
 from sluicegate.errors import ConfigurationError
 from tests.dagster.helpers import asset_job, re_execute
+from tests.support import markers
 from tests.support.servers import PROGRAMS, RedisServer, free_port
 from tests.support.snippets import snippet
 
@@ -328,11 +330,9 @@ def test_a_run_that_is_killed_midway_is_completed_by_its_re_execution(
 def test_a_position_is_remembered_for_the_retry_window(
     queue: RedisMessageQueue, resource: RedisQueueResource, client: redis.Redis
 ) -> None:
-    before = set(client.keys())
     run(publish_asset(numbers(1), retry_window_seconds=7200), resource)
-    lives = [client.pttl(key) / 1000 for key in set(client.keys()) - before if client.pttl(key) > 0]
-    assert lives
-    assert max(lives) == pytest.approx(7200, abs=60)
+    (key,) = markers.held(client, QueueKeys(queue.name))
+    assert markers.left_ms(client, QueueKeys(queue.name), key) / 1000 == pytest.approx(7200, abs=60)
 
 
 def test_a_key_of_the_message_is_used_instead_of_its_position(url: str, queue: RedisMessageQueue) -> None:

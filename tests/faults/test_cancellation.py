@@ -362,18 +362,25 @@ def test_a_cancelled_handler_gives_its_message_back_uncounted(proxy: Holding, cl
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("verb", "options"), [("claim", {}), ("settle", {"on_event": lambda _: None})])
 def test_a_cancellation_after_the_handler_does_not_undo_its_ack(
-    proxy: Holding, client: redis.Redis, point: Point
+    proxy: Holding, client: redis.Redis, point: Point, verb: str, options: dict[str, Any]
 ) -> None:
+    """The short way acks in a script of the claim; a queue with events takes the usual way."""
+    inside, held = asyncio.Event(), list[Held]()
+
     async def use(queue: AsyncQueue) -> None:
         async with queue.process_message():
-            pass
+            held.append(proxy.hold(verb, point))
+            inside.set()
 
     async def test(queue: AsyncQueue) -> None:
         await queue.publish("a")
-        await cancelled(proxy.hold("settle", point), use(queue))
+        task = asyncio.ensure_future(use(queue))
+        await inside.wait()
+        await cancelled(held[0], task)
 
-    run(proxy, test)
+    run(proxy, test, **options)
     assert places(client) == {}
     assert state.counters(client, "orders")["acked"] == 1
 
