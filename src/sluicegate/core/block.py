@@ -23,13 +23,23 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from operator import le
 from typing import NamedTuple
 
 from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.entry import PREFIX_LENGTH
 
-__all__ = ["MAX_BLOCK_BYTES", "MAX_ENTRY_BYTES", "MAX_MESSAGES", "MIN_MESSAGES", "Block", "Slices", "block_part"]
+__all__ = [
+    "MAX_BLOCK_BYTES",
+    "MAX_ENTRY_BYTES",
+    "MAX_MESSAGES",
+    "MIN_MESSAGES",
+    "Block",
+    "Slices",
+    "block_of_slices",
+    "block_part",
+]
 
 MAX_MESSAGES = 250
 MAX_BLOCK_BYTES = 64 * 1024
@@ -69,22 +79,26 @@ def block_part(
         payloads: of each message.
         headers: the encoded headers of all of them.
     """
-    count, all_keys, all_payloads = len(payloads), b"".join(keys), b"".join(payloads)
+    return block_of_slices(batch, first, keys, b"".join(payloads), [*accumulate(map(len, payloads))], headers)
+
+
+def block_of_slices(
+    batch: bytes, first: int, keys: Sequence[bytes], payloads: bytes | memoryview, ends: Sequence[int], headers: bytes
+) -> bytes:
+    """Make the same of payloads that lie behind one another, and end there."""
+    count, all_keys = len(ends), b"".join(keys)
     head = SEPARATOR.join((
         batch, b"%d-%d" % (first, first + count - 1), b"%d" % count, b"0,0", b"", b"%d" % len(all_keys),
-        b"%d" % len(all_payloads), headers, b"",
+        b"%d" % len(payloads), headers, b"",
     ))  # fmt: skip
-    return b"".join((head, all_keys, all_payloads, _pack_ends(keys), _pack_ends(payloads)))
+    return b"".join((head, all_keys, payloads, _packed(accumulate(map(len, keys))), _packed(ends)))
 
 
-def _pack_ends(values: Iterable[bytes]) -> bytes:
-    ends, end = array("I"), 0
-    for value in values:
-        end += len(value)
-        ends.append(end)
+def _packed(numbers: Iterable[int]) -> bytes:
+    packed = array("I", numbers)
     if sys.byteorder == "big":
-        ends.byteswap()
-    return ends.tobytes()
+        packed.byteswap()
+    return packed.tobytes()
 
 
 class Block:

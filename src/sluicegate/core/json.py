@@ -153,11 +153,12 @@ _careful_decoder = _stdlib.JSONDecoder(parse_constant=_refuse_constant, parse_in
 def is_alike(value: Any, depth: int = MAX_DEPTH) -> bool:
     """Return whether orjson would write this value exactly as the standard library does, if it writes it.
 
-    Integers beyond 64 bits and lone surrogates are not looked for: orjson raises a TypeError for them.
+    Integers beyond 64 bits and lone surrogates are not looked for, nor, where orjson is installed, keys that are not
+    str: orjson raises a TypeError for them.
     """
     kind = type(value)
     if kind is dict and depth > 0:
-        if not _STR.issuperset(map(type, value)):
+        if orjson is None and not _STR.issuperset(map(type, value)):
             return False
         value = value.values()
     elif (kind is not list and kind is not tuple) or depth == 0:
@@ -170,6 +171,8 @@ def is_alike(value: Any, depth: int = MAX_DEPTH) -> bool:
             if item == 0.0 or _SMALLEST <= item < _LARGEST or -_LARGEST < item <= -_SMALLEST:
                 continue
             return False
+        if kind is list and depth > 1 and _PLAIN.issuperset(map(type, item)):
+            continue
         if not is_alike(item, depth - 1):
             return False
     return True

@@ -135,7 +135,7 @@ class MarkerChain:
         plan = [struct.pack(f"<{len(order)}H", *order)]
         for number, bits, _, _ in generations:
             # Their order is that of the hashes, because a counter keeps the order in which it counts.
-            runs = Counter([one >> (32 - bits) for one in hashes])
+            runs = Counter([one >> (32 - bits) for one in hashes]) if bits else {0: len(keys)}
             prefix = b"%b%d:" % (self._root, number)
             buckets += [b"%b%d" % (prefix, bucket) for bucket in runs]
             plan.append(struct.pack(f"<{len(runs) + 1}H", len(runs), *runs.values()))

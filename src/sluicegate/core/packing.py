@@ -4,14 +4,74 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, chain, repeat
+from typing import overload
 
-from sluicegate.core.block import MAX_BLOCK_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGES, MIN_MESSAGES, block_part
+from sluicegate.core.block import MAX_BLOCK_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGES, MIN_MESSAGES, block_of_slices
 from sluicegate.core.bounds import SEPARATOR
 
-__all__ = ["packed_parts"]
+__all__ = ["Unjoined", "packed_parts"]
 
 _HEAD_BYTES = 128  # of a block or an entry before its messages: prefix, id, counts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unjoined(Sequence[bytes]):
+    """The client's parts of entries, whose keys and payloads are joined when one is read: most are stored in blocks.
+
+    It equals any sequence of the joined parts.
+
+    Attributes:
+        middle: the encoded headers, which all have, between two separators.
+        keys: the encoded deduplication key of each, or none at all.
+        payloads: of all, one behind the other.
+        ends: where each payload ends.
+    """
+
+    middle: bytes
+    keys: Sequence[bytes]
+    payloads: bytes | bytearray
+    ends: Sequence[int]
+
+    def sizes(self) -> list[int]:
+        """Return the bytes of each part."""
+        fixed, starts = len(SEPARATOR) + len(self.middle), chain((0,), self.ends)
+        if not self.keys:
+            return [fixed + end - start for start, end in zip(starts, self.ends, strict=False)]
+        keys = map(len, self.keys)
+        return [fixed + key + end - start for key, start, end in zip(keys, starts, self.ends, strict=False)]
+
+    def cut(self, first: int, end: int) -> Unjoined:
+        """Return the parts of a range."""
+        start = self.start(first)
+        ends = [at - start for at in self.ends[first:end]]
+        return Unjoined(self.middle, self.keys[first:end], self.payloads[start : self.start(end)], ends)
+
+    def start(self, at: int) -> int:
+        """Return where a payload starts."""
+        return self.ends[at - 1] if at else 0
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[bytes]:
+        middle, payloads, start = self.middle, self.payloads, 0
+        for key, end in zip(self.keys or repeat(b""), self.ends, strict=False):
+            yield SEPARATOR + key + middle + payloads[start:end]
+            start = end
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        return [*self][at]
+
+    def __eq__(self, other: object) -> bool:
+        return [*self] == [*other] if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def packed_parts(batch: bytes, parts: Sequence[bytes], keys: Sequence[bytes]) -> list[bytes]:
@@ -22,39 +82,47 @@ def packed_parts(batch: bytes, parts: Sequence[bytes], keys: Sequence[bytes]) ->
         parts: the client's part of each entry, from the first separator on.
         keys: the encoded deduplication key of each message, or none at all.
     """
-    columns = _columns(parts, keys) if len(parts) >= MIN_MESSAGES else None
+    columns = None
+    if len(parts) >= MIN_MESSAGES:
+        columns = parts if isinstance(parts, Unjoined) else _columns(parts, keys)
     if columns is None:
         return [b"", *parts]
-    names, payloads, headers = columns
-    counts, packed = list[int](), list[bytes]()
-    for first, end in _runs([len(part) for part in parts], MAX_BLOCK_BYTES - len(headers) - _HEAD_BYTES):
+    names, ends, headers = columns.keys or [b""] * len(parts), columns.ends, columns.middle[1:-1]
+    counts, packed, payloads = list[int](), list[bytes](), memoryview(columns.payloads)
+    for first, end in _runs(columns.sizes(), MAX_BLOCK_BYTES - len(headers) - _HEAD_BYTES):
         if end - first < MIN_MESSAGES:
             counts += [1] * (end - first)
-            packed += parts[first:end]
+            packed += columns.cut(first, end)
         else:
+            start = columns.start(first)
+            own, own_ends = payloads[start : ends[end - 1]], [at - start for at in ends[first:end]]
             counts.append(end - first)
-            packed.append(block_part(batch, first, names[first:end], payloads[first:end], headers))
+            packed.append(block_of_slices(batch, first, names[first:end], own, own_ends, headers))
     if len(packed) == len(parts):
         return [b"", *parts]
     return [b",".join([b"%d" % count for count in counts]), *packed]
 
 
-def _columns(parts: Sequence[bytes], keys: Sequence[bytes]) -> tuple[Sequence[bytes], list[bytes], bytes] | None:
-    """Return the keys, the payloads and the headers of the messages; None unless all have the same headers."""
+def _columns(parts: Sequence[bytes], keys: Sequence[bytes]) -> Unjoined | None:
+    """Split the parts again; None unless all have the same headers."""
     _, key, headers, _ = parts[0].split(SEPARATOR, 3)
     middle = SEPARATOR + headers + SEPARATOR
     if not keys and not key:
         start = SEPARATOR + middle
         if all(part.startswith(start) for part in parts):
-            return [b""] * len(parts), [part[len(start) :] for part in parts], headers
+            return _unjoined(middle, [], [part[len(start) :] for part in parts])
     if keys:
         starts = [SEPARATOR + name + middle for name in keys]
         if all(map(bytes.startswith, parts, starts)):
-            return keys, [part[len(start) :] for part, start in zip(parts, starts, strict=True)], headers
+            return _unjoined(middle, keys, [part[len(start) :] for part, start in zip(parts, starts, strict=True)])
     fields = [part.split(SEPARATOR, 3) for part in parts]
     if any(field[2] != headers for field in fields):
         return None
-    return [field[1] for field in fields], [field[3] for field in fields], headers
+    return _unjoined(middle, [field[1] for field in fields], [field[3] for field in fields])
+
+
+def _unjoined(middle: bytes, keys: Sequence[bytes], payloads: Sequence[bytes]) -> Unjoined:
+    return Unjoined(middle, keys, b"".join(payloads), [*accumulate(map(len, payloads))])
 
 
 def _runs(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:

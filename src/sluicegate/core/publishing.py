@@ -20,6 +20,7 @@ from sluicegate.core.deduplication import (
 from sluicegate.core.durability import MEMORY, Durability, DurabilityOption, parse_durability
 from sluicegate.core.entry import encode_deduplication_key, encode_headers
 from sluicegate.core.keys import QueueKeys, StreamKeys
+from sluicegate.core.packing import Unjoined
 from sluicegate.core.payload_limits import NO_PAYLOAD_LIMITS, PayloadLimits
 from sluicegate.core.transitions.publish import Batch, Overload
 from sluicegate.errors import ConfigurationError, OptionTypeError, RedisMessageQueueError
@@ -165,11 +166,13 @@ class EncodedRows:
     """Messages that were checked and encoded together; they stand among the payloads of `Publishing.batches`.
 
     Attributes:
-        parts: makes the client's part of each entry; given what stands between its key and its payload.
+        payloads: of all messages, one behind the other.
+        ends: where each payload ends.
         keys: the encoded deduplication key of each message; none at all for messages without keys.
     """
 
-    parts: Callable[[bytes], list[bytes]]
+    payloads: bytes | memoryview
+    ends: Sequence[int]
     keys: list[bytes]
 
 
@@ -265,14 +268,15 @@ class Publishing:
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.max_per_call)
         encode, key_function = _encode_plain if self.is_plain else self._checked, self.key_function
-        us, bare, max_bytes = SEPARATOR, SEPARATOR + middle, MAX_BYTES_PER_CALL
-        parts, keys, held, first = list[bytes](), list[bytes](), 0, 0
+        fixed, max_bytes = len(SEPARATOR) + len(middle), MAX_BYTES_PER_CALL
+        # An encoder's own bytes are not kept: their memory is larger, and new ones would not find it again.
+        stored, ends, keys, held, first = bytearray(), list[int](), list[bytes](), 0, 0
 
-        def batch(parts: list[bytes], keys: list[bytes]) -> Batch:
+        def batch(parts: Unjoined) -> Batch:
             return self.batch_of_parts(
                 new_id(),
                 parts,
-                keys,
+                list(parts.keys),
                 schedule=schedule,
                 durability=confirmed,
                 partial=partial,
@@ -282,43 +286,50 @@ class Publishing:
 
         for payload in payloads:
             if type(payload) is EncodedRows:
-                parts, keys, sent = parts + payload.parts(middle), keys + payload.keys, 0
-                for start, end in _full_ranges([len(part) for part in parts], most):
-                    yield batch(parts[start:end], keys[start:end])
+                start, sent = len(stored), 0
+                ends += [start + end for end in payload.ends]
+                stored += payload.payloads
+                keys += payload.keys
+                parts = Unjoined(middle, keys, stored, ends)
+                sizes = parts.sizes()
+                for start, end in _full_ranges(sizes, most):
+                    yield batch(parts.cut(start, end))
                     first, sent = first + end - start, end
-                parts, keys = parts[sent:], keys[sent:]
-                held = sum(map(len, parts))
+                start = parts.start(sent)
+                stored, ends, keys = stored[start:], [end - start for end in ends[sent:]], keys[sent:]
+                held = sum(sizes[sent:])
                 continue
             try:
                 data = encode(payload)
-                if key_function is None:
-                    part = bare + data
-                else:
+                size = fixed + len(data)
+                if key_function is not None:
                     key = key_function(payload)
                     if isinstance(key, PendingKey):
                         key = key.checked((yield key))
                     name = encode_deduplication_key(key)
-                    part = us + name + middle + data
+                    size += len(name)
                     keys.append(name)
             except Exception as error:
-                _locate(error, first + len(parts))
+                _locate(error, first + len(ends))
                 raise
-            size = len(part)
-            if held + size > max_bytes and parts:
-                yield batch(parts, keys[: len(parts)])
-                first, held, parts, keys = first + len(parts), 0, [], keys[len(parts) :]
-            parts.append(part)
+            if held + size > max_bytes and ends:
+                yield batch(Unjoined(middle, keys[: len(ends)], stored, ends))
+                first, held, keys = first + len(ends), 0, keys[len(ends) :]
+                stored, ends = bytearray(), []
+            stored += data
+            ends.append(len(stored))
             held += size
-            if len(parts) == most:
-                yield batch(parts, keys)
-                first, held, parts, keys = first + len(parts), 0, [], []
-        if parts:
-            yield batch(parts, keys)
+            if len(ends) == most:
+                yield batch(Unjoined(middle, keys, stored, ends))
+                first, held = first + len(ends), 0
+                stored, ends, keys = bytearray(), [], []
+        if ends:
+            yield batch(Unjoined(middle, keys, stored, ends))
 
     def batch_of_parts(
         self,
         batch_id: bytes,
-        parts: list[bytes],
+        parts: Sequence[bytes],
         deduplication_keys: list[bytes],
         *,
         schedule: Schedule = NOW,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluicegate import collector
-from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.deduplication import KeyLayout, key_layout
 from sluicegate.core.payload_limits import PayloadLimits
 from sluicegate.core.publishing import EncodedRows, Publishing
 from sluicegate.errors import ConfigurationError, OptionTypeError
 from sluicegate.extras import extra_needed
-from sluicegate.tables.json_columns import JsonColumns, Piece, RowsUnlikeError, is_text, joined
+from sluicegate.tables.json_columns import JsonColumns, RowsUnlikeError, is_text, joined
 from sluicegate.tables.key_columns import encoded_keys
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ SLICE_ROWS = 10_000
 SLICE_BYTES = 16 * 1024 * 1024
 """Bytes of the columns of these rows; a larger row is encoded alone."""
 _ROWS_AT_ONCE = 1000  # where they become dicts
-_US = SEPARATOR.decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,24 +198,14 @@ def _encoded(
 
     names, arrays, count = batch.schema.names, batch.columns, batch.num_rows
     try:
-        pieces = [*columns.objects(names, arrays)]
+        payloads = joined([*columns.objects(names, arrays)], count)
         if limits:
-            pieces = [_within(limits, batch.schema, joined(pieces, count))]
-        if layout is None:
-            return EncodedRows(partial(_parts, pieces, None, count), [])
-        keys = encoded_keys(layout, names, arrays, count)
-        return EncodedRows(partial(_parts, pieces, keys, count), keys.cast(pa.binary()).to_pylist())
+            payloads = _within(limits, batch.schema, payloads)
+        keys = [] if layout is None else encoded_keys(layout, names, arrays, count).cast(pa.binary()).to_pylist()
+        texts = payloads.cast(pa.binary()).to_pylist()
+        return EncodedRows(b"".join(texts), [*accumulate(map(len, texts))], keys)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
         raise RowsUnlikeError("Arrow cannot write a column") from error
-
-
-def _parts(pieces: list[Piece], keys: pa.Array | None, count: int, middle: bytes) -> list[bytes]:
-    """Join key, headers and payload of each row."""
-    import pyarrow as pa
-
-    key: list[Piece] = [] if keys is None else [keys]
-    parts: list[bytes] = joined([_US, *key, middle.decode(), *pieces], count).cast(pa.binary()).to_pylist()
-    return parts
 
 
 def _within(limits: PayloadLimits, schema: pa.Schema, payloads: pa.Array) -> pa.Array:

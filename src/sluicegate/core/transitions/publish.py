@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import ceil
@@ -14,7 +14,7 @@ from sluicegate.core.bounds import SEPARATOR
 from sluicegate.core.call import Call, Operation, Pause, or_chain, with_markers
 from sluicegate.core.durability import MEMORY, Durability
 from sluicegate.core.keys import QueueKeys
-from sluicegate.core.packing import packed_parts
+from sluicegate.core.packing import Unjoined, packed_parts
 from sluicegate.core.tracking import batch_id_of
 from sluicegate.core.transitions.eviction import EvictionCheck
 from sluicegate.errors import (
@@ -62,7 +62,7 @@ class Batch:
     """
 
     id: bytes
-    parts: list[bytes] = field(repr=False)
+    parts: Sequence[bytes] = field(repr=False)
     deduplication_keys: list[bytes] = field(default_factory=list, repr=False)
     window_seconds: float = 0
     receipt_seconds: float = 0
@@ -82,7 +82,8 @@ class Batch:
     @property
     def size_bytes(self) -> int:
         """Return the size of the messages as they are sent, without their ids."""
-        return sum(map(len, self.parts))
+        parts = self.parts
+        return sum(parts.sizes() if isinstance(parts, Unjoined) else map(len, parts))
 
     def message_ids(self) -> list[str]:
         """List the ids of the messages by position; none for a stream."""
