@@ -50,6 +50,7 @@ PREFIX_LENGTH = 29
 _FIELDS = 4
 _LAST_UNTRACKED = ord("4")
 _ENTRY = re.compile(rb"[125678][0-9a-fA-F]{28}[^%(us)b]+%(us)b[^%(us)b]*%(us)b[^%(us)b]*%(us)b" % {b"us": SEPARATOR})
+_WITHOUT_RESERVED = bytes.maketrans(RESERVED, b"\xff" * len(RESERVED))  # no byte of UTF-8
 
 
 class Prefix(NamedTuple):
@@ -93,7 +94,7 @@ def encode_deduplication_key(key: str) -> bytes:
     """
     try:
         data = key.encode()
-        if len(data.translate(None, RESERVED)) < len(data):
+        if data.translate(_WITHOUT_RESERVED) != data:
             data = encode_name(key).encode()
     except UnicodeEncodeError:
         raise ConfigurationError("deduplication key holds a lone surrogate; UTF-8 cannot carry it") from None

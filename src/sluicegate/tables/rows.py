@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluicegate import collector
@@ -202,10 +201,22 @@ def _encoded(
         if limits:
             payloads = _within(limits, batch.schema, payloads)
         keys = [] if layout is None else encoded_keys(layout, names, arrays, count).cast(pa.binary()).to_pylist()
-        texts = payloads.cast(pa.binary()).to_pylist()
-        return EncodedRows(b"".join(texts), [*accumulate(map(len, texts))], keys)
+        data, ends = _behind_one_another(payloads)
+        return EncodedRows(data, ends, keys)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError) as error:
         raise RowsUnlikeError("Arrow cannot write a column") from error
+
+
+def _behind_one_another(texts: pa.Array) -> tuple[bytes | memoryview, list[int]]:
+    """Return the bytes of all texts, none of which is null, and where each ends."""
+    import pyarrow as pa
+
+    array, count = texts.cast(pa.binary()), len(texts)
+    if not count:
+        return b"", []
+    _, offsets, data = array.buffers()
+    start, *ends = memoryview(offsets)[4 * array.offset : 4 * (array.offset + count + 1)].cast("i")
+    return memoryview(data or b"")[start : ends[-1]], [end - start for end in ends] if start else ends
 
 
 def _within(limits: PayloadLimits, schema: pa.Schema, payloads: pa.Array) -> pa.Array:
