@@ -30,11 +30,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
     connection = borrow(pool)
     intact = False
     try:
-        one = len(sent) == 1 and not asking
-        packed = (
-            connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
-        )
-        send(connection, packed)
+        send(connection, packed([*ASKING, *sent] if asking else sent))
         if asking:
             read(connection)
         replies = [read(connection, seconds if command is sent[-1] else None) for command in sent]
@@ -45,7 +41,7 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
 
 
 def packed(sent: Sequence[Command]) -> list[bytes]:
-    """Return commands as redis-py packs them; for thousands of arguments, its packer takes longer."""
+    """Return commands as redis-py packs them, which takes longer."""
     pieces: list[bytes] = []
     for command in sent:
         arguments = [each if type(each) is bytes else _encoded(each) for each in command]

@@ -31,11 +31,7 @@ async def exchange(
     connection = await borrow(pool)
     intact = False
     try:
-        one = len(sent) == 1 and not asking
-        packed = (
-            connection.pack_command(*sent[0]) if one else connection.pack_commands([*ASKING, *sent] if asking else sent)
-        )
-        await send(connection, packed)
+        await send(connection, packed([*ASKING, *sent] if asking else sent))
         if asking:
             await read(connection)
         replies = [await read(connection, seconds if command is sent[-1] else None) for command in sent]
@@ -46,7 +42,7 @@ async def exchange(
 
 
 def packed(sent: Sequence[Command]) -> list[bytes]:
-    """Return commands as redis-py packs them; for thousands of arguments, its packer takes longer."""
+    """Return commands as redis-py packs them, which takes longer."""
     pieces: list[bytes] = []
     for command in sent:
         arguments = [each if type(each) is bytes else _encoded(each) for each in command]
