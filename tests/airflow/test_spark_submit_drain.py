@@ -92,6 +92,7 @@ def numbers_in(folder: Path) -> list[int]:
 # ---------------------------------------------------------------------- with spark-submit
 
 
+@pytest.mark.full
 def test_a_submitted_drain_reports_what_failed_before_its_task_fails(
     queue: RedisMessageQueue, make_operator: MakeOperator, instance: Instance, lines: Lines, tmp_path: Path
 ) -> None:

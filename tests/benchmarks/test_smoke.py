@@ -223,6 +223,7 @@ def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
     cpu = "Redis CPU µs per claim+ack"
     ours = {
         "publish/s": 30.0, "claim+ack/s": 20.0, cpu: 50.0, f"{cpu}, batches of 1,000": 5.0,
+        "claim+ack/s, loop": 90.0, f"{cpu}, loop": 44.0,
         "heartbeat bytes, 1,000 B": 1.0, "heartbeat bytes, 1,000,000 B": 1.0, "idle wake-up p95 ms": 1.0,
     }  # fmt: skip
     theirs = {"publish/s": 10.0, "claim+ack/s": 20.0, cpu: 110.0}
@@ -233,10 +234,12 @@ def test_the_bars_beside_another_library_are_ratios_to_it() -> None:
     assert found == {
         "deduplicated publish / other 1": (3, 2, True),
         "claim+ack / other 1": (1, 2, False),
+        "claim+ack, our loop / other 1": (4.5, 4, True),
+        "other 1 / ours: Redis CPU, loop": (2.5, 3, False),
         "other 1 / ours: Redis CPU, single": (2.2, 2, True),
         "other 1 / ours: Redis CPU, batches": (22, 20, True),
     }
-    assert len(bars) == 7
+    assert len(bars) == 9
 
 
 @pytest.mark.parametrize(("measured", "code"), [(2, 0), (1, 1)])

@@ -126,6 +126,6 @@ def test_blocks_answer_as_entries_do(bare_client: redis.Redis) -> None:
     Machine.steps = 0
     run_state_machine_as_test(
         lambda: Machine(bare_client),
-        settings=settings(max_examples=25 * (1 + THOROUGH), stateful_step_count=30, report_multiple_bugs=False),
+        settings=settings(max_examples=12 * (1 + 3 * THOROUGH), stateful_step_count=30, report_multiple_bugs=False),
     )
     assert Machine.steps >= 200

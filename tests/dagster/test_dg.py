@@ -85,6 +85,7 @@ def run(project: Path, *commands: str, expected: int = 0, **environment: str) ->
     return dict(zip(printed[::2], printed[1::2], strict=True))
 
 
+@pytest.mark.full
 def test_dg_lists_scaffolds_and_checks_the_components(project: Path) -> None:
     listing = "list components --json"
     checks = ("check yaml --validate-requirements", "check defs", "list defs")

@@ -17,7 +17,7 @@ from tests.faults.interleaving import STEP, play
 from tests.support.servers import PROGRAMS
 from tests.support.settings import THOROUGH
 
-SEEDS = 2000 * (1 + THOROUGH)
+SEEDS = 1000 * (1 + 3 * THOROUGH)
 
 
 @pytest.fixture(autouse=True)

@@ -156,6 +156,7 @@ def reported(
     return answers
 
 
+@pytest.mark.full
 def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(reported: dict[str, Any]) -> None:
     answer = reported["drained"]
     origins = answer.pop("origins", [])

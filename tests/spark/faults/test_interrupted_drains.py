@@ -94,6 +94,7 @@ def test_redis_that_is_killed_and_comes_back_is_waited_for(spark: SparkSession, 
         server.remove()
 
 
+@pytest.mark.full
 def test_a_worker_that_was_frozen_for_longer_than_its_lease_acks_nothing_of_what_others_did(
     spark: SparkSession, queue: RedisMessageQueue, client: redis.Redis, sink: Sink, tmp_path: Path
 ) -> None:
