@@ -81,8 +81,8 @@ def read_lease_file(path: Path) -> LeaseFile:
         lease_id=told["lease_id"],
         pid=int(told["pid"]),
         rows=footer.num_rows,
-        started=float(told["started"]),
-        finished=path.stat().st_mtime,
+        started=(started := float(told["started"])),
+        finished=max(started, path.stat().st_mtime),  # the clock of files is a few ms behind
         deliveries=int(told["deliveries"]),
     )
 

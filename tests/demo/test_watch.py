@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from example_dags.demo.data import KEY
 from example_dags.demo.paths import QUEUE, Paths
-from example_dags.demo.watch import Watcher
+from example_dags.demo.watch import Watcher, read_lease_file
 from sluicegate import RedisMessageQueue
 from tests.demo.helpers import some_rows, typed, write_lease
 
@@ -56,6 +57,8 @@ def test_files_are_seen_once_written_and_again_when_overwritten(paths: Paths, wa
     first = watcher.files[paths.flights / "partition=1" / "first.parquet"]
     assert (first.partition, first.rows, first.lease_id, first.pid, first.deliveries) == (1, 4, "run/1/0", 77, 1)
     assert first.started <= first.finished
+    os.utime(first.path, (first.started - 0.004, first.started - 0.004))
+    assert read_lease_file(first.path).finished == first.started
 
     write_lease(paths.flights, rows[:4], partition=1, name="first", lease_id="run/1/0", pid=88)
     watcher.run_once()
