@@ -64,7 +64,7 @@ def bars(sizes: list[dict[str, float]]) -> list[Bar]:
     steepest = max(sizes, key=lambda size: size["in flight / pending"])
     return [
         Bar("memory in flight / pending", "fast", steepest["in flight / pending"], 1.3, False, "x", _how(steepest)),
-        Bar("memory per pending message and marker", "fast", heaviest["pending bytes"], 450, False, "bytes",
+        Bar("memory per pending message and marker", "fast", heaviest["pending bytes"], 390, False, "bytes",
             _how(heaviest)),
     ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from benchmarks.messages import BATCH, KEY_FIELD, QUEUE, Order, orders
 from benchmarks.report import Bar
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
+from sluicegate.core.block import Block
 from sluicegate.core.call import Call
 from sluicegate.core.keys import QueueKeys
 from sluicegate.core.rules import QueueRules
@@ -206,13 +208,25 @@ class _Bare:
         drained, decode = 0, self._decode
         for request, claim in self._claims:
             reply = self._evalsha(claim)
-            for entry in reply[4]:
-                decode(entry.split(b"\x1f", 3)[3])
-            drained += len(reply[4])
+            held = 0
+            for value in reply[4]:
+                payloads = self._payloads(value)
+                for payload in payloads:
+                    decode(payload)
+                held += len(payloads)
+            drained += held
             token = request.nonce + b":" + reply[1]
-            ack = SettleRequest(request.name, token, request.keep_seconds, True, (), size=len(reply[4]))
+            ack = SettleRequest(request.name, token, request.keep_seconds, True, (), size=held)
             self._evalsha(ack_whole_call(self._keys, ack, held_seconds=0))
         return drained
+
+    @staticmethod
+    def _payloads(value: bytes) -> list[bytes]:
+        if not Block.is_one(value):
+            return [value.split(b"\x1f", 3)[3]]
+        offsets, data = Block(value).payloads()
+        ends = memoryview(offsets).cast("i")
+        return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
     def _evalsha(self, call: Call[Any]) -> Any:
         return self._client.execute_command("EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args, **_RAW)
