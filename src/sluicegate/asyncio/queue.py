@@ -300,7 +300,7 @@ class RedisMessageQueue(QueueConsumer):
     ) -> PublishReport:
         """Publish each row of a table as a JSON object, as `publish_many(table.to_pylist())` does, but by columns.
 
-        Messages, keys, errors and their positions are the same. About 10,000 rows at a time are encoded, so that a
+        Messages, keys, errors and their positions are the same. About 3,000 rows at a time are encoded, so that a
         `RecordBatchReader` of any length takes little memory. Raises as `publish_many` does.
 
         Args:

@@ -24,7 +24,7 @@ __all__ = ["SLICE_BYTES", "SLICE_ROWS", "TableLike", "TableRows", "batches_of", 
 TableLike: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | pd.DataFrame"
 """What `publish_table` takes."""
 
-SLICE_ROWS = 10_000
+SLICE_ROWS = 3000
 """Rows that are encoded together; their text is in memory beside the table."""
 SLICE_BYTES = 16 * 1024 * 1024
 """Bytes of the columns of these rows; a larger row is encoded alone."""
