@@ -26,7 +26,7 @@
 --   and claim.lua must claim; {"slow"}: nothing was changed, settle.lua must ack and claim.lua must claim
 -- Repeat: finds the last lease gone without a record, which counts as acked while it comes early, and the next one open
 --   under its nonce, which gets a new deadline. A repeat after the next lease was acked as well opens a lease that
---   nobody holds, as a late claim.lua does; it expires.
+--   has no consumer, as a late claim.lua does; it expires.
 
 --- @include clock, entry, layout, numbers, oom_guard, wakeup
 -- A lease of one message that has no verdict and is not tracked; see lease.lua.

@@ -134,7 +134,7 @@ def ack_and_claim_operation(
     - The last lease was lost and an earlier execution, of a claim without an ack, opened the next one: as before, and
       the claim finds the next lease under its nonce. Its message is kept.
     - Executed late, after the usual calls: it finds the next lease open and gives it a new deadline; or, when that was
-      acked too, opens a lease that nobody holds, which expires. A late `claim_call` does the same.
+      acked too, opens a lease without a consumer, which expires. A late `claim_call` does the same.
 
     An interruption, such as a cancellation, propagates after one attempt to ack the last lease and to release the next.
 
