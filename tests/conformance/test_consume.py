@@ -417,7 +417,7 @@ def lost(queue: RedisMessageQueue, client: redis.Redis, monkeypatch: pytest.Monk
             return execute(call, **options)
         names.remove(call.script.name)
         other.session.runner.gateway.execute(call)
-        raise RetryBudgetExhaustedError("nobody answers")
+        raise RetryBudgetExhaustedError("no answer")
 
     monkeypatch.setattr(gateway, "execute", losing)
     return names

@@ -108,7 +108,7 @@ def test_a_late_execution_prolongs_the_next_lease_or_opens_one_that_expires(
     ghost = core.do(call)
     assert ghost.how == "open"
     assert ghost.opening != first.opening
-    assert core.do(core.settle("n", token, verdict("ack", "1"), recorded=False)).lost == [1], "nobody worked on it"
+    assert core.do(core.settle("n", token, verdict("ack", "1"), recorded=False)).lost == [1], "an earlier opening"
     state.check(core.client)
 
 
