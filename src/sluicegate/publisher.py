@@ -318,6 +318,7 @@ class Publisher:
                 begun = elapsed_clock()
                 try:
                     batch = self._next(ahead)
+                    operation = None if batch is None else self._operation(batch, None)
                 except BaseException as error:
                     if finish is not None:  # what was sent before the input failed stays published: report it
                         yield finish()
@@ -326,11 +327,11 @@ class Publisher:
                     raise
                 if finish is not None:
                     yield finish()
-                if batch is None:
+                if batch is None or operation is None:
                     if finish is None:
                         give_way()
                     return
-                finish = self._start(batch, held)
+                finish = self._start(batch, operation, held)
         finally:
             self._activity.end_publish(publish)
             if held is not None:
@@ -364,9 +365,11 @@ class Publisher:
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, name, error=error)
         self._runner.emit(event, begun)
 
-    def _start(self, batch: Batch, held: HeldConnection | None) -> Callable[[], PublishReport]:
+    def _start(
+        self, batch: Batch, operation: Operation[Published], held: HeldConnection | None
+    ) -> Callable[[], PublishReport]:
         """Send a batch; the returned function waits for its outcome."""
-        receive = self._runner.start(self._operation(batch, None), held)
+        receive = self._runner.start(operation, held)
         return lambda: self._outcome(batch, receive)
 
     def _send(self, batch: Batch, born: float | None = None) -> PublishReport:

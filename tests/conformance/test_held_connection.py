@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import redis
 
-from sluicegate import RedisMessageQueue
+from sluicegate import RedisMessageQueue, gateway
 from sluicegate._redis import connection_io, pools
 from sluicegate._redis.asyncio import connection_io as async_connection_io
 from sluicegate._redis.asyncio import pools as async_pools
+from sluicegate.asyncio import gateway as async_gateway
+from sluicegate.core import packing
+from sluicegate.core.transitions import publish as publish_transition
 from sluicegate.events import QueueEvent
 from tests.support.flavours import MakeStream
 
@@ -47,6 +50,32 @@ def test_all_calls_of_one_publish_share_a_connection(make_queue: MakeQueue, borr
     borrowed.clear()
     assert queue.publish_many(numbers(4500)).accepted == 4500
     assert len(borrowed) == 1
+
+
+def test_the_next_call_is_prepared_while_redis_works_on_one(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its blocks and the places of its markers are ready before the reply to the call before is awaited."""
+    queue, done = make_queue(get_deduplication_key="id"), list[str]()
+    queue.publish({"id": -1})
+
+    def packed_parts(*arguments: Any) -> list[bytes]:
+        done.append("prepared")
+        return packing.packed_parts(*arguments)
+
+    def read(connection: Any) -> Any:
+        done.append("awaited")
+        return pools.read(connection)
+
+    async def async_read(connection: Any) -> Any:
+        done.append("awaited")
+        return await async_pools.read(connection)
+
+    monkeypatch.setattr(publish_transition, "packed_parts", packed_parts)
+    monkeypatch.setattr(gateway, "read", read)
+    monkeypatch.setattr(async_gateway, "read", async_read)
+    assert queue.publish_many(numbers(3000)).accepted == 3000
+    assert done == ["prepared", "prepared", "awaited", "prepared", "awaited", "awaited"]
 
 
 def test_a_stream_holds_one_too(make_stream: MakeStream, borrowed: list[str]) -> None:

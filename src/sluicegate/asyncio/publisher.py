@@ -335,6 +335,7 @@ class Publisher:
                 begun = elapsed_clock()
                 try:
                     batch = await self._next(ahead)
+                    operation = None if batch is None else self._operation(batch, None)
                 except BaseException as error:
                     if finish is not None:  # what was sent before the input failed stays published: report it
                         yield await finish()
@@ -343,11 +344,11 @@ class Publisher:
                     raise
                 if finish is not None:
                     yield await finish()
-                if batch is None:
+                if batch is None or operation is None:
                     if finish is None:
                         await give_way()
                     return
-                finish = await self._start(batch, held)
+                finish = await self._start(batch, operation, held)
         finally:
             self._activity.end_publish(publish)
             if held is not None:
@@ -383,9 +384,11 @@ class Publisher:
         event = QueueEvent(EventOperation.PUBLISH, EventOutcome.FAILURE, name, error=error)
         await self._runner.emit(event, begun)
 
-    async def _start(self, batch: Batch, held: HeldConnection | None) -> Callable[[], Awaitable[PublishReport]]:
+    async def _start(
+        self, batch: Batch, operation: Operation[Published], held: HeldConnection | None
+    ) -> Callable[[], Awaitable[PublishReport]]:
         """Send a batch; the returned function waits for its outcome."""
-        receive = await self._runner.start(self._operation(batch, None), held)
+        receive = await self._runner.start(operation, held)
         return lambda: self._outcome(batch, receive)
 
     async def _send(self, batch: Batch, born: float | None = None) -> PublishReport:

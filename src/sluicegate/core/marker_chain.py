@@ -46,7 +46,9 @@ class Generation(NamedTuple):
     until_ms: int
 
 
-_FIRST = (Generation(1, 0, 0, 0),)  # a queue without a chain opens it with this generation
+_FIRST = (Generation(1, 0, 0, 0),)  # a queue without a chain opens it with this generation,
+_FIRST_OF_MANY = (Generation(1, 4, 0, 0),)  # or with this one in a call of many keys, which others will follow
+_MANY = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +124,24 @@ class MarkerChain:
         text, generations = self._known
         if not keys:
             return Markers(text, b"", b"", ())
+        if not text and len(keys) >= _MANY:
+            generations = _FIRST_OF_MANY
         joined, distinct = _joined(keys), len(set(keys)) == len(keys)
         if max(map(len, keys)) > _MAX_FIELD_LENGTH or joined.count(_END) > len(keys):
             keys = [field_of(key) for key in keys]
             joined = _joined(keys)
         if not any(generation.bits for generation in generations):
             return Markers(text, b"", joined, tuple([self._name(one.number, 0) for one in generations]), distinct)
-        hashes = list(map(crc32, keys))
-        order = sorted(range(len(keys)), key=hashes.__getitem__)
-        hashes.sort()
+        # Sorted as one small number each: the first bits of the hash, then the place.
+        most, places = max(generation.bits for generation in generations), len(keys).bit_length()
+        above, below = 32 - most, (1 << places) - 1
+        sorted_keys = sorted([crc32(key) >> above << places | at for at, key in enumerate(keys)])
+        order, hashes = [one & below for one in sorted_keys], [one >> places for one in sorted_keys]
         buckets: list[bytes] = []
         plan = [struct.pack(f"<{len(order)}H", *order)]
         for number, bits, _, _ in generations:
             # Their order is that of the hashes, because a counter keeps the order in which it counts.
-            runs = Counter([one >> (32 - bits) for one in hashes]) if bits else {0: len(keys)}
+            runs = Counter([one >> (most - bits) for one in hashes] if bits < most else hashes)
             prefix = b"%b%d:" % (self._root, number)
             buckets += [b"%b%d" % (prefix, bucket) for bucket in runs]
             plan.append(struct.pack(f"<{len(runs) + 1}H", len(runs), *runs.values()))

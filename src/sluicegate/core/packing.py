@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
+from operator import add, sub
 from typing import overload
 
 from sluicegate.core.block import MAX_BLOCK_BYTES, MAX_ENTRY_BYTES, MAX_MESSAGES, MIN_MESSAGES, block_of_slices
@@ -36,11 +37,13 @@ class Unjoined(Sequence[bytes]):
 
     def sizes(self) -> list[int]:
         """Return the bytes of each part."""
-        fixed, starts = len(SEPARATOR) + len(self.middle), chain((0,), self.ends)
-        if not self.keys:
-            return [fixed + end - start for start, end in zip(starts, self.ends, strict=False)]
-        keys = map(len, self.keys)
-        return [fixed + key + end - start for key, start, end in zip(keys, starts, self.ends, strict=False)]
+        fixed, payloads = len(SEPARATOR) + len(self.middle), map(sub, self.ends, chain((0,), self.ends))
+        return [fixed + size for size in (map(add, payloads, map(len, self.keys)) if self.keys else payloads)]
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all parts."""
+        fixed = len(SEPARATOR) + len(self.middle)
+        return len(self.ends) * fixed + sum(map(len, self.keys)) + self.start(len(self.ends))
 
     def cut(self, first: int, end: int) -> Unjoined:
         """Return the parts of a range."""

@@ -144,6 +144,10 @@ def _encode_plain(payload: Any) -> bytes:
 
 def call_ranges(sizes: Sequence[int], most: int = MAX_PER_CALL) -> Iterator[tuple[int, int]]:
     """Yield ranges of messages, by their encoded sizes, that each fit into a call; a larger message is sent alone."""
+    if sum(sizes) <= MAX_BYTES_PER_CALL:
+        for first in range(0, len(sizes), most):
+            yield first, min(first + most, len(sizes))
+        return
     first, held = 0, 0
     for at, size in enumerate(sizes):
         if at > first and (at - first == most or held + size > MAX_BYTES_PER_CALL):
@@ -287,7 +291,7 @@ class Publishing:
         for payload in payloads:
             if type(payload) is EncodedRows:
                 start, sent = len(stored), 0
-                ends += [start + end for end in payload.ends]
+                ends += [start + end for end in payload.ends] if start else payload.ends
                 stored += payload.payloads
                 keys += payload.keys
                 parts = Unjoined(middle, keys, stored, ends)

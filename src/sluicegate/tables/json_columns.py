@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sluicegate.core import json
@@ -104,9 +105,9 @@ class JsonColumns:
 
         kind = column.type
         if types.is_boolean(kind):
-            return pc.fill_null(pc.if_else(column, "true", "false"), _NULL)
+            return _or_null(pc.if_else(column, "true", "false"))
         if types.is_integer(kind):
-            return pc.fill_null(column.cast(pa.string()), _NULL)
+            return _or_null(column.cast(pa.string()))
         if types.is_floating(kind):
             return _numbers(column)
         if is_text(kind):
@@ -201,6 +202,8 @@ def texts_are_utf8(column: pa.Array) -> bool:
     """Return whether every text of a column is UTF-8; Arrow takes the text of files and other programs as it is."""
     import pyarrow as pa
 
+    if _data(column).isascii():
+        return True
     try:
         column.cast(pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -269,14 +272,23 @@ def _numbers(column: pa.Array) -> pa.Array:
     if not len(column):
         return pa.array([], pa.string())
     wide = column.cast(pa.float64())
-    if pc.all(pc.is_finite(wide)).as_py() is False:  # nulls do not count
+    if not isfinite(pc.sum(wide).as_py() or 0) and pc.all(pc.is_finite(wide)).as_py() is False:  # nulls do not count
         raise RowsUnlikeError("NaN or an infinity")
-    least, beyond = json.ALIKE
-    size = pc.abs(wide)
-    alike = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, least), pc.less(size, beyond)))
-    dumps = json.dumps if pc.all(alike).as_py() is False else json.dumps_alike
-    text = dumps(wide.to_pylist())[1:-1]
-    return pc.split_pattern(pa.array([text], pa.binary()).cast(pa.string()), ",").flatten()
+    dumps = json.dumps_alike if _are_alike(wide) else json.dumps
+    text = dumps(wide.to_pylist())[1:-1].decode()
+    return pc.split_pattern(pa.array([text], pa.string()), ",").flatten()
+
+
+def _are_alike(numbers: pa.Array) -> bool:
+    """Return whether both encoders write these numbers alike: 0, and those of usual size."""
+    import pyarrow.compute as pc
+
+    (least, beyond), size = json.ALIKE, pc.abs(numbers)
+    found = pc.min_max(size).as_py()
+    if found["min"] is None or (found["min"] >= least and found["max"] < beyond):
+        return True
+    usual = pc.and_(pc.greater_equal(size, least), pc.less(size, beyond))
+    return bool(pc.all(pc.or_(pc.equal(size, 0.0), usual)).as_py())
 
 
 def _bracketed(column: Any, texts: pa.Array) -> pa.Array:
@@ -284,8 +296,12 @@ def _bracketed(column: Any, texts: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    if column.null_count or not pa.types.is_list(column.type):
+        lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int32())
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+    else:
+        offsets = column.offsets
+        offsets = pc.subtract(offsets, offsets[0]) if offsets[0].as_py() else offsets
     inner = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
     return pc.binary_join_element_wise("[", inner, "]", "")
 

@@ -24,11 +24,10 @@ __all__ = ["SLICE_BYTES", "SLICE_ROWS", "TableLike", "TableRows", "batches_of", 
 TableLike: TypeAlias = "pa.Table | pa.RecordBatch | pa.RecordBatchReader | pd.DataFrame"
 """What `publish_table` takes."""
 
-SLICE_ROWS = 3000
-"""Rows that are encoded together; their text is in memory beside the table."""
+SLICE_ROWS = 1000
+"""Rows that are encoded together: as many as a call publishes, so that Redis works while the next are encoded."""
 SLICE_BYTES = 16 * 1024 * 1024
 """Bytes of the columns of these rows; a larger row is encoded alone."""
-_ROWS_AT_ONCE = 1000  # where they become dicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +121,33 @@ def _sliced(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        for part in cut(batch):
-            if held and (rows + part.num_rows > SLICE_ROWS or size + _nbytes(part) > SLICE_BYTES):
+        for part, part_bytes in cut(batch, SLICE_ROWS):
+            if held and (rows + part.num_rows > SLICE_ROWS or size + part_bytes > SLICE_BYTES):
                 yield _merged(held)
                 held, rows, size = [], 0, 0
             held.append(part)
-            rows, size = rows + part.num_rows, size + _nbytes(part)
+            rows, size = rows + part.num_rows, size + part_bytes
     if held:
         yield _merged(held)
 
 
-def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a record batch at `SLICE_ROWS`, and in halves while it has too many bytes."""
-    if batch.num_rows > SLICE_ROWS:
-        for start in range(0, batch.num_rows, SLICE_ROWS):
-            yield from cut(batch.slice(start, SLICE_ROWS))
-    elif batch.num_rows > 1 and _nbytes(batch) > SLICE_BYTES:
+def cut(batch: pa.RecordBatch, rows: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Cut a record batch at this number of rows, and in halves while it has more than `SLICE_BYTES`.
+
+    Yields:
+        A record batch, and about how many bytes its text has.
+    """
+    if batch.num_rows > rows:
+        for start in range(0, batch.num_rows, rows):
+            yield from cut(batch.slice(start, rows), rows)
+        return
+    size = _nbytes(batch)
+    if batch.num_rows > 1 and size > SLICE_BYTES:
         half = batch.num_rows // 2
-        yield from cut(batch.slice(0, half))
-        yield from cut(batch.slice(half))
+        yield from cut(batch.slice(0, half), rows)
+        yield from cut(batch.slice(half), rows)
     elif batch.num_rows:
-        yield batch
+        yield batch, size
 
 
 def _nbytes(batch: pa.RecordBatch) -> int:
@@ -271,8 +276,8 @@ def _one_by_one(batch: pa.RecordBatch, first: int) -> Iterator[dict[str, Any]]:
     Raises:
         ValueError: Python has no such value, or a text is not UTF-8; names the column, and `position` is the row's.
     """
-    for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        part = batch.slice(start, _ROWS_AT_ONCE)
+    for start in range(0, batch.num_rows, SLICE_ROWS):
+        part = batch.slice(start, SLICE_ROWS)
         try:
             with collector.paused():
                 rows = part.to_pylist()

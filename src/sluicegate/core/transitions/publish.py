@@ -83,14 +83,14 @@ class Batch:
     def size_bytes(self) -> int:
         """Return the size of the messages as they are sent, without their ids."""
         parts = self.parts
-        return sum(parts.sizes() if isinstance(parts, Unjoined) else map(len, parts))
+        return parts.size_bytes() if isinstance(parts, Unjoined) else sum(map(len, parts))
 
     def message_ids(self) -> list[str]:
         """List the ids of the messages by position; none for a stream."""
         if self.in_stream:
             return []
-        prefix = self.id.decode()
-        return [f"{prefix}-{position}" for position in range(len(self.parts))]
+        prefix = self.id.decode() + "-"
+        return [prefix + number for number in _number_texts(len(self.parts))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,14 @@ class Published:
 
 
 @lru_cache(maxsize=8)
+def _number_texts(count: int) -> list[str]:
+    """Return the positions of messages as text."""
+    return [*map(str, range(count))]
+
+
+@lru_cache(maxsize=8)
 def _numbers(count: int) -> bytes:
-    """Return the positions of messages as text, which the script would take long to make."""
+    """Return the same as one text, which the script would take long to make."""
     return b"".join([b"%d\0" % number for number in range(count)])
 
 

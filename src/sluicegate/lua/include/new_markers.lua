@@ -18,7 +18,8 @@ local function new_markers(counters, known_chain, plan, fields, keys, first, ms,
   local self, opens = markers_in(plan, fields, keys, first, ms, chain, count), chain.text == '' and not chain.is_stored
   local place = chain.place(ms, life)
 
-  -- The bits of the newest generation for such markers; fewer when its bucket in sight is nearly empty.
+  -- The bits of the newest generation for such markers; fewer when its bucket in sight is nearly empty. The first
+  -- generation of all has those by which the client named its buckets.
   local function usual_bits()
     for i = #chain.generations, 1, -1 do
       local one = chain.generations[i]
@@ -27,7 +28,7 @@ local function new_markers(counters, known_chain, plan, fields, keys, first, ms,
         return full * 32 < MAX_BUCKET_BYTES and math.max(0, one.bits - 4) or one.bits
       end
     end
-    return 0
+    return opens and plan ~= '' and 4 or 0
   end
 
   if not place then

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["WritePlan", "Written", "plan_write"]
 
 _BLOCK_SECONDS = 60.0
+_ROWS_TOGETHER = 3000
+"""Rows that are encoded together: their columns cost the less, the more there are."""
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ class WritePlan:
         """Yield the rows as parts and keys, as many at a time as one call may carry."""
         size, before = self._max_rows_per_call(sender), 0
         for batch in batches:
-            for part in cut(batch):
+            for part, _ in cut(batch, _ROWS_TOGETHER):
                 yield from self._encoded(sender, part, write_id, size, before)
                 before += part.num_rows
 
