@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +37,7 @@ for i = place_at, #ARGV do
   places[#places + 1] = tonumber(ARGV[i])
 end
 if verb == 'is' then
-  return {is_block(value) and 1 or 0, block and 1 or 0, is_entry(value) and 1 or 0}
+  return {is_block(value) and 1 or 0, block and 1 or 0, sound_block(value) and 1 or 0, is_entry(value) and 1 or 0}
 elseif verb == 'open' then
   return open_block(value) or {}
 elseif verb == 'ids' then
@@ -102,7 +103,7 @@ def test_round_trip(keys: list[bytes], data: Any, kind: bytes, first: int, heade
 def test_lua_reads_what_python_writes(bare_client: redis.Redis) -> None:
     given = entries(MAX_MESSAGES, b"2", 750, payloads=[b"\x1f\x00" * (at % 40) for at in range(250)])
     value = block_of(given)
-    assert in_lua(bare_client, "is", value) == [1, 1, 0]
+    assert in_lua(bare_client, "is", value) == [1, 1, 1, 0]
     assert in_lua(bare_client, "open", value) == given
     assert in_lua(bare_client, "ids", value) == read(value).ids()
 
@@ -170,13 +171,27 @@ def test_a_damaged_block_is_none(bare_client: redis.Redis, how: str) -> None:
     value = damaged()[how]
     assert Block.read(value) is None
     assert in_lua(bare_client, "open", value) == []
-    assert in_lua(bare_client, "is", value)[1:] == [0, 0]
+    assert in_lua(bare_client, "is", value)[1:] == [0, 0, 0]
+
+
+def test_a_changed_block_is_sound_if_its_index_can_be_read(bare_client: redis.Redis) -> None:
+    """A claim takes a whole block without making lists of its index, and refuses it for the same reasons."""
+    rnd, whole, found = random.Random(0), block_of(entries(9)), set()
+    (kept,) = in_lua(bare_client, "keep", whole, 1, 2, 5, 9)
+    (cut,) = in_lua(bare_client, "cut", whole, 3, 7)
+    for value in (whole, kept, cut) * 100:
+        at, change = rnd.randrange(28, len(value)), rnd.randbytes(rnd.choice([1, 1, 4]))
+        changed = value[:at] + change + value[at + len(change) :]
+        _, indexed, sound, _ = in_lua(bare_client, "is", changed)
+        assert sound == indexed == (Block.read(changed) is not None)
+        found.add(sound)
+    assert found == {0, 1}
 
 
 def test_a_message_is_no_block(bare_client: redis.Redis) -> None:
     (value, *_) = entries(1)
     assert Block.read(value) is None
-    assert in_lua(bare_client, "is", value) == [0, 0, 1]
+    assert in_lua(bare_client, "is", value) == [0, 0, 0, 1]
 
 
 def test_the_values_of_a_publish_are_blocks_within_their_limits() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sluicegate.core.block import Block
@@ -31,6 +33,35 @@ def test_blocks_and_single_messages_make_the_same_table(headers: bytes, begun: i
     assert table.equals(to_table(LeasedMessages(singles)), check_metadata=True)
     assert blocks.has_blocks, "no entry was made"
     assert table.column("deduplication_key").to_pylist()[:3] == [None, "a:b", "key-0"]
+
+
+def with_places(block: bytes, places: Sequence[int]) -> bytes:
+    """Return a block of consecutive messages as one of the messages at these places."""
+    first, last = places[0], places[0] + len(places) - 1
+    listed, ranks = (b",".join(b"%d" % (at - start) for at in places) for start in (0, first))
+    before, after = b"\x1f%d-%d\x1f%d\x1f0,0\x1f" % (first, last, len(places)), b"\x1f%d\x1f0,0\x1f" % len(places)
+    assert before + b"\x1f" in block
+    return block.replace(before + b"\x1f", b"\x1f" + listed + after + ranks + b"\x1f")
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [range(10), range(10, 20), range(20, 30)],
+        [range(10), range(20, 30), range(10, 20)],
+        [range(10), range(15, 25), range(20, 30)],
+        [range(2, 8), [9, 11, 12, 25]],
+        [[0, 2, 4], [1, 3, 5]],
+    ],
+)
+def test_blocks_may_have_any_messages_in_any_order(places: list[Sequence[int]]) -> None:
+    """A purge, a claim of a part or lost counters leave gaps and other orders."""
+    given = entries(30, keys=KEYS)
+    parts = [[given[at] for at in each] for each in places]
+    blocks = LeasedEntries([with_places(block_of(part), each) for part, each in zip(parts, places, strict=True)])
+    singles = LeasedEntries([entry for part in parts for entry in part])
+    assert to_table(LeasedMessages(blocks)).equals(to_table(LeasedMessages(singles)))
+    assert blocks.has_blocks
 
 
 def test_only_the_wanted_columns_are_made() -> None:

@@ -22,7 +22,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import le
 from typing import NamedTuple
@@ -200,6 +200,15 @@ class Block:
         start = self.batch + b"-"
         return [start + b"%d" % position for position in self.positions]
 
+    def id_slices(self) -> Slices:
+        """Return the same, one behind the other."""
+        start, positions = self.batch + b"-", self.positions
+        if isinstance(positions, range):
+            numbers, offsets = _numbered(positions.start, positions.stop, len(start))
+        else:
+            numbers, offsets = _numbered_ids(positions, len(start))
+        return Slices(offsets, memoryview(start + start.join(numbers)))
+
     def sequences(self) -> Sequence[int]:
         """Return the sequences of the messages."""
         first, ranks = self.sequence, self.ranks
@@ -270,7 +279,19 @@ def _numbers(text: bytes, count: int) -> Sequence[int]:
     return numbers
 
 
-def _offsets(ends: tuple[int, ...]) -> bytes:
+@lru_cache(maxsize=64)
+def _numbered(first: int, stop: int, length: int) -> tuple[list[bytes], bytes]:
+    """Return the same for consecutive numbers, which recur: publishes of a size have blocks of the same positions."""
+    return _numbered_ids(range(first, stop), length)
+
+
+def _numbered_ids(numbers: Sequence[int], length: int) -> tuple[list[bytes], bytes]:
+    """Return these numbers as text, and the offsets of ids that they end, behind a text of this length."""
+    texts = [b"%d" % number for number in numbers]
+    return texts, _offsets(accumulate([length + len(text) for text in texts]))
+
+
+def _offsets(ends: Iterable[int]) -> bytes:
     return array("i", (0, *ends)).tobytes()
 
 

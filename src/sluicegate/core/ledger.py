@@ -200,7 +200,9 @@ class Ledger:
     def _covers(self, slots: Sequence[int]) -> bool:
         """Return whether these are all slots of a lease whose slots are alike."""
         whole = self._whole
-        return whole is not None and (slots is whole or (len(slots) == len(whole) and list(slots) == list(whole)))
+        if whole is None or (isinstance(slots, range) and isinstance(whole, range)):
+            return slots == whole
+        return slots is whole or (len(slots) == len(whole) and list(slots) == list(whole))
 
     def _spread(self) -> None:
         """Keep from now on what holds for each slot."""

@@ -58,7 +58,7 @@ local slots, entries, gone, foreign = {}, {}, {}, {}
 for i = 1, #held do
   local block = not is_entry(found[i]) and find_block(held[i])
   local is_packed = block and block.first == held[i]
-  if is_packed and index_block(found[i]) or not is_packed and is_entry(found[i]) then
+  if is_packed and sound_block(found[i]) or not is_packed and is_entry(found[i]) then
     slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
   else -- overwritten from outside: it leaves the lease, whose other messages are handled
     gone[#gone + 1], foreign[#foreign + 1] = is_packed and block.name or held[i], found[i]

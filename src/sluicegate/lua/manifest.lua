@@ -26,7 +26,7 @@ if known and known.token ~= '-' and not known.damaged then
   local blocks = blocks_of(lease, known)
   local held, found = read_slots(lease, tonumber(first), upto, known.size, tonumber(max_bytes), blocks)
   for i = 1, #held do
-    if is_entry(found[i]) or index_block(found[i]) then -- else it was overwritten from outside
+    if is_entry(found[i]) or sound_block(found[i]) then -- else it was overwritten from outside
       slots[#slots + 1], entries[#entries + 1] = held[i], found[i]
     end
   end

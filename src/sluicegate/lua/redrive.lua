@@ -63,7 +63,7 @@ local function entry_to_redrive(one)
   local record = redis.call('HGET', dead_records, one.name) or ''
   local entry = string.match(record, '^%d+\31[^\31]*\31[^\31]*\31[^\31]*\31(.*)$')
   if not entry or not is_entry(entry) or id_of(entry) ~= one.name then
-    return group == '' and entry and index_block(entry) and entry or nil
+    return group == '' and entry and sound_block(entry) and entry or nil
   end
   local owner = group == '' and one.marker > 0 and (held[marker_place(one)] or markers.owners[marker_place(one)])
   if owner and owner ~= one.name then

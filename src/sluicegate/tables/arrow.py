@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING
 
 from sluicegate.core import json
@@ -128,29 +128,52 @@ def _arrays_of_blocks(blocks: Sequence[Block], begun: int, wanted: Collection[st
             for offsets, data in columns
         ])  # fmt: skip
 
-    def numbers(kind: pa.DataType, columns: Iterable[Iterable[int]]) -> pa.Array:
+    def times() -> pa.Array:
         values = array("q")
-        for column in columns:
-            values.extend(column)
-        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(values)])
+        for block in blocks:
+            values.extend(array("q", [block.enqueued_ms * 1000]) * block.count)
+        return pa.Array.from_buffers(_types()["enqueued_at"], count, [None, pa.py_buffer(values)])
+
+    def headers() -> pa.Array:
+        if not any(block.headers for block in blocks):
+            return _no_headers(count)
+        return _headers(arrays.binaries(list(chain.from_iterable([block.headers] * block.count for block in blocks))))
 
     makers: dict[str, Callable[[], pa.Array]] = {
-        "id": lambda: arrays.texts([one for block in blocks for one in block.ids()]),
+        "id": lambda: joined(block.id_slices() for block in blocks).cast(pa.string()),
         "payload": lambda: joined(block.payloads() for block in blocks),
-        "headers": lambda: _headers(
-            arrays.binaries(list(chain.from_iterable([block.headers] * block.count for block in blocks)))
-        ),
+        "headers": headers,
         "deduplication_key": lambda: _keys(joined(block.keys() for block in blocks)),
-        "delivery_count": lambda: arrays.int32s([begun] * count),
-        "sequence": lambda: numbers(pa.int64(), (block.sequences() for block in blocks)),
-        "enqueued_at": lambda: numbers(
-            _types()["enqueued_at"], (array("q", [block.enqueued_ms * 1000]) * block.count for block in blocks)
-        ),
+        "delivery_count": lambda: arrays.int32s(array("i", [begun]) * count),
+        "sequence": lambda: _sequences(blocks, count),
+        "enqueued_at": times,
     }
     try:
         return {name: makers[name]() for name in wanted}
     except pa.ArrowInvalid:
         raise MalformedStoredMessageError(_MALFORMED) from None
+
+
+def _sequences(blocks: Sequence[Block], count: int) -> pa.Array:
+    """Return the sequences of the messages; of blocks that follow one another without a gap, as one range."""
+    import pyarrow as pa
+    from pyarrow import compute as pc
+
+    columns = [block.sequences() for block in blocks]
+    if _follow_one_another(columns):
+        before = arrays.int64_scalar(columns[0][0] - 1)
+        ones = pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(array("q", [1]) * count)])
+        return pc.cumulative_sum(ones, start=before)
+    values = array("q")
+    for column in columns:
+        values.extend(column)
+    return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(values)])
+
+
+def _follow_one_another(columns: Sequence[Sequence[int]]) -> bool:
+    """Return whether these are ranges without a gap between them."""
+    ranges = [column for column in columns if isinstance(column, range)]
+    return len(ranges) == len(columns) and all(one.stop == other.start for one, other in pairwise(ranges))
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -247,8 +270,14 @@ def _headers(raw: pa.Array) -> pa.Array:
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    kind = _types()["headers"]
     if not pc.sum(pc.binary_length(raw), min_count=0).as_py():
-        offsets, entries = pa.py_buffer(bytes(4 * (len(raw) + 1))), pa.nulls(0, kind.field(0).type)
-        return pa.Array.from_buffers(kind, len(raw), [None, offsets], children=[entries])
-    return pa.array([list(json.loads(one).items()) if one else [] for one in raw.to_pylist()], kind)
+        return _no_headers(len(raw))
+    return pa.array([list(json.loads(one).items()) if one else [] for one in raw.to_pylist()], _types()["headers"])
+
+
+def _no_headers(count: int) -> pa.Array:
+    import pyarrow as pa
+
+    kind = _types()["headers"]
+    offsets, entries = pa.py_buffer(bytes(4 * (count + 1))), pa.nulls(0, kind.field(0).type)
+    return pa.Array.from_buffers(kind, count, [None, offsets], children=[entries])

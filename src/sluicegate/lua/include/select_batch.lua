@@ -97,7 +97,7 @@ local function select_batch(returned, pending, limit, max_bytes, max_delivery_co
       -- Values may be of very different sizes: the next chunk grows slowly, and little more is read than is taken.
       local fitting = math.ceil(math.min((room - number) / math.max(1, number), (max_bytes - size) / (size - before))
         * self.scanned)
-      chunk = math.max(1, math.min(chunk * 4, packed and 64 or 1000, fitting))
+      chunk = math.max(1, math.min(chunk * 4, packed and 4 or 1000, fitting))
     end
   end
 

@@ -6,7 +6,7 @@ local FEW = 16 -- a smaller room is filled with single messages, so that a large
 -- how many messages it took.
 local function take_block(batch, value, left, first)
   --- @inside block_index, block_pieces
-  local block, at = index_block(value), #batch.taken + 1
+  local block, at = sound_block(value), #batch.taken + 1
   if not block then -- if it was a block once, `packed` stays too high until the list is empty, or is recounted
     batch.foreign[#batch.foreign + 1] = value
     return 0
@@ -15,7 +15,9 @@ local function take_block(batch, value, left, first)
   if block.count <= left then
     batch.taken[at], batch.counts[at] = value, block.count
     return block.count
-  elseif not first or left >= FEW then
+  end
+  block = index_block(value)
+  if not first or left >= FEW then
     batch.taken[at], batch.counts[at] = cut_block(block, 1, left), left > 1 and left or nil
     batch.rest = {cut_block(block, left + 1, block.count)}
     return left

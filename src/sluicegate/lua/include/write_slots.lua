@@ -1,5 +1,5 @@
 -- Write the slots of a new lease, and the name of its consumer, "" for none. `counts` has the number of messages of
--- those of the `values` that are blocks.
+-- those of the `values` that are blocks. Redis copies what one command writes: few blocks at a time use the same memory.
 local function write_slots(key, packed, values, counts, consumer)
   local fields, count, slot, blocks = {'m', packed}, 2, 1, {}
   if consumer ~= '' then
@@ -13,7 +13,7 @@ local function write_slots(key, packed, values, counts, consumer)
     -- `#fields` would search for its end each time.
     fields[count + 1], fields[count + 2], count = messages and 'b' .. slot or slot, values[i], count + 2
     slot = slot + (messages or 1)
-    if count >= 2000 then
+    if count >= 2000 or messages and count >= 6 then
       redis.call('HSET', key, unpack(fields, 1, count))
       count = 0
     end
