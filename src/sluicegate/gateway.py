@@ -180,12 +180,27 @@ class RedisGateway(GatewayBase):
         """Return the client, which is made on first use."""
         return self._pools.client
 
-    def execute(self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None) -> T:
-        """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
+    def execute(
+        self,
+        call: Call[T],
+        *,
+        retry: bool = True,
+        on_retry: Callable[[RetryNote], Any] | None = None,
+        held: HeldConnection | None = None,
+    ) -> T:
+        """Execute one call, with retries unless told otherwise; see `Gateway.execute`.
+
+        Args:
+            call: what to send.
+            retry: as there.
+            on_retry: as there.
+            held: what `hold` returned: the first attempt uses and keeps its connection, which is none of the client's.
+        """
         start, course = elapsed_clock(), Course(call.doubtful)
+        stage = Stage.SINGLE if not retry else Stage.CALLS if held is None else Stage.LOOPS
         try:
             try:
-                return self._once(call, Stage.CALLS if retry else Stage.SINGLE)
+                return self._once(call, stage, held)
             except Exception as error:
                 self._refuse_other_encryption(error)
                 if not (self._may_pass(course, error) and retry):
@@ -252,11 +267,13 @@ class RedisGateway(GatewayBase):
         return receive
 
     def hold(self) -> HeldConnection | None:
-        """Return what keeps a connection over several calls to `send`, until its `close`; None: nothing does.
+        """Return what keeps a connection over several calls, until its `close`; None: nothing does.
 
-        A subclass with a `send` of its own keeps no connection.
+        A subclass with a `send` or an `execute` of its own keeps no connection.
         """
-        return HeldConnection() if type(self).send is RedisGateway.send else None
+        own = type(self)
+        is_ours = own.send is RedisGateway.send and own.execute is RedisGateway.execute
+        return HeldConnection() if is_ours else None
 
     def execute_many(self, calls: Sequence[Call[Any]], *, retry: bool = True) -> list[Any]:
         """Execute independent calls, sent in one write per server; of a cluster, only slots that moved cost more.
@@ -408,7 +425,7 @@ class RedisGateway(GatewayBase):
         )
         return retrying(attempt)
 
-    def _once(self, call: Call[T], stage: str) -> T:
+    def _once(self, call: Call[T], stage: str, held: HeldConnection | None = None) -> T:
         def work(pool: Any, *, asking: bool) -> list[Any]:
             if not self._reached:
                 self._meet(pool)
@@ -416,7 +433,7 @@ class RedisGateway(GatewayBase):
                 self._learn(name, exchange(pool, [("COMMAND", "INFO", name)])[0])
             seconds = reply_seconds(call)
             try:
-                replies = exchange(pool, commands(call), asking=asking, seconds=seconds)
+                replies = exchange(pool, commands(call), asking=asking, seconds=seconds, held=held)
                 if isinstance(replies[0], error_mapping.UnknownScriptError):
                     replies = exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
             except IO_ERRORS as error:

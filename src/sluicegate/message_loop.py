@@ -101,6 +101,7 @@ class MessageLoop:
 
     def __iter__(self) -> Iterator[Message]:
         try:
+            self._steps.keep_connection()
             while (message := self._next()) is not None:
                 yield message
         finally:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from sluicegate import spans
 from sluicegate._arguments import claim_of
 from sluicegate._lease_base import Claim, ClaimedBatch
+from sluicegate._redis.connection_io import HeldConnection
 from sluicegate._session import new_id
 from sluicegate.clock import elapsed_clock
 from sluicegate.core.entry import was_delivered
@@ -213,6 +214,7 @@ class Steps:
         self._watch = _Watch(self._hand, session.runner.gateway)
         self._may_be_short = may_be_short and not config.at_most_once and not config.enable_completed_queue
         self._nonce: bytes | None = None
+        self._held: HeldConnection | None = None
         self._expects_plain = True  # one that is not plain costs the short way a call for nothing
 
     # ------------------------------------------------------------------ what the activity of the queue object asks
@@ -262,6 +264,11 @@ class Steps:
         owner = self._hand.owner = current_owner()
         self._session.activity.hold(self, self._hand, owner)
 
+    def keep_connection(self) -> None:
+        """Use one connection for all steps until `rest`, if the gateway can."""
+        if self._held is None:
+            self._held = self._session.runner.hold()
+
     def advance(self, claim: ClaimOne | None, wait_seconds: float = 0) -> Message | None:
         """Ack the current message, if it has no verdict, and claim the next one; returns None when none came in time.
 
@@ -299,13 +306,16 @@ class Steps:
         self._expects_plain = is_plain(message.entry) and not was_delivered(message.entry)
 
     def rest(self) -> None:
-        """Have no current message, whatever became of it, and no timer."""
-        hand = self._hand
+        """Have no current message, whatever became of it, no timer and no connection."""
+        hand, held = self._hand, self._held
+        self._held = None
         with hand.lock:
             hand.drop()
             watched_by, hand.watched_by = hand.watched_by, None
         if watched_by is not None and watched_by is current_scheduler():
             watched_by.unwatch(self._watch, wait=False)
+        if held is not None:
+            held.close()
 
     def fail(self, error: BaseException) -> None:
         """End with the current message as its lease does when its block raises this error.
@@ -351,7 +361,7 @@ class Steps:
             session.keys, session.rules, request, last, claims=claims, clock=elapsed_clock
         )
         try:
-            return session.runner.run(operation), asked_at
+            return session.runner.run(operation, held=self._held), asked_at
         except WrongKeyTypeError:  # what is wrong may be at a key that the ack alone would not meet
             return SLOW, asked_at
         except RedisMessageQueueError as failure:

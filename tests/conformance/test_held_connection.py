@@ -18,6 +18,7 @@ from sluicegate.core import packing
 from sluicegate.core.transitions import publish as publish_transition
 from sluicegate.events import QueueEvent
 from tests.support.flavours import MakeStream
+from tests.support.servers import RedisServer
 
 MakeQueue = Callable[..., RedisMessageQueue]
 
@@ -135,6 +136,68 @@ def test_whatever_ends_a_publish_returns_its_connection(make_queue: MakeQueue, b
             queue.publish_many(unfit)
     pool = queue.session.runner.gateway.client.connection_pool  # type: ignore[attr-defined]
     assert not pool._in_use_connections
+
+
+def loop_pool(queue: RedisMessageQueue) -> Any:
+    """Return the pool of the connections that loops keep."""
+    made: Any = queue.session.runner.gateway._pools._made  # type: ignore[attr-defined]
+    by_stage = made if "loops" in made else next(iter(made.values()))
+    return by_stage["loops"]
+
+
+def test_a_loop_keeps_a_connection_of_its_own(make_queue: MakeQueue, borrowed: list[str]) -> None:
+    """Its handler has those of the client, however few these are."""
+    queue = make_queue()
+    queue.publish("the server learns the scripts")
+    assert [queue.depth().in_flight for _ in queue.consume(wait_seconds=0)] == [1]
+    queue.publish_many("abcdef")
+    borrowed.clear()
+    with queue.consume(wait_seconds=0) as messages:
+        seen = [(message.text(), queue.depth().in_flight) for message in messages]
+    assert seen == [(letter, 1) for letter in "abcdef"]
+    assert borrowed.count("borrow") == 1 + 6 + 1, "of the loop, of each handler, and of the claim that found nothing"
+    assert not loop_pool(queue)._in_use_connections
+
+
+@pytest.mark.parametrize("ends", ["break", "limit", "error"])
+def test_a_loop_that_ends_returns_its_connection(make_queue: MakeQueue, client: redis.Redis, ends: str) -> None:
+    queue = make_queue()
+    queue.publish_many(numbers(40))
+    for turn in range(20):
+        try:
+            for _ in queue.consume(1 if ends == "limit" else None, wait_seconds=0):
+                if ends == "error":
+                    raise ArithmeticError("of a handler")
+                if ends == "break":
+                    break
+        except ArithmeticError:
+            pass
+        if turn == 2:
+            open_after_three = len(client.client_list())
+    assert len(client.client_list()) == open_after_three
+    assert not loop_pool(queue)._in_use_connections
+
+
+def test_a_server_that_closes_the_connection_of_a_loop_costs_nothing(
+    make_queue: MakeQueue, client: redis.Redis
+) -> None:
+    queue = make_queue()
+    queue.publish_many("abcdef")
+    seen = []
+    for message in queue.consume(wait_seconds=0):
+        seen.append(message.text())
+        client.client_kill_filter(_type="normal", skipme=True)
+    assert seen == [*"abcdef"]
+    assert queue.stats().acked == 6
+    assert queue.depth().in_flight == 0
+
+
+def test_a_client_with_one_connection_has_it_for_the_handlers_of_a_loop(
+    server: RedisServer, client: redis.Redis
+) -> None:
+    with RedisMessageQueue("orders", url=f"{server.url}?max_connections=1") as queue:
+        queue.publish_many("abc")
+        assert [queue.depth().in_flight for _ in queue.consume(wait_seconds=0)] == [1, 1, 1]
 
 
 class Pool:

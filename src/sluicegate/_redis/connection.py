@@ -6,6 +6,7 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -256,9 +257,15 @@ def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
         )
 
 
-def is_cluster_client(client: object) -> bool:
+def is_cluster_client(client: Any) -> bool:
     """Return whether a client is one of a cluster, of either flavour."""
-    return isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster))
+    return _is_of_cluster(type(client))
+
+
+@lru_cache(maxsize=32)
+def _is_of_cluster(kind: type) -> bool:
+    """Return this by the type: the check costs more than a microsecond, and every call needs it."""
+    return issubclass(kind, (redis.RedisCluster, redis.asyncio.RedisCluster))
 
 
 def client_decodes(client: Any) -> bool:

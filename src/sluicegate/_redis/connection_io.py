@@ -16,9 +16,17 @@ from sluicegate.clock import elapsed_clock
 __all__ = ["HeldConnection", "exchange", "packed", "refuses_announced"]
 
 _HELD_SECONDS = 0.5
+_SIZES = [b"\r\n$%d\r\n" % size for size in range(200)]  # what stands between two arguments, by the size of the second
 
 
-def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, seconds: float | None = None) -> list[Any]:
+def exchange(
+    pool: Any,
+    sent: Sequence[Command],
+    *,
+    asking: bool = False,
+    seconds: float | None = None,
+    held: HeldConnection | None = None,
+) -> list[Any]:
     """Send commands in one write on one connection and return their raw replies, errors among them.
 
     Args:
@@ -26,8 +34,10 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         sent: the commands.
         asking: whether a cluster moves the slot to this node, so that ASKING has to come first.
         seconds: how long the last reply may take, None for as long as any other.
+        held: has the connection, and keeps it; None: any connection of the pool.
     """
-    connection = borrow(pool)
+    take, end = (borrow, give_back) if held is None else (held.take, held.keep)
+    connection = take(pool)
     intact = False
     try:
         send(connection, packed([*ASKING, *sent] if asking else sent))
@@ -37,20 +47,25 @@ def exchange(pool: Any, sent: Sequence[Command], *, asking: bool = False, second
         intact = not any(isinstance(reply, Exception) and error_mapping.ends_connection(reply) for reply in replies)
         return replies
     finally:
-        give_back(pool, connection, intact=intact)
+        end(pool, connection, intact=intact)
 
 
 def packed(sent: Sequence[Command]) -> list[bytes]:
     """Return commands as redis-py packs them, which takes longer."""
     pieces: list[bytes] = []
     for command in sent:
-        arguments = [each if type(each) is bytes else _encoded(each) for each in command]
-        pieces.append(b"*%d\r\n" % len(arguments))
-        pieces += [b"$%d\r\n%b\r\n" % (len(each), each) for each in arguments]
+        pieces.append(b"*%d" % len(command))
+        for each in command:
+            argument = each if type(each) is bytes else _encoded(each)
+            size = len(argument)
+            pieces += (_SIZES[size] if size < len(_SIZES) else b"\r\n$%d\r\n" % size, argument)
+        pieces.append(b"\r\n")
     return [b"".join(pieces)]
 
 
 def _encoded(argument: bytes | int | str | float) -> bytes:
+    if type(argument) is int:
+        return b"%d" % argument
     if isinstance(argument, bytes):
         return argument
     return (argument if isinstance(argument, str) else repr(argument)).encode()

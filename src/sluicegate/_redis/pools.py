@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import CONNECTION_FOR, closed_meanwhile, renew_pool_locks
-from sluicegate._redis.connection import Address, refuse_unfit_client
+from sluicegate._redis.connection import Address, is_cluster_client, refuse_unfit_client
 from sluicegate._redis.error_mapping import raise_if_failover
 from sluicegate._redis.pools_base import (
     ASKING,
@@ -77,8 +77,9 @@ class ClientPools(PoolsBase):
             key: of the call.
             place: the node that a redirection named, None without one.
         """
-        client, made = self.client, self._made
-        if not isinstance(client, redis.RedisCluster):
+        client: Any = self.client
+        made = self._made
+        if not is_cluster_client(client):
             if stage == Stage.CALLS:
                 return client.connection_pool, None
             # Two threads may make a pool each, of which one is kept: neither has connected yet.
@@ -90,8 +91,8 @@ class ClientPools(PoolsBase):
 
     def find_servers(self, stage: str) -> dict[str, Any]:
         """Return a pool for each server that has keys: the only one, or each primary of a cluster by its address."""
-        client = self.client
-        if not isinstance(client, redis.RedisCluster):
+        client: Any = self.client
+        if not is_cluster_client(client):
             return {"": self.find(stage, b"", None)[0]}
         nodes = [(node.host, int(node.port)) for node in client.get_primaries()]
         return {f"{host}:{port}": self.find(stage, b"", (host, port))[0] for host, port in nodes}

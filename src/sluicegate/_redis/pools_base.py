@@ -51,6 +51,7 @@ class Stage:
     CALLS = "calls"
     SINGLE = "single"  # one bounded attempt: a server that hangs blocks its caller for a few seconds at most
     WAITING = "waiting"
+    LOOPS = "loops"  # a loop keeps one from message to message, while handlers use those of the client
 
 
 class PoolsBase:

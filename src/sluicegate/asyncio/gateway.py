@@ -184,13 +184,26 @@ class RedisGateway(GatewayBase):
         return self._pools.client
 
     async def execute(
-        self, call: Call[T], *, retry: bool = True, on_retry: Callable[[RetryNote], Any] | None = None
+        self,
+        call: Call[T],
+        *,
+        retry: bool = True,
+        on_retry: Callable[[RetryNote], Any] | None = None,
+        held: HeldConnection | None = None,
     ) -> T:
-        """Execute one call, with retries unless told otherwise; see `Gateway.execute`."""
+        """Execute one call, with retries unless told otherwise; see `Gateway.execute`.
+
+        Args:
+            call: what to send.
+            retry: as there.
+            on_retry: as there.
+            held: what `hold` returned: the first attempt uses and keeps its connection, which is none of the client's.
+        """
         start, course = elapsed_clock(), Course(call.doubtful)
+        stage = Stage.SINGLE if not retry else Stage.CALLS if held is None else Stage.LOOPS
         try:
             try:
-                return await self._once(call, Stage.CALLS if retry else Stage.SINGLE)
+                return await self._once(call, stage, held)
             except Exception as error:
                 await self._refuse_other_encryption(error)
                 if not (self._may_pass(course, error) and retry):
@@ -257,11 +270,13 @@ class RedisGateway(GatewayBase):
         return receive
 
     def hold(self) -> HeldConnection | None:
-        """Return what keeps a connection over several calls to `send`, until its `aclose`; None: nothing does.
+        """Return what keeps a connection over several calls, until its `aclose`; None: nothing does.
 
-        A subclass with a `send` of its own keeps no connection.
+        A subclass with a `send` or an `execute` of its own keeps no connection.
         """
-        return HeldConnection() if type(self).send is RedisGateway.send else None
+        own = type(self)
+        is_ours = own.send is RedisGateway.send and own.execute is RedisGateway.execute
+        return HeldConnection() if is_ours else None
 
     async def execute_many(self, calls: Sequence[Call[Any]], *, retry: bool = True) -> list[Any]:
         """Execute independent calls, sent in one write per server; of a cluster, only slots that moved cost more.
@@ -415,7 +430,7 @@ class RedisGateway(GatewayBase):
         )
         return await retrying(attempt)
 
-    async def _once(self, call: Call[T], stage: str) -> T:
+    async def _once(self, call: Call[T], stage: str, held: HeldConnection | None = None) -> T:
         async def work(pool: Any, *, asking: bool) -> list[Any]:
             if not self._reached:
                 await self._meet(pool)
@@ -423,7 +438,7 @@ class RedisGateway(GatewayBase):
                 self._learn(name, (await exchange(pool, [("COMMAND", "INFO", name)]))[0])
             seconds = reply_seconds(call)
             try:
-                replies = await exchange(pool, commands(call), asking=asking, seconds=seconds)
+                replies = await exchange(pool, commands(call), asking=asking, seconds=seconds, held=held)
                 if isinstance(replies[0], error_mapping.UnknownScriptError):
                     replies = await exchange(pool, commands(call, text=True), asking=asking, seconds=seconds)
             except IO_ERRORS as error:

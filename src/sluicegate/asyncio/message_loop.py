@@ -102,6 +102,7 @@ class MessageLoop:
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         try:
+            self._steps.keep_connection()
             while (message := await self._next()) is not None:
                 yield message
         finally:

@@ -64,11 +64,16 @@ class OperationRunner:
         """End waits and pauses when `stopping` says so, and for no other reason."""
         self._stopping = stopping
 
-    async def run(self, operation: Operation[T], *, retry: bool = True) -> T:
+    async def run(self, operation: Operation[T], *, retry: bool = True, held: HeldConnection | None = None) -> T:
         """Drive an operation to its result; its calls are retried unless told otherwise.
 
         What interrupts a step, such as a cancellation, is thrown into the operation as well: it may have more to do
         before it lets go, in calls that are not retried.
+
+        Args:
+            operation: to drive.
+            retry: False: one attempt per call.
+            held: what `hold` returned; None for any connection.
         """
         begun = elapsed_clock() if self.emits_events else 0.0
         try:
@@ -77,10 +82,10 @@ class OperationRunner:
             await give_way()
             result: T = stop.value
             return result
-        return await self._resume(operation, step, retry, begun)
+        return await self._resume(operation, step, retry, begun, held=held)
 
     def hold(self) -> HeldConnection | None:
-        """Return what keeps a connection for operations that `start` begins one after the other, if the gateway can."""
+        """Return what keeps a connection for operations that run one after the other, if the gateway can."""
         make: Callable[[], HeldConnection | None] | None = getattr(self.gateway, "hold", None)
         return None if make is None else make()
 
@@ -123,13 +128,14 @@ class OperationRunner:
         retry: bool,
         begun: float,
         receive: Callable[[], Awaitable[Any]] | None = None,
+        held: HeldConnection | None = None,
     ) -> T:
         verb: str | None = None
         try:
             while True:
                 try:
                     verb = verb or (step.script.verb if isinstance(step, Call) else None)
-                    answer = await self._answer(step, retry, begun, receive)
+                    answer = await self._answer(step, retry, begun, receive, held)
                 except Exception as error:  # noqa: BLE001  (the operation decides what it means)
                     step = operation.throw(error)
                 except BaseException as error:  # noqa: BLE001  (the operation lets it through)
@@ -145,11 +151,18 @@ class OperationRunner:
             raise
 
     @heeds_cancellation  # asyncio only
-    async def _answer(self, step: Step, retry: bool, begun: float, receive: Callable[[], Awaitable[Any]] | None) -> Any:
+    async def _answer(
+        self,
+        step: Step,
+        retry: bool,
+        begun: float,
+        receive: Callable[[], Awaitable[Any]] | None,
+        held: HeldConnection | None,
+    ) -> Any:
         if receive is not None:
             return await receive()
         if isinstance(step, Call):
-            return await self.execute(step, retry, begun)
+            return await self.execute(step, retry, begun, held)
         if isinstance(step, Wait):
             # A consumer that took the wake-up must claim, even when stopping: the wake-up is lost to the others.
             return await self.gateway.wait(step, self._stopping) or (None if self._stopping() else False)
@@ -157,19 +170,19 @@ class OperationRunner:
             return await pause(step.seconds, self._stopping)
         return await self.emit(step, begun)
 
-    async def execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+    async def execute(self, call: Call[Any], retry: bool, begun: float, held: HeldConnection | None = None) -> Any:
         """Execute one call of an operation that began at `begun`, and learn of an outage from it."""
         outage = self.outage
         tries = retry
         if outage.since is not None and (left := outage.left_of(self.gateway.retry_budget_seconds)) is not None:
             patience = left if call.patience_seconds is None else min(left, call.patience_seconds)
             call, tries = replace(call, patience_seconds=patience), retry and left > 0
+        options: dict[str, Any] = {} if held is None else {"held": held}  # which other gateways do not take
+        if self.emits_events:
+            options["on_retry"] = partial(self._note_retry, begun)
         started = outage.now()
         try:
-            if self.emits_events:
-                answer = await self.gateway.execute(call, retry=tries, on_retry=partial(self._note_retry, begun))
-            else:
-                answer = await self.gateway.execute(call, retry=tries)
+            answer = await self.gateway.execute(call, retry=tries, **options)
         except RedisUnavailableError:
             if retry:
                 outage.note(started)

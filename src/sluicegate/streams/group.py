@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from sluicegate import checks
 from sluicegate._arguments import ids_of, refuse_unfit_gateway
+from sluicegate._redis.connection_io import HeldConnection
 from sluicegate._session import new_id
 from sluicegate.config import OPTIONS_ELSEWHERE, QueueConfig, QueueSpec
 from sluicegate.consumer import QueueConsumer
@@ -294,9 +295,9 @@ class _GroupRunner(OperationRunner):
         self._keys = keys
         self._start = start
 
-    def execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+    def execute(self, call: Call[Any], retry: bool, begun: float, held: HeldConnection | None = None) -> Any:
         try:
-            return super().execute(call, retry, begun)
+            return super().execute(call, retry, begun, held)
         except GroupNotFoundError:
             start = self._start
             if start is None:

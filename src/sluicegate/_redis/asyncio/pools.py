@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import CONNECTION_FOR, close_async_client
-from sluicegate._redis.connection import Address, refuse_unfit_client
+from sluicegate._redis.connection import Address, is_cluster_client, refuse_unfit_client
 from sluicegate._redis.error_mapping import raise_if_failover
 from sluicegate._redis.pools_base import (
     ASKING,
@@ -82,9 +82,9 @@ class ClientPools(PoolsBase):
             key: of the call.
             place: the node that a redirection named, None without one.
         """
-        client = self.client
+        client: Any = self.client
         made = self._made.setdefault(asyncio.get_running_loop(), {})
-        if not isinstance(client, redis.asyncio.RedisCluster):
+        if not is_cluster_client(client):
             if stage == Stage.CALLS:
                 return client.connection_pool, None
             if stage not in made:
@@ -99,8 +99,8 @@ class ClientPools(PoolsBase):
 
     async def find_servers(self, stage: str) -> dict[str, Any]:
         """Return a pool for each server that has keys: the only one, or each primary of a cluster by its address."""
-        client = self.client
-        if not isinstance(client, redis.asyncio.RedisCluster):
+        client: Any = self.client
+        if not is_cluster_client(client):
             pool, _ = await self.find(stage, b"", None)
             return {"": pool}
         with CancellationGuard():

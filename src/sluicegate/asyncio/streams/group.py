@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from sluicegate import checks
 from sluicegate._arguments import ids_of, refuse_unfit_gateway
+from sluicegate._redis.asyncio.connection_io import HeldConnection
 from sluicegate._session import new_id
 from sluicegate.asyncio.consumer import QueueConsumer
 from sluicegate.asyncio.gateway import Client, Gateway, RedisGateway
@@ -293,9 +294,9 @@ class _GroupRunner(OperationRunner):
         self._keys = keys
         self._start = start
 
-    async def execute(self, call: Call[Any], retry: bool, begun: float) -> Any:
+    async def execute(self, call: Call[Any], retry: bool, begun: float, held: HeldConnection | None = None) -> Any:
         try:
-            return await super().execute(call, retry, begun)
+            return await super().execute(call, retry, begun, held)
         except GroupNotFoundError:
             start = self._start
             if start is None:
