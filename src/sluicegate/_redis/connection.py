@@ -6,7 +6,6 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -257,15 +256,16 @@ def refuse_unfit_client(client: object, *, asynchronous: bool = False) -> None:
         )
 
 
+_is_of_cluster: dict[type, bool] = {}  # by the type of a client, because every call asks, and looking costs 2 us
+
+
 def is_cluster_client(client: Any) -> bool:
     """Return whether a client is one of a cluster, of either flavour."""
-    return _is_of_cluster(type(client))
-
-
-@lru_cache(maxsize=32)
-def _is_of_cluster(kind: type) -> bool:
-    """Return this by the type: the check costs more than a microsecond, and every call needs it."""
-    return issubclass(kind, (redis.RedisCluster, redis.asyncio.RedisCluster))
+    kind = type(client)
+    known = _is_of_cluster.get(kind)
+    if known is None:
+        known = _is_of_cluster[kind] = issubclass(kind, (redis.RedisCluster, redis.asyncio.RedisCluster))
+    return known
 
 
 def client_decodes(client: Any) -> bool:
