@@ -201,7 +201,8 @@ def test_a_bucket_without_an_end_gets_one(core: Core, client: redis.Redis) -> No
     core.do(core.publish("b", "a", keyed=True))
     (bucket,) = client.keys("*:markers:*")
     client.persist(bucket)
-    core.do(core.publish("c", "b", keyed=True))
+    for number in range(16):  # of few messages, one publish in sixteen looks
+        core.do(core.publish(f"c{number}", f"b{number}", keyed=True))
     assert client.pttl(bucket) > HOUR_MS
 
 

@@ -46,7 +46,8 @@
 local max_length, receipt_life = tonumber(max_pending_length), tonumber(receipt_ms)
 local tokens = redis.call('LLEN', wakeup)
 redis.call('LLEN', pending)
-local known = newer_layout(redis.call('HGET', counters, 'layout'))
+local totals = redis.call('HMGET', counters, 'layout', 'markers', 'published', 'packed')
+local known = newer_layout(totals[1])
   or known_outcomes(receipt, receipt_life, tracking, tracked, batch)
 if known then
   return known
@@ -60,9 +61,10 @@ local first_due = due and redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
 local room, kept, waiting = room_for(max_length, redis.call('LLEN', pending), returned, delayed, counters)
 local life = due and kind % 2 == 0 and window + due - ms or window
 local count = (tonumber(string.match(string.sub(numbers, -8), '(%d+)%z$')) or -1) + 1 -- counting them takes longer
-local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, life, window, count)
+local markers, moved = new_markers(counters, totals[2], known_chain, plan, fields, KEYS, buckets_at, ms, life, window,
+  count)
 if moved then return moved end
-local sequence = last_sequence(counters, pending, returned)
+local sequence = last_sequence(counters, totals[3], pending, returned)
 local stamp, prefix, values = string.format('%012x', ms) .. '0000', batch .. '-', nil
 local most = overload == 'partial' and room or math.huge
 local found = decide(prefix, numbers, count, markers, fields == '' or distinct == '1', most)
@@ -83,14 +85,14 @@ if tracked ~= '' or job_kinds ~= '' or #oldest.lost > 0 then
   record_publish(tracking, tracking_ended, tracking_news, ms, tracked, job_kinds, values, due, oldest.lost)
 end
 if fresh > 0 then
-  local totals = {'published', string.format('%.0f', sequence + fresh)}
+  local changed = {'published', string.format('%.0f', sequence + fresh)}
   if job_kinds ~= '' then
-    totals[3], totals[4] = 'jobs', 1 -- tells a queue of jobs from a queue of messages
+    changed[3], changed[4] = 'jobs', 1 -- tells a queue of jobs from a queue of messages
   elseif fresh > #values then -- before they are stored: a stopped script must not leave it too low
-    local packed = math.max(0, to_integer(redis.call('HGET', counters, 'packed'))) + fresh - #values
-    totals[3], totals[4], totals[5], totals[6] = 'packed', string.format('%.0f', packed), 'layout', 3
+    local packed = math.max(0, to_integer(totals[4])) + fresh - #values
+    changed[3], changed[4], changed[5], changed[6] = 'packed', string.format('%.0f', packed), 'layout', 3
   end
-  redis.call('HSET', counters, unpack(totals))
+  redis.call('HSET', counters, unpack(changed))
   enqueue(pending, delayed, values, due)
   markers.write(found.ids, prefix, '', sequence)
   if dropped > 0 then

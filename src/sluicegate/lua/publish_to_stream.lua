@@ -38,7 +38,8 @@ if tonumber(age_ms) > tonumber(oldest_ms) then
   return {-1}
 end
 local window, ms = tonumber(window_ms), math.floor(clock_us() / 1000)
-local markers, moved = new_markers(counters, known_chain, plan, fields, KEYS, buckets_at, ms, window, window)
+local markers, moved = new_markers(counters, redis.call('HGET', counters, 'markers'), known_chain, plan, fields, KEYS,
+  buckets_at, ms, window, window)
 if moved then
   return moved
 end

@@ -10,7 +10,7 @@ local function bound_markers(bound, counters, known_chain, plan, fields, keys, f
   if bound == '' then
     return nil
   end
-  local chain, answer = chain_of(counters, known_chain)
+  local chain, answer = chain_of(counters, redis.call('HGET', counters, 'markers'), known_chain)
   for i = from, chain and #groups or 0, 5 do
     local delay = tonumber(groups[i + 2])
     answer = answer or delay > 0 and chain.ensure(ms, delay + SAFETY_MS) or nil

@@ -5,7 +5,7 @@ local function named_markers(counters, known_chain, plan, fields, keys, first)
   if fields == '' then
     return nil
   end
-  local chain, answer = chain_of(counters, known_chain)
+  local chain, answer = chain_of(counters, redis.call('HGET', counters, 'markers'), known_chain)
   if not chain then
     return nil, answer
   end

@@ -7,11 +7,11 @@ local MAX_BUCKET_BYTES = 900000
 -- once has an index: a publish of many messages puts one into a new bucket and removes it.
 local MANY = 100
 
-local function new_markers(counters, known_chain, plan, fields, keys, first, ms, life, window, count)
+local function new_markers(counters, stored, known_chain, plan, fields, keys, first, ms, life, window, count)
   if fields == '' then
     return {owners = {}, names = {}, write = function() end, told = function(reply) return reply end}
   end
-  local chain, answer = chain_of(counters, known_chain)
+  local chain, answer = chain_of(counters, stored, known_chain)
   if not chain then
     return nil, answer
   end
@@ -71,6 +71,9 @@ local function new_markers(counters, known_chain, plan, fields, keys, first, ms,
       if is_new then
         redis.call('PEXPIREAT', one.key, over)
       end
+    end
+    if math.floor(number / 16) == math.floor((number + self.count) / 16) then
+      return -- the rest need not be looked at by every publish of few messages
     end
     local one = run[number % #run + 1]
     if redis.call('PTTL', one.key) == -1 then

@@ -1,4 +1,4 @@
---- @include block_index, block_pieces, unpacked
+--- @include unpacked
 -- The messages of a publish that are new, and the values that store them.
 
 -- Decide about each message: `fresh` and `mine` count new ones and those of an earlier attempt, `new` lists the new
@@ -51,6 +51,7 @@ end
 -- The new messages where some parts are blocks: `runs` lists how many messages each part has. Only the new messages of
 -- a block are stored, with sequences one after the other.
 local function values_of(found, kind, sequence, stamp, prefix, argv, first, runs)
+  --- @inside block_index, block_pieces
   local values, head, new, position, at = {}, string.char(string.byte(kind) + 2), found.new, 0, 1
   for size in string.gmatch(runs, '%d+') do
     local part, places, value = argv[first], {}, nil

@@ -12,9 +12,8 @@ local function newest_sequence(list, zset)
   return last
 end
 
--- The last sequence that was given, which is the total of published messages unless that was overwritten.
-local function last_sequence(counters, list, zset)
-  local published = redis.call('HGET', counters, 'published')
+-- The last sequence that was given, which is the total of `published` messages unless that was overwritten.
+local function last_sequence(counters, published, list, zset)
   local sequence = to_integer(published)
   if sequence <= 0 and published and published ~= '0' then
     sequence = math.max(to_integer(redis.call('HGET', counters, 'claimed')), newest_sequence(list, zset))

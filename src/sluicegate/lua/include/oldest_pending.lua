@@ -1,6 +1,7 @@
---- @include block_index, block_pieces, packed, tracked
+--- @include packed, tracked
 -- Add a value to the oldest ones, of which so many messages are wanted. Returns how many are wanted after it.
 local function add_oldest(self, value, wanted)
+  --- @inside block_index, block_pieces
   local messages = messages_in(value)
   local block = messages > wanted and index_block(value)
   if block then
