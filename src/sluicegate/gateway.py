@@ -28,7 +28,7 @@ from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
 from sluicegate._redis.connection_io import HeldConnection, exchange, packed, refuses_announced
 from sluicegate._redis.error_mapping import IO_ERRORS
-from sluicegate._redis.pools import Client, ClientPools, borrow, give_back, read, send
+from sluicegate._redis.pools import Client, ClientPools, borrow, give_back, read, send_whole
 from sluicegate._redis.pools_base import STOP_SLICE_SECONDS, Command, Stage, WaitEnded, has_one_connection
 from sluicegate._redis.size_limits import (
     ASK_LIMITS,
@@ -246,7 +246,7 @@ class RedisGateway(GatewayBase):
         except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
-            send(connection, packed(commands(call)))
+            send_whole(connection, packed(commands(call)))
         except BaseException as error:
             end(pool, connection, intact=False)
             if not isinstance(error, IO_ERRORS):

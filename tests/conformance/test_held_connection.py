@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 
 from sluicegate import RedisMessageQueue, gateway
 from sluicegate._redis import connection_io, pools
@@ -77,6 +80,25 @@ def test_the_next_call_is_prepared_while_redis_works_on_one(
     monkeypatch.setattr(async_gateway, "read", async_read)
     assert queue.publish_many(numbers(3000)).accepted == 3000
     assert done == ["prepared", "prepared", "awaited", "prepared", "awaited", "awaited"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_call_that_is_sent_ahead_is_written_to_the_last_byte(server: RedisServer, whole: bool) -> None:
+    """The event loop has no time to write the rest while the next call is prepared; this task awaits nothing."""
+
+    async def left() -> int:
+        client = redis.asyncio.Redis.from_url(server.url)
+        connection: Any = await async_pools.borrow(client.connection_pool)
+        connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        packed = connection.pack_command("ECHO", "x" * 60_000)
+        await (async_pools.send_whole if whole else async_pools.send)(connection, packed)
+        unsent: int = connection._writer.transport.get_write_buffer_size()
+        assert len(await async_pools.read(connection)) == 60_000
+        await async_pools.give_back(client.connection_pool, connection, intact=True)
+        await client.aclose()
+        return unsent
+
+    assert (asyncio.run(left()) == 0) is whole
 
 
 def test_a_stream_holds_one_too(make_stream: MakeStream, borrowed: list[str]) -> None:

@@ -32,7 +32,7 @@ from sluicegate._redis.pools_base import (
 )
 from sluicegate.clock import elapsed_clock
 
-__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
+__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send", "send_whole"]
 
 Client = redis.Redis | redis.RedisCluster
 _NO_RETRY = Retry(NoBackoff(), 0)
@@ -188,6 +188,10 @@ def send(connection: Any, packed: Any) -> None:
         if (closed := closed_meanwhile(error)) is None:
             raise
         raise closed from error
+
+
+send_whole = send
+"""The same to the last byte, which `send` waits for; in an event loop it does not."""
 
 
 def read(connection: Any, seconds: float | None = None) -> Any:

@@ -23,7 +23,7 @@ from sluicegate._gateway_base import (
 )
 from sluicegate._redis import encryption, error_mapping
 from sluicegate._redis.asyncio.connection_io import HeldConnection, exchange, packed, refuses_announced
-from sluicegate._redis.asyncio.pools import Client, ClientPools, borrow, give_back, read, send
+from sluicegate._redis.asyncio.pools import Client, ClientPools, borrow, give_back, read, send_whole
 from sluicegate._redis.cluster_routes import Node
 from sluicegate._redis.compat import presentable
 from sluicegate._redis.connection import Address
@@ -249,7 +249,7 @@ class RedisGateway(GatewayBase):
         except IO_ERRORS:  # `execute` meets the error again and explains it
             return again
         try:
-            await send(connection, packed(commands(call)))
+            await send_whole(connection, packed(commands(call)))
         except BaseException as error:
             await end(pool, connection, intact=False)
             if not isinstance(error, IO_ERRORS):

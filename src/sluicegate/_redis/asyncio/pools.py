@@ -36,7 +36,7 @@ from sluicegate._redis.pools_base import (
 from sluicegate.cancellation import CancellationGuard
 from sluicegate.clock import elapsed_clock
 
-__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send"]
+__all__ = ["Client", "ClientPools", "borrow", "borrowed", "give_back", "read", "read_within", "send", "send_whole"]
 
 Client = redis.asyncio.Redis | redis.asyncio.RedisCluster
 _NO_RETRY = Retry(NoBackoff(), 0)
@@ -201,6 +201,16 @@ async def send(connection: Any, packed: Any) -> None:
     """Write packed commands; a cancellation during the write is raised."""
     with CancellationGuard():
         await connection.send_packed_command(packed)
+
+
+async def send_whole(connection: Any, packed: Any) -> None:
+    """Write packed commands to the last byte, for a caller that works on before it awaits anything.
+
+    Usually the event loop writes what the socket's buffer did not take, as soon as it has the time.
+    """
+    if (writer := getattr(connection, "_writer", None)) is not None:
+        writer.transport.set_write_buffer_limits(0)
+    await send(connection, packed)
 
 
 async def read(connection: Any, seconds: float | None = None) -> Any:
