@@ -16,7 +16,7 @@ import pytest
 from tests.spark.shipping import bare_environment, installed_last, package_zip, spark_defaults
 from tests.support.servers import RedisServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.full, pytest.mark.timeout(400)]
 
 PROGRAM = """
 import json, sys
@@ -127,22 +127,17 @@ finally:
     spark.stop()
 print(json.dumps(told))
 """
-QUICK = ("drained", "browsed")
-ALL = (*QUICK, "drained_into_columns", "written", "streamed", "grouped", "leased", "redriven")
+CHECKS = ("drained", "browsed", "drained_into_columns", "written", "streamed", "grouped", "leased", "redriven")
 NOTHING = {"ready": 0, "delayed": 0, "in_flight": 0, "leases": 0}
 
 
 @pytest.fixture(scope="module")
-def reported(
-    server: RedisServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, Any]:
-    """Return what the client found; the quick lane asks it for a part of it, because all of it takes a minute."""
-    selected = [item for item in request.session.items if item.path == request.path]
-    checks = ALL if any(item.get_closest_marker("full") for item in selected) else QUICK
+def reported(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what the client found."""
     folder = tmp_path_factory.mktemp("connect")
     package = package_zip(folder)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, server.url, str(package), str(folder), *checks],
+        [sys.executable, "-c", PROGRAM, server.url, str(package), str(folder), *CHECKS],
         env=installed_last(bare_environment(spark_defaults(folder)), package),
         cwd=folder,
         text=True,
@@ -156,7 +151,6 @@ def reported(
     return answers
 
 
-@pytest.mark.full
 def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(reported: dict[str, Any]) -> None:
     answer = reported["drained"]
     origins = answer.pop("origins", [])
@@ -165,7 +159,6 @@ def test_a_drain_does_the_same_and_its_workers_run_from_the_zip(reported: dict[s
     assert all("sluicegate.zip/sluicegate" in origin for origin in origins)
 
 
-@pytest.mark.full
 def test_a_drain_into_columns_that_are_declared_as_ddl(reported: dict[str, Any]) -> None:
     assert reported["drained_into_columns"] == {"acked": 19, "buried": 1, "left": NOTHING}
 
@@ -176,22 +169,18 @@ def test_a_browse_reads_and_changes_nothing(reported: dict[str, Any]) -> None:
     assert (answer["rows"], answer["again"], answer["left"]) == (30, 20, {**NOTHING, "ready": 30})
 
 
-@pytest.mark.full
 def test_a_write_publishes(reported: dict[str, Any]) -> None:
     assert reported["written"] == {"numbers": list(range(50)), "left": {**NOTHING, "ready": 50}}
 
 
-@pytest.mark.full
 def test_a_stream_hands_over_everything_and_acks_it(reported: dict[str, Any]) -> None:
     assert reported["streamed"] == {"numbers": list(range(40)), "left": NOTHING}
 
 
-@pytest.mark.full
 def test_a_stream_is_written_and_one_group_of_it_drained_while_the_other_reads(reported: dict[str, Any]) -> None:
     assert reported["grouped"] == {"acked": 40, "unread": 40, "left": NOTHING}
 
 
-@pytest.mark.full
 def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(reported: dict[str, Any]) -> None:
     assert reported["leased"] == {
         "dtype": ["n", "int"],
@@ -203,6 +192,5 @@ def test_a_leased_batch_reads_the_same_rows_twice_and_is_acked(reported: dict[st
     }
 
 
-@pytest.mark.full
 def test_dead_letters_are_chosen_with_a_filter(reported: dict[str, Any]) -> None:
     assert reported["redriven"] == {"dead": 4, "redriven": 3, "left": {**NOTHING, "ready": 3}}

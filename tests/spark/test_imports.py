@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sluicegate.spark
 
 ROOT = Path(sluicegate.spark.__file__).parent
@@ -26,6 +28,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.full
 def test_each_module_imports_in_a_process_that_has_imported_no_other() -> None:
     assert {"datasource", "draining.driver", "streaming.reader"} <= set(MODULES)
     done = subprocess.run([sys.executable, "-c", PROGRAM, *MODULES], text=True, capture_output=True, check=False)

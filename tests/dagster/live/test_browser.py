@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.dagster.live import browser
 from tests.dagster.live.gate import LiveGate
 
-pytestmark = [pytest.mark.dagster, pytest.mark.slow]
+pytestmark = [pytest.mark.dagster, pytest.mark.slow, pytest.mark.full]
 
 
 def test_the_page_shows_the_gate_and_what_it_drained(drained: LiveGate) -> None:
