@@ -181,8 +181,8 @@ def _heartbeat(count: int, size: int) -> dict[str, float]:
         step = max(1, min(BATCH, 10_000_000 // size))
         for first in range(0, count, step):
             queue.publish_many([f"{number:0{size}}" for number in range(first, min(first + step, count))])
-        lease = queue.claim(count, lease_seconds=3600)  # which stops at 32 MiB
-        assert len(lease) == count or len(lease) * size > 30_000_000
+        lease = queue.claim(count, lease_seconds=3600)  # which stops at 8 MiB
+        assert len(lease) == count or len(lease) * size > 8_000_000
         lease.extend()
         asking = _beats(client, lease, 0)
         sent = _beats(client, lease, _BEATS)

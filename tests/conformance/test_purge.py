@@ -29,7 +29,9 @@ def fill(admin: Admin, where: str, *names: str, keyed: bool = True) -> list[str]
     if where == "dead":
         admin.bury_all()
     elif where != "pending":
-        leases = [admin.take(1000) for _ in range(0, len(names), 1000)]
+        leases = []
+        while sum(len(taken) for *_, taken in leases) < len(names):  # a claim ends at 1,000 messages or 8 MB
+            leases.append(admin.take(1000))
         for lease, token, taken in leases:
             back = verdict("nack", f"1-{len(taken)}", delay_seconds=1000 if where == "delayed" else 0)
             admin.do(admin.settle(lease, token, back))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "MAX_CLAIM_BYTES",
     "MAX_CLAIM_LIMIT",
     "MAX_ERROR_LENGTH",
     "MAX_ERROR_TYPE_LENGTH",
@@ -22,6 +23,8 @@ NO_WHY = SEPARATOR * 2
 """The reason and error of a verdict that has none."""
 MAX_CLAIM_LIMIT = 10_000
 """Messages of one lease."""
+MAX_CLAIM_BYTES = 8 * 1024 * 1024
+"""Bytes of stored messages after which a claim takes no more, so that it keeps Redis busy for less than 50 ms."""
 MAX_REASON_LENGTH = 500
 MAX_ERROR_TYPE_LENGTH = 200
 MAX_ERROR_LENGTH = 2000

@@ -9,6 +9,7 @@ from math import ceil
 from typing import Any
 
 from sluicegate.core import scripts
+from sluicegate.core.bounds import MAX_CLAIM_BYTES
 from sluicegate.core.call import Call, Operation, Wait
 from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.event_helpers import buried_events, set_aside_events
@@ -42,7 +43,6 @@ __all__ = [
     "undo_claim",
 ]
 
-_MAX_BYTES = 32 * 1024 * 1024
 _MAX_EXCLUDE_SECONDS = 30.0  # other consumers wait that long, too, for what a run excludes
 _MAX_SLEEP_SECONDS = 10.0
 _MAX_GROUP_SLEEP_SECONDS = 1.0  # nothing wakes a group when another client appends to its stream
@@ -238,7 +238,7 @@ def claim_call(
             rules.max_delivery_count,
             takeover,
             int(maintain),
-            _MAX_BYTES,
+            MAX_CLAIM_BYTES,
             ceil(rules.max_lease_seconds * 1000),
             rules.max_dead_length,
             int(rules.strict),

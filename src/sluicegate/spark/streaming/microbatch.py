@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.core.bounds import MAX_CLAIM_LIMIT
+from sluicegate.core.bounds import MAX_CLAIM_BYTES, MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 
 __all__ = ["Capacity", "Offset", "Pace"]
 
-_MAX_CLAIM_BYTES = 32 * 1024 * 1024  # about the largest lease
 _MAX_SAVED_SECONDS = 60.0
 _FIRST_CLAIM = 100  # messages, while their size is unknown
 
@@ -84,7 +83,7 @@ class Capacity:
         self.average = max(self.average, size / len(lease))
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # Messages that failed before come in smaller leases, and the bytes of a lease are bounded.
-        return len(lease) == limit or stored.delivery_count(0) > 1 or size >= _MAX_CLAIM_BYTES
+        return len(lease) == limit or stored.delivery_count(0) > 1 or size >= MAX_CLAIM_BYTES
 
 
 class Pace:
