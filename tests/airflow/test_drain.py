@@ -175,6 +175,39 @@ def test_options_reach_the_drain(queue: RedisMessageQueue, drain: Callable[..., 
     assert drain(until="deadline", deadline_seconds=0.2)["partitions"][0]["ended"] == "deadline"
 
 
+def test_payloads_that_do_not_fit_are_buried_if_asked_to(
+    queue: RedisMessageQueue, drain: Callable[..., dict[str, Any]]
+) -> None:
+    queue.publish_many([{"n": 0}, {"n": "CANARY"}, {"n": 2}])
+    rows: list[int] = []
+
+    report = drain(lambda table: rows.extend(table.column("n").to_pylist()), schema=arrow_schema(), mode="bury")
+
+    assert (rows, report["acked"], report["buried"], report["failed"]) == ([0, 2], 2, 1, 0)
+    (letter,) = queue.peek(9, state="dead")
+    assert letter.reason == "invalid_payload"
+
+
+def test_payloads_that_do_not_fit_are_kept_in_the_column_that_is_named(
+    queue: RedisMessageQueue, drain: Callable[..., dict[str, Any]]
+) -> None:
+    import pyarrow
+
+    queue.publish_many([{"n": 0}, {"n": "x"}])
+    rows: list[Any] = []
+    schema = arrow_schema().append(pyarrow.field("bad", pyarrow.string()))
+
+    report = drain(
+        lambda table: rows.extend(table.select(["n", "bad"]).to_pylist()),
+        schema=schema,
+        mode="PERMISSIVE",
+        column_name_of_corrupt_record="bad",
+    )
+
+    assert rows == [{"n": 0, "bad": None}, {"n": None, "bad": '{"n":"x"}'}]
+    assert (report["acked"], report["failed"]) == (2, 0)
+
+
 def arrow_schema() -> Any:
     import pyarrow
 
@@ -538,6 +571,8 @@ def generator(batch: list[Message]) -> Iterator[None]:
         ({"lease_seconds": 0}, "lease_seconds must be a number above 0"),
         ({"until": "sometime"}, "until must be 'empty', 'deadline' or a number"),
         ({"until": "deadline"}, "needs deadline_seconds"),
+        ({"mode": "DROP"}, "mode must be one of FAILFAST, PERMISSIVE, BURY, not 'DROP'"),
+        ({"mode": "BURY"}, "mode BURY is for payloads that do not fit a schema, and there is none; give a schema"),
         ({"queue_options": {"url": "redis://other"}}, "url is not an option here"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

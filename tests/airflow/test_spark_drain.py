@@ -164,6 +164,69 @@ def test_options_reach_the_drain(queue: RedisMessageQueue, drain: Drain, tmp_pat
     assert ended == "deadline"
 
 
+@pytest.mark.parametrize(
+    ("options", "expected", "counts"),
+    [
+        ({"schema": "n long", "mode": "BURY"}, [[0, None], [2, None]], (2, 1, 0)),
+        (
+            {"schema": "n long, bad string", "mode": "PERMISSIVE", "column_name_of_corrupt_record": "bad"},
+            [[0, None], [None, '{"n":"x"}'], [2, None]],
+            (3, 0, 0),
+        ),
+    ],
+    ids=["bury", "permissive"],
+)
+def test_payloads_that_do_not_fit_are_treated_as_the_mode_says(
+    queue: RedisMessageQueue,
+    drain: Drain,
+    tmp_path: Path,
+    options: dict[str, Any],
+    expected: list[list[Any]],
+    counts: tuple[int, int, int],
+) -> None:
+    queue.publish_many([{"n": 0}, {"n": "x"}, {"n": 2}])
+    folder = str(tmp_path)
+
+    def process(table: Any, ctx: DrainContext) -> None:
+        rows = [[row["n"], row.get("bad")] for row in table.to_pylist()]
+        ctx.output_file(folder, ".json").write_text(json.dumps(rows))
+
+    report = drain(process, partitions=1, **options)
+
+    assert [json.loads(file.read_text()) for file in tmp_path.glob("[!.]*.json")] == [expected]
+    assert (report["acked"], report["buried"], report["failed"]) == counts
+    assert [letter.reason for letter in queue.peek(9, state="dead")] == ["invalid_payload"] * counts[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"mode": "DROP"}, "mode must be one of FAILFAST, PERMISSIVE, BURY, not 'DROP'"),
+        ({"mode": "BURY"}, "mode BURY is for payloads that do not fit a schema, and there is none; give a schema"),
+        (
+            {"schema": "n long", "column_name_of_corrupt_record": "bad"},
+            "column_name_of_corrupt_record names the column that the mode PERMISSIVE fills, and the mode is FAILFAST",
+        ),
+    ],
+)
+def test_a_mode_that_cannot_work_is_refused_before_there_is_a_session(
+    queue: RedisMessageQueue,
+    instance: Instance,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: dict[str, Any],
+    words: str,
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("airflow_provider_sluicegate.spark_session.session_options", lambda *given: asked.append(given))
+    operator = SparkRedisQueueDrainOperator(task_id="work", queue_name=queue.name, process=accept, **arguments)
+
+    with pytest.raises(AirflowFailException) as failed:
+        operator.execute({"ti": instance})  # type: ignore[arg-type, typeddict-item]
+
+    assert words in str(failed.value)
+    assert asked == []
+
+
 def test_the_report_of_a_drain_that_failed_is_stored_and_its_retry_works_on_what_failed(
     queue: RedisMessageQueue, drain: Drain, instance: Instance, lines: Lines, tmp_path: Path
 ) -> None:

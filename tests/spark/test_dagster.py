@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
@@ -438,6 +439,43 @@ def test_spark_submit_drains_for_the_asset_of_the_documentation(
     assert (queue.depth().ready, queue.depth().in_flight, queue.stats().acked) == (0, 0, 25)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected", "counts"),
+    [
+        ({"schema": "n long", "mode": "BURY"}, [{"n": 0}, {"n": 2}], (2, 1)),
+        (
+            {"schema": "n long, bad string", "mode": "permissive", "column_name_of_corrupt_record": "bad"},
+            [{"n": 0, "bad": None}, {"n": None, "bad": '{"n":"x"}'}, {"n": 2, "bad": None}],
+            (3, 0),
+        ),
+    ],
+    ids=["bury", "permissive"],
+)
+def test_payloads_that_do_not_fit_are_treated_as_the_mode_says(
+    spark: SparkSession,
+    queue: RedisMessageQueue,
+    resource: RedisQueueResource,
+    tmp_path: Path,
+    options: dict[str, Any],
+    expected: list[dict[str, Any]],
+    counts: tuple[int, int],
+) -> None:
+    queue.publish_many([{"n": 0}, {"n": "x"}, {"n": 2}])
+    folder = str(tmp_path / "stored")
+
+    def write(table: Any, ctx: DrainContext) -> None:
+        columns = [name for name in ("n", "bad") if name in table.column_names]
+        pq.write_table(table.select(columns), ctx.output_file(folder, ".parquet"))
+
+    result = run(drain_asset(write, partitions=1, **options), resource, spark)
+
+    (materialization,) = result.asset_materializations_for_node("stored")
+    found = values_of(materialization.metadata)
+    assert (found["sluicegate/acked"], found["sluicegate/buried"], found["sluicegate/failed"]) == (*counts, 0)
+    assert pq.read_table(folder).to_pylist() == expected
+    assert [letter.reason for letter in queue.peek(9, state="dead")] == ["invalid_payload"] * counts[1]
+
+
 def test_it_can_be_called_directly(
     spark: SparkSession, resource: RedisQueueResource, numbers: Numbers, output: Output
 ) -> None:
@@ -500,6 +538,17 @@ async def _coroutine(batch: list[Message]) -> None:
         ({"until": "later"}, "until must be 'empty', 'deadline' or a number of messages"),
         ({"until": "deadline"}, "until='deadline' needs deadline_seconds"),
         ({"batch_format": "csv"}, "batch_format must be one of messages, arrow, pandas, not 'csv'"),
+        ({"mode": "DROP"}, "mode must be one of FAILFAST, PERMISSIVE, BURY, not 'DROP'"),
+        ({"mode": "BURY"}, "mode BURY is for payloads that do not fit a schema, and there is none"),
+        (
+            {"schema": "n long", "column_name_of_corrupt_record": "bad"},
+            "column_name_of_corrupt_record names the column that the mode PERMISSIVE fills, and the mode is FAILFAST",
+        ),
+        (
+            {"schema": pa.schema([("n", pa.int64())]), "mode": "PERMISSIVE", "column_name_of_corrupt_record": "bad"},
+            "names 'bad'; declare that column as string",
+        ),
+        ({"on_failures": "ignore"}, "on_failures"),
         ({"progress_interval_seconds": 0}, "progress_interval_seconds"),
         ({"on_empty": "fail"}, "on_empty"),
         ({"resource_key": "my-queue"}, "resource_key must be a Python identifier, not 'my-queue'"),

@@ -65,6 +65,8 @@ def test_arguments_carry_the_queue_and_every_option(drained: list[Any], capsys: 
         "remember_empty": False,
         "batch_format": "arrow",
         "schema": "n bigint, t string",
+        "mode": "PERMISSIVE",
+        "column_name_of_corrupt_record": "t",
         "until": 700,
         "deadline_seconds": 60.0,
         "on_failures": "return",
@@ -121,6 +123,10 @@ def test_a_group_of_a_stream_is_named_by_its_url_its_names_or_its_spec(
         (["--url", URL, "--queue", "q", "--process", "json"], "'module:function'"),
         (["--url", URL, "--queue", "q", "--process", "json:nothing"], "nothing"),
         (["--url", URL, "--queue", "q", "--process", "no_such_module:f"], "no_such_module"),
+        (
+            ["--url", URL, "--queue", "q", "--process", HANDLER, "--mode", "BURY"],
+            "mode BURY is for payloads that do not fit a schema, and there is none",
+        ),
         (["--spec", "{}", "--process", HANDLER], "a queue spec has ["),
         (["--spec", "orders", "--process", HANDLER], "a queue spec is JSON"),
         (["--spec", "[]", "--process", HANDLER], "a queue spec is a JSON object"),
@@ -239,6 +245,14 @@ def test_a_value_may_begin_with_a_dash() -> None:
     assert submit._parser().parse_args(arguments).run_id == "-nightly"
 
 
+def test_a_mode_is_given_in_any_case() -> None:
+    queue = RedisMessageQueue("orders", url=URL)
+
+    arguments = submit.arguments(queue, HANDLER, schema="n bigint", mode="bury")
+
+    assert submit._parser().parse_args(arguments).mode == "BURY"
+
+
 @pytest.mark.parametrize(
     "option",
     [
@@ -247,8 +261,10 @@ def test_a_value_may_begin_with_a_dash() -> None:
         {"lease_seconds": "soon"},
         {"remember_empty": "perhaps"},
         {"on_failures": "ignore"},
+        {"mode": "DROP"},
+        {"column_name_of_corrupt_record": "t", "schema": "t string"},
     ],
 )
 def test_arguments_refuses_what_the_program_would_and_ends_no_process(option: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(option)).replace("_", "-")):
+    with pytest.raises(ConfigurationError, match=next(iter(option)).replace("_", "[-_]")):
         submit.arguments(RedisMessageQueue("orders", url=URL), HANDLER, **option)

@@ -62,6 +62,10 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
     :param batch_format: ``"messages"``, ``"arrow"`` or ``"pandas"``.
     :param schema: the fields of the JSON payloads, for ``"arrow"`` and ``"pandas"``: a DDL text, a ``StructType`` or an
         Arrow schema.
+    :param mode: for payloads that do not fit the ``schema``, in any case. ``"FAILFAST"``: their messages fail.
+        ``"PERMISSIVE"``: the fields that do not fit are null, and a declared string column ``_corrupt_record`` holds
+        the payload. ``"BURY"``: they become dead letters, which fail no task, and the function gets the others.
+    :param column_name_of_corrupt_record: another name for that column.
     :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
@@ -91,6 +95,8 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
         lease_seconds: float = 60,
         batch_format: BatchFormat | None = None,
         schema: str | Schema | None = None,
+        mode: str = "FAILFAST",
+        column_name_of_corrupt_record: str | None = None,
         until: Until = "empty",
         deadline_seconds: float | None = None,
         on_failures: OnFailures = "raise",
@@ -107,6 +113,8 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
         self.lease_seconds = lease_seconds
         self.batch_format = batch_format
         self.schema = schema
+        self.mode = mode
+        self.column_name_of_corrupt_record = column_name_of_corrupt_record
         self.until = until
         self.deadline_seconds = deadline_seconds
         self.on_failures = on_failures
@@ -136,7 +144,9 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
     def _drain(self, hook: RedisQueueHook, queue: QueueConsumer, context: Context) -> DrainSummary:
         from airflow_provider_sluicegate.spark_session import opened_session, session_options
         from sluicegate.spark.jobs import SparkJob
+        from sluicegate.tables.misfits import check_mode
 
+        check_mode(self.mode, self.column_name_of_corrupt_record, has_schema=self.schema is not None)
         process = draining.handler_of(self.process)
         hook.check_serializable(queue)
         options = session_options(self.conn_id, self.config_kwargs, f"{self.dag_id}-{self.task_id}")
@@ -170,6 +180,8 @@ class SparkRedisQueueDrainOperator(ReportsLineage, ConsumerOperator):
                 remember_empty=False,  # a task that is cleared drains what has arrived since
                 batch_format=self.batch_format,
                 schema=self.schema,
+                mode=self.mode,
+                column_name_of_corrupt_record=self.column_name_of_corrupt_record,
                 until=self.until,
                 deadline_seconds=self.deadline_seconds,
                 on_failures=self.on_failures,

@@ -65,6 +65,10 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
     :param lease_seconds: how long a lease outlives its worker.
     :param batch_format: ``"messages"``, ``"arrow"`` or ``"pandas"``.
     :param schema: the fields of the JSON payloads as DDL, for ``"arrow"`` and ``"pandas"``.
+    :param mode: for payloads that do not fit the ``schema``, in any case. ``"FAILFAST"``: their messages fail.
+        ``"PERMISSIVE"``: the fields that do not fit are null, and a declared string column ``_corrupt_record`` holds
+        the payload. ``"BURY"``: they become dead letters, which fail no task, and the function gets the others.
+    :param column_name_of_corrupt_record: another name for that column.
     :param until: ``"empty"``, ``"deadline"`` (waits for messages until ``deadline_seconds`` have passed), or a number
         of messages at most.
     :param deadline_seconds: how long batches are claimed; the current ones are finished.
@@ -96,6 +100,8 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
         lease_seconds: float = 60,
         batch_format: BatchFormat | None = None,
         schema: str | None = None,
+        mode: str = "FAILFAST",
+        column_name_of_corrupt_record: str | None = None,
         until: Until = "empty",
         deadline_seconds: float | None = None,
         on_failures: OnFailures = "raise",
@@ -109,6 +115,8 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
         self.lease_seconds = lease_seconds
         self.batch_format = batch_format
         self.schema = schema
+        self.mode = mode
+        self.column_name_of_corrupt_record = column_name_of_corrupt_record
         self.until = until
         self.deadline_seconds = deadline_seconds
         self.on_failures = on_failures
@@ -171,6 +179,8 @@ class SparkSubmitRedisQueueDrainOperator(ReportsLineage, ConsumerOperator, Spark
             remember_empty=False,  # a task that is cleared drains what has arrived since
             batch_format=self.batch_format,
             schema=self.schema,
+            mode=self.mode,
+            column_name_of_corrupt_record=self.column_name_of_corrupt_record,
             until=self.until,
             deadline_seconds=self.deadline_seconds,
             on_failures=self.on_failures,

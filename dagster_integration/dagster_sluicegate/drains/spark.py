@@ -26,6 +26,7 @@ from sluicegate.draining.handler import BatchFormat, Handler
 from sluicegate.draining.progress import ProgressLines
 from sluicegate.errors import ConfigurationError, DrainFailedError
 from sluicegate.spark.jobs import SparkJob
+from sluicegate.tables.misfits import check_mode
 
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Schema
@@ -44,6 +45,8 @@ def build_spark_queue_drain_asset(
     lease_seconds: float = 60,
     batch_format: BatchFormat | None = None,
     schema: "str | Schema | None" = None,
+    mode: str = "FAILFAST",
+    column_name_of_corrupt_record: str | None = None,
     until: Until = "empty",
     deadline_seconds: float | None = None,
     on_failures: OnFailures = "raise",
@@ -89,6 +92,10 @@ def build_spark_queue_drain_asset(
         batch_format: `"messages"`, `"arrow"` or `"pandas"`; the annotation of the first parameter of `process` selects
             it too.
         schema: the fields of the JSON payloads: a DDL text, a `StructType` or an Arrow schema.
+        mode: for payloads that do not fit the schema, in any case. `"FAILFAST"` (the default): their messages fail.
+            `"PERMISSIVE"`: the fields that do not fit are null, and a declared string column `_corrupt_record` holds
+            the payload. `"BURY"`: they become dead letters, which fail no step, and `process` gets the others.
+        column_name_of_corrupt_record: another name for that column.
         until: `"empty"` (the default), `"deadline"` (waits for messages until `deadline_seconds` have passed), or a
             number of messages at most.
         deadline_seconds: how long batches are claimed; the current ones are finished.
@@ -153,6 +160,8 @@ def build_spark_queue_drain_asset(
             "lease_seconds": lease_seconds,
             "batch_format": batch_format,
             "schema": schema,
+            "mode": mode,
+            "column_name_of_corrupt_record": column_name_of_corrupt_record,
             "until": until,
             "deadline_seconds": deadline_seconds,
             "on_failures": on_failures,
@@ -209,7 +218,7 @@ class _SparkDrain:
                 raise ConfigurationError(
                     f"spark_resource_key must be a Python identifier, not {self.spark_resource_key!r}"
                 )
-            Handler.of(self.process, options["batch_format"])
+            self._check_handler()
             partitions = options["partitions"]
             if partitions is not None and not arguments.is_count(partitions, arguments.MAX_PARTITIONS):
                 raise ConfigurationError(
@@ -222,6 +231,16 @@ class _SparkDrain:
             return partitioned(asset, self.queue_partitions, Names(*self.names))
         except (ConfigurationError, TypeError) as error:
             raise ConfigurationError(f"drain asset {self.name!r}: {error}") from None
+
+    def _check_handler(self) -> None:
+        """Refuse a function, a schema and a mode that do not go together; only a session parses a DDL text."""
+        options = self.options
+        schema, mode = options["schema"], (options["mode"], options["column_name_of_corrupt_record"])
+        if schema is None or isinstance(schema, str):
+            Handler.of(self.process, options["batch_format"])
+            check_mode(*mode, has_schema=schema is not None)
+        else:
+            Handler.of(self.process, options["batch_format"], schema, *mode)
 
     def run(self, context: dg.AssetExecutionContext, resource: RedisQueueResource, spark: object) -> Iterator[Any]:
         """Drain; yield one result, or what `on_empty` says when there was nothing to do."""

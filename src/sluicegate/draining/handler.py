@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from sluicegate.draining.context import DrainContext
 from sluicegate.errors import ConfigurationError
 from sluicegate.message import Message
-from sluicegate.tables.misfits import checked_mode
+from sluicegate.tables.misfits import check_mode
 
 if TYPE_CHECKING:
     from sluicegate.tables.columns import Columns, Schema
@@ -135,11 +135,7 @@ class Handler:
                 "a schema makes columns, and process gets a list of messages; ask for 'arrow' or 'pandas' as "
                 "batch_format, or leave the schema out"
             )
-        if schema is None and (checked_mode(mode) != "FAILFAST" or column_name_of_corrupt_record is not None):
-            raise ConfigurationError(
-                f"mode {mode} is for payloads that do not fit a schema, and there is none; give a schema, or leave the "
-                "mode out"
-            )
+        check_mode(mode, column_name_of_corrupt_record, has_schema=schema is not None)
         wanted = wanted or ("messages" if schema is None else "arrow")
         columns = None if wanted == "messages" else _columns(schema, mode, column_name_of_corrupt_record)
         return cls(process, takes_context, wanted, columns)

@@ -30,8 +30,8 @@ __all__ = ["Outcome", "application", "arguments", "main", "read_outcome"]
 
 _FAILED_MESSAGES = 3
 _NUMBERS = {"partitions": int, "batch_size": int, "lease_seconds": float, "deadline_seconds": float}
-_TEXTS = ("run_id", "batch_format", "schema")
-_OPTIONS = (*_NUMBERS, *_TEXTS, "until", "remember_empty", "on_failures")
+_TEXTS = ("run_id", "batch_format", "schema", "column_name_of_corrupt_record")
+_OPTIONS = (*_NUMBERS, *_TEXTS, "mode", "until", "remember_empty", "on_failures")
 
 
 def application() -> str:
@@ -69,7 +69,7 @@ def arguments(queue: Any, process: str, **options: object) -> list[str]:
             if not isinstance(value, (str, int, float)) or (isinstance(value, bool) and name != "remember_empty"):
                 raise TypeError(f"{name} must be a text or a number here, not a {type(value).__name__}")
             listed.append(f"--{name.replace('_', '-')}={value}")  # one word, because a value may begin with a dash
-    _parser(_Raising).parse_args(listed)
+    _check_mode(vars(_parser(_Raising).parse_args(listed)))
     return listed
 
 
@@ -107,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(argv))
     code = 0
     try:
+        _check_mode(given)
         queue = _queue(given)
         process = import_handler(given["process"])
         summary = _drain(queue, process, {name: given[name] for name in _OPTIONS if given[name] is not None})
@@ -168,11 +169,30 @@ def _parser(made_of: type[argparse.ArgumentParser] = argparse.ArgumentParser) ->
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind)
     for name in _TEXTS:
         parser.add_argument(f"--{name.replace('_', '-')}")
+    parser.add_argument("--mode", type=_mode, help="of payloads: FAILFAST (the default), PERMISSIVE or BURY")
     parser.add_argument("--until", type=_until, help="empty (the default), deadline, or a number of messages")
     parser.add_argument("--on-failures", choices=("raise", "return"), help="raise (the default) or return")
     parser.add_argument("--remember-empty", type=_flag, help="true (the default) or false")
     parser.add_argument("--summary-file", type=Path, help="where the summary goes instead of being printed")
     return parser
+
+
+def _mode(text: str) -> str:
+    from sluicegate.errors import ConfigurationError
+    from sluicegate.tables.misfits import checked_mode
+
+    try:
+        return checked_mode(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _check_mode(given: dict[str, Any]) -> None:
+    """Refuse a mode before a session starts."""
+    from sluicegate.tables.misfits import check_mode
+
+    column = given["column_name_of_corrupt_record"]
+    check_mode(given["mode"] or "FAILFAST", column, has_schema=given["schema"] is not None)
 
 
 def _flag(text: str) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "Mode",
     "UnfitPayloadsError",
     "check_corrupt_column",
+    "check_mode",
     "checked_mode",
     "explained",
     "read_with_nulls",
@@ -60,6 +61,25 @@ def checked_mode(mode: object) -> Mode:
         if isinstance(mode, str) and mode.upper() == known:
             return known  # type: ignore[no-any-return]
     raise ConfigurationError(f"mode must be one of {', '.join(get_args(Mode))}, not {mode!r}")
+
+
+def check_mode(mode: object, column_name_of_corrupt_record: str | None, *, has_schema: bool) -> None:
+    """Refuse what no schema allows; it needs no parsed schema, so a session does not have to be started for it.
+
+    Raises:
+        ConfigurationError: there is no such mode, or no schema, or the mode keeps no corrupt records.
+    """
+    kept = checked_mode(mode)
+    if not has_schema and (kept != "FAILFAST" or column_name_of_corrupt_record is not None):
+        raise ConfigurationError(
+            f"mode {kept} is for payloads that do not fit a schema, and there is none; give a schema, or leave the "
+            "mode out"
+        )
+    if column_name_of_corrupt_record is not None and kept != "PERMISSIVE":
+        raise ConfigurationError(
+            "column_name_of_corrupt_record names the column that the mode PERMISSIVE fills, and the mode is "
+            f"{kept}; leave it out, or set the mode"
+        )
 
 
 def check_corrupt_column(mode: Mode, fields: Sequence[dict[str, Any]], asked: str | None) -> str | None:
