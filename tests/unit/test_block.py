@@ -31,7 +31,7 @@ SOURCE = """-- Do with a block what scripts do with blocks.
 -- Returns: values
 -- Repeat: does it again.
 
---- @include block, block_index, block_pieces, entry
+--- @include block, block_pieces, entry, sound_block
 local block, places = index_block(value), {}
 for i = place_at, #ARGV do
   places[#places + 1] = tonumber(ARGV[i])

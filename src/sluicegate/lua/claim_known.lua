@@ -25,8 +25,8 @@
 --   `aside` messages of newer kinds
 -- Repeat: finds the lease open under its nonce, and answers with the same lease and a new deadline.
 
---- @include block_index, clock, count_up, dead, drop_slots, entry, foreign_values, layout, lease, lease_blocks
---- @include oom_guard, read_slots, recount, tracking
+--- @include clock, count_up, dead, drop_slots, entry, foreign_values, layout, lease, lease_blocks, oom_guard
+--- @include read_slots, recount, sound_block, tracking
 oom_guard(leases)
 local recount, layout = unpack(redis.call('HMGET', counters, 'recount', 'layout'))
 local newer = newer_layout(layout)

@@ -15,7 +15,7 @@
 --   slots, buried slots} from the record of its end; {"unknown"} without either
 -- Repeat: reads again.
 
---- @include block_index, clock, closed_record, entry, layout, lease, lease_blocks, read_slots, valid_ranges
+--- @include clock, closed_record, entry, layout, lease, lease_blocks, read_slots, sound_block, valid_ranges
 local newer = newer_layout(redis.call('HGET', counters, 'layout'))
 if newer then return newer end
 local known = read_lease(lease)

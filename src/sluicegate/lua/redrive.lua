@@ -31,8 +31,8 @@
 --   {-1} when it is too early; {"chain", chain} when the markers are elsewhere by now
 -- Repeat: answered from the receipt.
 
---- @include block_index, clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, layout
---- @include named_markers, named_values, oom_guard, packed, receipt, room, tracked, tracking, wakeup
+--- @include clock, count_up, end_marker, entry, entry_counts, entry_key, entry_sequence, layout, named_markers
+--- @include named_values, oom_guard, packed, receipt, room, sound_block, tracked, tracking, wakeup
 local latest, max_length = tonumber(mark), tonumber(max_pending_length)
 step = tonumber(step)
 oom_guard(dead)

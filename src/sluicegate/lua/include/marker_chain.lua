@@ -2,8 +2,8 @@
 -- first, each as "number:bits:span_ms:until_ms;": it has 2^bits buckets, takes markers that live for up to span_ms, and
 -- none of them lives beyond until_ms. A client names the buckets in KEYS by the chain that it knows. Where that is not
 -- the stored one, a script changes nothing and answers {'chain', the stored one}, and the client calls again.
--- `stored` is `markers` of the counters. Returns the chain, or nil and that answer. A queue that has lost its chain takes
--- that of the client.
+-- `stored` is `markers` of the counters. Returns the chain, or nil and that answer. A queue that has lost its chain
+-- takes that of the client.
 local function chain_of(counters, stored, sent)
   if stored and stored ~= sent then
     return nil, {'chain', stored}

@@ -5,7 +5,7 @@ local FEW = 16 -- a smaller room is filled with single messages, so that a large
 -- Take a value that is no entry, with room for `left` messages; `first`: it is the first value of the batch. Returns
 -- how many messages it took.
 local function take_block(batch, value, left, first)
-  --- @inside block_index, block_pieces
+  --- @inside block_index, block_pieces, sound_block
   local block, at = sound_block(value), #batch.taken + 1
   if not block then -- if it was a block once, `packed` stays too high until the list is empty, or is recounted
     batch.foreign[#batch.foreign + 1] = value

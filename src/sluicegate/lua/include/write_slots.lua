@@ -1,5 +1,6 @@
 -- Write the slots of a new lease, and the name of its consumer, "" for none. `counts` has the number of messages of
--- those of the `values` that are blocks. Redis copies what one command writes: few blocks at a time use the same memory.
+-- those of the `values` that are blocks. Redis copies what one command writes: few blocks at a time use the same
+-- memory.
 local function write_slots(key, packed, values, counts, consumer)
   local fields, count, slot, blocks = {'m', packed}, 2, 1, {}
   if consumer ~= '' then
