@@ -157,6 +157,8 @@ def damaged() -> dict[str, bytes]:
         "positions without end": value.replace(b"\x1f0-8\x1f", b"\x1f0-999999999999\x1f"),
         "too few positions": value.replace(b"\x1f0-8\x1f", b"\x1f0-7\x1f"),
         "positions twice": value.replace(b"\x1f0-8\x1f", b"\x1f0-4,4-7\x1f"),
+        "too few ranks": value.replace(b"\x1f0,0\x1f\x1f", b"\x1f0,0\x1f0-7\x1f"),
+        "ranks twice": value.replace(b"\x1f0,0\x1f\x1f", b"\x1f0,0\x1f0-4,4-7\x1f"),
         "ends that decrease": value[: ends + 4] + struct.pack("<I", 1) + value[ends + 8 :],
         "an end beyond": value[: ends + 12] + struct.pack("<I", 1 << 31) + value[ends + 16 :],
         "a last end beyond": value[:-4] + struct.pack("<I", 5),

@@ -37,6 +37,8 @@ def test_blocks_and_single_messages_make_the_same_table(headers: bytes, begun: i
 
 def with_places(block: bytes, places: Sequence[int]) -> bytes:
     """Return a block of consecutive messages as one of the messages at these places."""
+    if isinstance(places, range):
+        return block
     first, last = places[0], places[0] + len(places) - 1
     listed, ranks = (b",".join(b"%d" % (at - start) for at in places) for start in (0, first))
     before, after = b"\x1f%d-%d\x1f%d\x1f0,0\x1f" % (first, last, len(places)), b"\x1f%d\x1f0,0\x1f" % len(places)
