@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import sluicegate
+from sluicegate import RedisMessageQueue
+from sluicegate.spark import submit
 from tests.spark.jvm import SHORT_LIVED
 
-__all__ = ["bare_environment", "installed_last", "package_zip", "spark_defaults"]
+__all__ = ["Submitted", "bare_environment", "installed_last", "package_zip", "spark_defaults", "submit_orders"]
 
 NEEDED = ("pyspark", "pyarrow", "redis", "tenacity", "sluicegate")  # all but the last must be there
 PACKAGES = ("sluicegate", "pyspark_sluicegate")
@@ -74,6 +80,66 @@ def spark_defaults(folder: Path) -> Path:
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(DEFAULTS)
     return conf
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What `spark-submit` and the handler that it shipped left behind.
+
+    Attributes:
+        code: the exit code of `spark-submit`.
+        errors: the end of its standard error.
+        output: its standard output.
+        written: the lines of each file that the handler wrote.
+    """
+
+    code: int
+    errors: str
+    output: str
+    written: list[list[str]]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Return the summary of the drain, which is the last line of the output."""
+        found: dict[str, Any] = json.loads(self.output.strip().splitlines()[-1])
+        return found
+
+
+def submit_orders(
+    queue: RedisMessageQueue,
+    jobs: str,
+    package: Path,
+    environment: Mapping[str, str],
+    *,
+    master: str,
+    conf: Mapping[str, str] | None = None,
+) -> Submitted:
+    """Drain with `spark-submit` and the function `store` of a module that is shipped beside the package.
+
+    The folder of the package gets the module's archive and the files that the function writes. The name `FOLDER` in the
+    module's source stands for the folder of these files.
+    """
+    folder = package.parent
+    stored = folder / "stored"
+    stored.mkdir()
+    with zipfile.ZipFile(folder / "jobs.zip", "w") as archive:
+        archive.writestr("orders_job.py", jobs.replace("FOLDER", repr(str(stored))))
+    settings = [word for name, value in (conf or {}).items() for word in ("--conf", f"{name}={value}")]
+    done = subprocess.run(
+        [
+            f"{environment['SPARK_HOME']}/bin/spark-submit",
+            *("--master", master, "--py-files", f"{package},{folder / 'jobs.zip'}", *settings),
+            *(submit.application(), *submit.arguments(queue, "orders_job:store", partitions=2, batch_size=20)),
+        ],
+        env=environment,
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=380,
+        check=False,
+    )
+    written = [file.read_text().splitlines() for file in stored.iterdir()]
+    return Submitted(done.returncode, done.stderr[-5000:], done.stdout, written)
 
 
 def installed_last(environment: dict[str, str], package: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -15,10 +14,9 @@ import pytest
 
 from sluicegate import ConfigurationError, RedisMessageQueue
 from sluicegate.spark import pack as pack_module
-from sluicegate.spark import submit
 from sluicegate.spark.pack import main, pack
 from tests.draining.helpers import Numbers
-from tests.spark.shipping import bare_environment, spark_defaults
+from tests.spark.shipping import bare_environment, spark_defaults, submit_orders
 from tests.support.project import ROOT
 
 JOBS = """
@@ -107,35 +105,20 @@ def test_executors_that_have_nothing_installed_drain_with_the_file(
     from tests.spark.faults.standalone import StandaloneCluster
 
     numbers(60)
-    stored = tmp_path / "stored"
-    stored.mkdir()
-    with zipfile.ZipFile(tmp_path / "jobs.zip", "w") as archive:
-        archive.writestr("orders_job.py", JOBS.replace("FOLDER", repr(str(stored))))
     environment = bare_environment(spark_defaults(tmp_path))
-    arguments = submit.arguments(queue, "orders_job:store", partitions=2, batch_size=20)
+    conf = {
+        "spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"],
+        "spark.executor.memory": "512m",
+        "spark.executor.instances": "2",
+    }
     with ExitStack() as stack:
         if master == "standalone":
             (tmp_path / "cluster").mkdir()
             master = stack.enter_context(StandaloneCluster(tmp_path / "cluster")).url
-        done = subprocess.run(
-            [
-                f"{environment['SPARK_HOME']}/bin/spark-submit",
-                *("--master", master, "--py-files", f"{pack(tmp_path / 'out.zip')},{tmp_path / 'jobs.zip'}"),
-                *("--conf", f"spark.executorEnv.PYTHONPATH={environment['PYTHONPATH']}"),
-                *("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.instances=2"),
-                *(submit.application(), *arguments),
-            ],
-            env=environment,
-            cwd=tmp_path,
-            text=True,
-            capture_output=True,
-            timeout=380,
-            check=False,
-        )
+        done = submit_orders(queue, JOBS, pack(tmp_path / "out.zip"), environment, master=master, conf=conf)
 
-    assert done.returncode == 0, done.stderr[-5000:]
-    assert json.loads(done.stdout.strip().splitlines()[-1])["acked"] == 60
-    written = [file.read_text().splitlines() for file in stored.iterdir()]
-    assert {int(n) for lines in written for n in lines[3:]} == set(range(60))
+    assert done.code == 0, done.errors
+    assert done.summary["acked"] == 60
+    assert {int(n) for lines in done.written for n in lines[3:]} == set(range(60))
     packages = ("sluicegate", "redis", "tenacity")
-    assert all(f"out.zip/{package}/" in lines[at] for lines in written for at, package in enumerate(packages))
+    assert all(f"out.zip/{package}/" in lines[at] for lines in done.written for at, package in enumerate(packages))

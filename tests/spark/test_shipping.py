@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from sluicegate import RedisMessageQueue
 from sluicegate.core import scripts
-from sluicegate.spark import submit
 from tests.draining.helpers import Numbers
-from tests.spark.shipping import bare_environment, package_zip, spark_defaults
+from tests.spark.shipping import bare_environment, package_zip, spark_defaults, submit_orders
 
 JOBS = """
 import sluicegate
@@ -47,37 +44,19 @@ def test_the_lua_files_are_in_the_zip_and_read_from_it(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 @pytest.mark.full
 def test_submitted_with_py_files_it_drains_where_nothing_is_installed(
     queue: RedisMessageQueue, numbers: Numbers, tmp_path: Path
 ) -> None:
     numbers(60)
-    stored = tmp_path / "stored"
-    stored.mkdir()
-    with zipfile.ZipFile(tmp_path / "jobs.zip", "w") as archive:
-        archive.writestr("orders_job.py", JOBS.replace("FOLDER", repr(str(stored))))
     environment = bare_environment(spark_defaults(tmp_path))
-    py_files = f"{package_zip(tmp_path)},{tmp_path / 'jobs.zip'}"
-    arguments = submit.arguments(queue, "orders_job:store", partitions=2, batch_size=20)
 
-    done = subprocess.run(
-        [
-            f"{environment['SPARK_HOME']}/bin/spark-submit",
-            *("--master", "local[2]", "--py-files", py_files, submit.application(), *arguments),
-        ],
-        env=environment,
-        cwd=tmp_path,
-        text=True,
-        capture_output=True,
-        timeout=280,
-        check=False,
-    )
+    done = submit_orders(queue, JOBS, package_zip(tmp_path), environment, master="local[2]")
 
-    assert done.returncode == 3, done.stderr[-5000:]
-    summary = json.loads(done.stdout.strip().splitlines()[-1])
+    assert done.code == 3, done.errors
+    summary = done.summary
     assert (summary["acked"], summary["returned"], [f["error"] for f in summary["failures"]]) == (59, 1, ["seven"])
-    written = [file.read_text().splitlines() for file in stored.iterdir()]
-    assert {int(n) for lines in written for n in lines[1:]} == set(range(60))
-    assert all("sluicegate.zip/sluicegate" in lines[0] for lines in written)
+    assert {int(n) for lines in done.written for n in lines[1:]} == set(range(60))
+    assert all("sluicegate.zip/sluicegate" in lines[0] for lines in done.written)
     assert (queue.depth().delayed, queue.depth().leases) == (1, 0)
