@@ -28,6 +28,8 @@ def steps(settings: Settings) -> Iterator[Step]:
     """Yield the steps in order; the server is emptied between them."""
     each = _each(settings)
     with bench() as shared:
+        first = {"count": settings["million"]}
+        yield "first million", partial(_measure, shared, spark_million.first, lambda _: [], first)
         _warm(shared)
         for name, (measure, judge) in _STEPS.items():
             yield name, partial(_measure, shared, measure, judge, each[name])

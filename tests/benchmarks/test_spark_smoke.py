@@ -42,3 +42,4 @@ def test_a_quick_run_reports_every_bar_of_spark(tmp_path: Path) -> None:
     assert 8 < quick_small == quick_large <= 8 + 2 * 3
     assert min(slow_small, slow_large) > quick_small
     assert report["figures"]["A million messages, from publish to Parquet"]["typed columns"]["messages"] == 20_000
+    assert report["figures"]["The same, as the first job of a session"]["payload column"]["messages"] == 20_000
