@@ -133,6 +133,20 @@ def test_a_submitted_drain_takes_a_group_of_a_stream(
 
 
 @pytest.mark.full
+def test_a_submitted_drain_buries_payloads_that_do_not_fit_and_its_task_succeeds(
+    queue: RedisMessageQueue, make_operator: MakeOperator, instance: Instance, tmp_path: Path
+) -> None:
+    queue.publish_many([{"n": 0}, {"n": "x"}, {"n": 2}])
+
+    operator = make_operator("tests.airflow.handlers:store_columns", partitions=1, schema="n bigint", mode="bury")
+    report = execute(operator, instance)
+
+    assert (report["acked"], report["buried"], report["failed"]) == (2, 1, 0)
+    assert numbers_in(tmp_path) == [0, 2]
+    assert [letter.reason for letter in queue.peek(9, state="dead")] == ["invalid_payload"]
+
+
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_dag_submits_and_its_retry_works_on_what_failed(
     airflow_deployment: Deployment,
