@@ -42,6 +42,7 @@ PARTS = {
     "steadiness": "benchmarks.steadiness:steps",
     "asyncio": "benchmarks.flavours:steps",
     "limits": "benchmarks.limits:steps",
+    "scripts": "benchmarks.script_times:steps",
     "waiting": "benchmarks.waiting:steps",
     "scrape": "benchmarks.scrape:steps",
     "page": "benchmarks.page:steps",

@@ -257,7 +257,7 @@ _STEP_ARGS = {"step": 2, "receipt_ms": 3_600_000, "fields": b"m0\0m2\0", "named"
 
 
 def _scan() -> Sample:
-    args = {"kind": b"dead", "older_ms": 3000, "from": b"5", "after": b"M", "max_values": 7, "max_bytes": 4 * MB}
+    args = {"kind": b"dead", "older_ms": 3000, "from": b"5", "after": b"M", "max_values": 7, "max_bytes": MB}
     cursor, wanted = Cursor(score=b"5", member=b"M"), [b"i0", b"i1"]
     more = {"cursor": cursor, "mark": 6, "older_seconds": 3, "whole": True, "wanted": wanted}
     return sample(scan_call, "dead", page_size=7, keys={"source": KEYS.dead}, args=args, **more)

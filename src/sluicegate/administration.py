@@ -124,7 +124,7 @@ class QueueAdministration:
         where: Callable[[DeadMessage], bool] | None = None,
         limit: int | None = None,
         after: str | None = None,
-        page_size: int = 500,
+        page_size: int = 250,
         dry_run: bool = False,
     ) -> RedriveReport:
         """Move dead letters back to the tail of the queue, with their deliveries reset.

@@ -268,9 +268,9 @@ class RedisMessageQueue(QueueConsumer):
         durability: DurabilityOption = "memory",
         partial: bool = False,
     ) -> PublishReport:
-        """Publish messages in calls of at most 1,000 and 8 MB, reading `payloads` as they are needed.
+        """Publish messages in calls of at most 1,000 and 4 MB, reading `payloads` as they are needed.
 
-        A single message of more than 8 MB goes in a call of its own. Each call takes effect whole or not at all. The
+        A single message of more than 4 MB goes in a call of its own. Each call takes effect whole or not at all. The
         next call is prepared while Redis works on one, and sent once that one has succeeded. When a call fails, those
         before it stay published, and a note on the error counts them. Raises as `publish` does.
 

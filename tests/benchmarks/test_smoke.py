@@ -79,6 +79,22 @@ def test_a_quick_run_reports_the_limits_the_waiting_and_both_flavours(tmp_path: 
 
 
 @pytest.mark.full
+def test_a_quick_run_reports_the_longest_call_of_each_script(tmp_path: Path) -> None:
+    output = tmp_path / "report.json"
+
+    assert run.main(["--quick", "--only", "scripts", "--output", str(output)]) == 0
+
+    report = json.loads(output.read_text())
+    assert {(bar["name"], bar["limit"], bar["unit"]) for bar in report["bars"]} == {
+        ("longest script, 1,000 of 1 kB", 10, "ms"),
+        ("longest script, the largest calls", 50, "ms"),
+    }
+    times = report["figures"]["Scripts, longest call"]
+    assert {"claim", "settle", "publish", "cancel", "peek", "redrive", "reap", "publish_to_stream"} < times.keys()
+    assert all(took > 0 for row in times.values() for took in row.values())
+
+
+@pytest.mark.full
 def test_a_quick_run_reports_jobs_beside_the_design_of_the_redis_documentation(tmp_path: Path) -> None:
     output = tmp_path / "report.json"
 

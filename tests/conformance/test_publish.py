@@ -87,11 +87,11 @@ def test_calls_hold_a_thousand_messages(make_queue: MakeQueue, client: redis.Red
         assert [message.json()["id"] for message in lease.messages] == [-1, *range(2100)]
 
 
-def test_calls_end_at_eight_megabytes(make_queue: MakeQueue, client: redis.Redis) -> None:
+def test_calls_end_at_four_megabytes(make_queue: MakeQueue, client: redis.Redis) -> None:
     queue = make_queue()
     queue.publish("first")
     client.config_resetstat()
-    sizes = [3_000_000, 3_000_000, 3_000_000, 9_000_000, 10, 20, 8_400_000, 30]
+    sizes = [1_500_000, 1_500_000, 1_500_000, 9_000_000, 10, 20, 4_200_000, 30]
     report = queue.publish_many(b"x" * size for size in sizes)
     assert (report.accepted, len(report.ids)) == (8, 8)
     assert [id_.rsplit("-", 1)[1] for id_ in report.ids] == ["0", "1", "0", "0", "0", "1", "0", "0"]
@@ -101,17 +101,17 @@ def test_calls_end_at_eight_megabytes(make_queue: MakeQueue, client: redis.Redis
         with lease:
             claimed.append([len(message.payload) for message in lease.messages])
     # A claim takes a message that brings it to eight megabytes, and none after it.
-    assert claimed == [[5, 3_000_000, 3_000_000, 3_000_000], [9_000_000], [10, 20, 8_400_000], [30]]
+    assert claimed == [[5, 1_500_000, 1_500_000, 1_500_000, 9_000_000], [10, 20, 4_200_000, 30]]
 
 
-def test_reports_per_call_end_at_eight_megabytes_too(queue: RedisMessageQueue) -> None:
-    reports = queue.publish_chunks([b"x" * 5_000_000] * 3 + [b"y"], batch_size=3)
+def test_reports_per_call_end_at_four_megabytes_too(queue: RedisMessageQueue) -> None:
+    reports = queue.publish_chunks([b"x" * 2_500_000] * 3 + [b"y"], batch_size=3)
     assert [report.accepted for report in reports] == [1, 1, 2]
 
 
 def test_positions_count_on_over_calls_that_their_bytes_ended(make_queue: MakeQueue) -> None:
     queue = make_queue(get_deduplication_key="id")
-    payloads = [{"id": number % 4, "x": "x" * 3_000_000} for number in range(6)]
+    payloads = [{"id": number % 4, "x": "x" * 1_500_000} for number in range(6)]
     report = queue.publish_many(payloads)
     assert report.duplicate_of == [None] * 4 + report.ids[:2]
 

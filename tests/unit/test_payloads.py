@@ -86,8 +86,8 @@ def test_calls_are_read_as_they_are_asked_for() -> None:
 MB = 1024 * 1024
 
 
-def test_a_call_ends_at_eight_megabytes_and_no_more_than_one_message_is_read_beyond_it() -> None:
-    source = Source(*[3 * MB] * 6)
+def test_a_call_ends_at_four_megabytes_and_no_more_than_one_message_is_read_beyond_it() -> None:
+    source = Source(*[3 * MB // 2] * 6)
     made = cut_into_calls(source)
     for calls_made in (1, 2, 3):
         batch = next(made)

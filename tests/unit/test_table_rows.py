@@ -330,8 +330,8 @@ def test_calls_are_filled_whatever_the_chunks_are() -> None:
         ]
 
 
-def test_a_call_has_at_most_8_mb(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = pa.table({"a": ["x" * 3_000_000] * 7})
+def test_a_call_has_at_most_4_mb(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"a": ["x" * 1_500_000] * 7})
     check(table, publishing())
     assert [len(parts) for _, parts, _ in by_columns(publishing(), table)] == [2, 2, 2, 1]
 

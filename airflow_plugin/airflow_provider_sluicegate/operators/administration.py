@@ -74,7 +74,7 @@ class RedisQueueRedriveOperator(ConsumerOperator):
         where: Callable[[DeadMessage], bool] | None = None,
         limit: int | None = None,
         after: str | None = None,
-        page_size: int = 500,
+        page_size: int = 250,
         dry_run: bool = False,
         **kwargs: Any,
     ) -> None:

@@ -48,7 +48,7 @@ Payload: TypeAlias = (
 """A payload for type checkers; at run time it is a dict or a list (JSON), a str or bytes."""
 
 MAX_PER_CALL = 1000
-MAX_BYTES_PER_CALL = 8 * 1024 * 1024
+MAX_BYTES_PER_CALL = 4 * 1024 * 1024
 """Bytes of encoded messages in one call; a larger message is sent alone. They keep Redis busy for about 0.1 s."""
 
 Batches = Generator[Batch | PendingKey, Any, None]

@@ -29,7 +29,7 @@ def check_client(gateway: RedisGateway) -> Iterator[Finding]:
         yield warning(
             "client",
             where,
-            f"its socket_timeout is {timeout:g} s: a call of 8 MB, or a busy server, takes longer, and is sent again",
+            f"its socket_timeout is {timeout:g} s: a call of 4 MB, or a busy server, takes longer, and is sent again",
             "give it 5 s or more; it does not limit waits for messages",
         )
     else:

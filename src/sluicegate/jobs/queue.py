@@ -203,7 +203,7 @@ class RedisJobQueue(QueueConsumer):
         partial: bool = False,
         batch_id: str | None = None,
     ) -> EnqueueReport:
-        """Enqueue jobs in calls of at most 1,000 and 8 MB, as `RedisMessageQueue.publish_many` publishes messages.
+        """Enqueue jobs in calls of at most 1,000 and 4 MB, as `RedisMessageQueue.publish_many` publishes messages.
 
         With a `batch_id` the jobs are a batch, as for `batch`: a repeat under the same id enqueues only what an earlier
         attempt did not, and answers with the same job ids.

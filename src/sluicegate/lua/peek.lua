@@ -11,13 +11,14 @@
 --   3 offset               messages to skip first
 --   4 group                the name of the group of a stream, "" for a queue
 --   5 place                pending: values to pass before that
--- Returns: the stored values; for a dead message without a record, ''. Pending: {1 when nothing follows, place and
+-- Returns: the stored values, and no more once they have 1 MiB (unread: 8); for a dead message without a record,
+--   ''. Pending: {1 when nothing follows, place and
 --   offset of what follows, messages of the first value that are skipped, value, ...} with entries and blocks; it ends
 --   before `count` once 1 MiB is skipped and shown
 -- Repeat: reads again.
 
 --- @include layout, numbers, packed, stream_entry, unread
-local MAX_BYTES, MAX_PASSED = 33554432, 1048576
+local MAX_BYTES, MAX_PASSED = 1048576, 1048576
 count, offset = tonumber(count), tonumber(offset)
 local totals = redis.call('HMGET', counters, 'packed', 'published', 'layout')
 local newer = newer_layout(totals[3])
@@ -56,7 +57,7 @@ if kind == 'unread' then
   local sequence = to_integer(totals[2])
   local skipped, _, after = read_entries(source, unread.position, offset, math.huge, function() seen = seen + 1 end)
   if skipped == offset then
-    read_entries(source, offset > 0 and after or unread.position, count, MAX_BYTES, function(id, fields)
+    read_entries(source, offset > 0 and after or unread.position, count, 8 * MAX_BYTES, function(id, fields)
       reply[#reply + 1] = make_message(id, fields, sequence + offset + #reply + 1)
     end)
   end
@@ -65,25 +66,37 @@ end
 if kind == 'pending' then
   return peek_pending(tonumber(place), offset)
 end
-if kind == 'list' then
-  local values, reply = redis.call('LRANGE', source, -(offset + count), -(offset + 1)), {}
-  for i = #values, 1, -1 do
-    reply[#reply + 1] = values[i]
+
+-- Values from place `at` on, at most `most` of them.
+local function read_some(at, most)
+  if kind == 'list' then
+    local values, reply = redis.call('LRANGE', source, -(at + most), -(at + 1)), {}
+    for i = #values, 1, -1 do
+      reply[#reply + 1] = values[i]
+    end
+    return reply
+  elseif kind == 'history' then
+    return redis.call('LRANGE', source, at, at + most - 1)
   end
-  return reply
-end
-if kind == 'history' then
-  return redis.call('LRANGE', source, offset, offset + count - 1)
-end
-local members = redis.call('ZRANGE', source, offset, offset + count - 1)
-if kind == 'zset' then
-  return members
-end
-local reply = {}
-for first = 1, #members, 1000 do
-  local found = redis.call('HMGET', dead_records, unpack(members, first, math.min(first + 999, #members)))
+  local members = redis.call('ZRANGE', source, at, at + most - 1)
+  if kind == 'zset' or #members == 0 then
+    return members
+  end
+  local found = redis.call('HMGET', dead_records, unpack(members))
   for i = 1, #found do
-    reply[#reply + 1] = found[i] or ''
+    found[i] = found[i] or ''
   end
+  return found
 end
+
+local reply, bytes, chunk, wanted = {}, 0, 1, 0
+repeat
+  wanted = math.min(chunk, count - #reply)
+  local found = wanted > 0 and read_some(offset + #reply, wanted) or {}
+  for i = 1, #found do
+    reply[#reply + 1], bytes = found[i], bytes + #found[i]
+  end
+  local fitting = math.ceil((MAX_BYTES - bytes) * #reply / math.max(1, bytes))
+  chunk = math.max(1, math.min(chunk * 4, 1000, fitting))
+until #found < wanted or #reply >= count or bytes >= MAX_BYTES
 return reply

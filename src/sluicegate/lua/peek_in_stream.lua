@@ -9,7 +9,7 @@
 -- Repeat: reads again.
 
 --- @include stream_entry, unread
-local MAX_BYTES, reply, make_message = 33554432, {}, message_maker()
+local MAX_BYTES, reply, make_message = 8388608, {}, message_maker()
 read_entries(stream, after, tonumber(count), MAX_BYTES, function(id, fields)
   reply[#reply + 1] = make_message(id, fields, #reply + 1)
 end)

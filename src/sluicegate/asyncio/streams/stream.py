@@ -224,7 +224,7 @@ class RedisStreamQueue:
         headers: Mapping[str, str] | None = None,
         durability: DurabilityOption = "memory",
     ) -> PublishReport:
-        """Publish messages in calls of at most 1,000 and 8 MB, as a queue does; the report has their stream ids.
+        """Publish messages in calls of at most 1,000 and 4 MB, as a queue does; the report has their stream ids.
 
         Each call takes effect whole or not at all. When a call fails, those before it stay published, and a note on the
         error counts them. Raises as `publish` does.
@@ -402,7 +402,7 @@ class RedisStreamQueue:
     async def peek(
         self, count: int = 10, *, from_id: str | None = None, from_time: datetime | None = None
     ) -> list[Message]:
-        """Show messages of the history, the oldest first, whoever has finished them; at most 32 MB of them.
+        """Show messages of the history, the oldest first, whoever has finished them; at most 8 MB of them.
 
         Args:
             count: maximum number of messages.

@@ -12,7 +12,7 @@ from sluicegate.core.keys import QueueKeys
 
 __all__ = ["HeldMessage", "HeldPage", "LeasePage", "in_flight_call", "in_flight_operation"]
 
-_MAX_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 _MAX_LEASES = 500
 
 

@@ -10,8 +10,10 @@ from sluicegate.core.block import Block
 from sluicegate.core.call import Call, Operation
 from sluicegate.core.keys import QueueKeys
 
-__all__ = ["PeekPlace", "Peeked", "peek_call", "peek_operation", "peek_pending_call"]
+__all__ = ["MAX_BYTES", "PeekPlace", "Peeked", "peek_call", "peek_operation", "peek_pending_call"]
 
+MAX_BYTES = 1024 * 1024
+"""Bytes of stored values after which one call shows no more."""
 _KINDS = {"dead": b"dead", "completed": b"history", "failed": b"history"}
 
 
@@ -50,6 +52,9 @@ class Peeked:
 def peek_call(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Call[list[bytes]]:
     """Prepare the call that shows up to `count` values of a state, after skipping `offset` of them.
 
+    It shows fewer once they have `MAX_BYTES` (unread ones of a group: eight times that), and b"" for a dead letter
+    without a record.
+
     Args:
         keys: the keys of the queue.
         state: `returned`, `delayed`, `dead`, `completed`, `failed` or `set_aside`; `pending` of a group.
@@ -57,7 +62,7 @@ def peek_call(keys: QueueKeys, state: str, count: int, *, offset: int = 0) -> Ca
         offset: values to skip.
     """
     kind = b"unread" if state == "pending" else _KINDS.get(state, b"zset")
-    return _call(keys, state, (kind, count, offset, keys.group.encode()), _decode)
+    return _call(keys, state, (kind, count, offset, keys.group.encode()), list)
 
 
 def peek_pending_call(keys: QueueKeys, count: int, *, offset: int = 0, place: int = 0) -> Call[Peeked]:
@@ -81,7 +86,8 @@ def peek_operation(
 ) -> Operation[list[bytes]]:
     """Show up to `count` values of a state, after skipping `offset` of them.
 
-    Pending messages take a call per MiB that is skipped and shown; where there are no blocks, skipping takes none.
+    It takes a call per MiB that is shown, and of pending messages also per MiB that is skipped; where there are no
+    blocks, skipping takes none.
 
     Args:
         keys: the keys of the queue.
@@ -91,8 +97,13 @@ def peek_operation(
         place: where the caller's last page of pending messages ended; it moves behind this page.
     """
     if state != "pending" or keys.group:
-        values: list[bytes] = yield peek_call(keys, state, count, offset=offset)
-        return values
+        values: list[bytes] = []
+        enough = 4 * MAX_BYTES if state == "pending" else MAX_BYTES  # a stream's entries are larger than its messages
+        while True:
+            found: list[bytes] = yield peek_call(keys, state, count - len(values), offset=offset + len(values))
+            values += found
+            if len(values) >= count or sum(map(len, found)) < enough:
+                return [value for value in values if value]
     place = PeekPlace() if place is None or place.offset > offset else place
     entries: list[bytes] = []
     skip = place.rank + offset - place.offset
@@ -103,10 +114,6 @@ def peek_operation(
         if shown.ended or len(entries) >= count:
             place.offset, place.rank = offset + len(entries), skip
             return entries
-
-
-def _decode(reply: list[Any]) -> list[bytes]:
-    return [value for value in reply if value]
 
 
 def _decode_pending(reply: list[Any]) -> Peeked:

@@ -17,8 +17,7 @@ __all__ = ["RECEIPT_MS", "Cursor", "Page", "Step", "Steps", "Target", "scan_call
 RECEIPT_MS = 3_600_000
 """Life of the receipt of a step: longer than any call is retried."""
 
-_MAX_BYTES = 4 * 1024 * 1024
-_MAX_LIST_BYTES = 1024 * 1024  # messages in blocks are read in less time per byte, and take more time than bytes
+_MAX_BYTES = 1024 * 1024
 _KINDS = {"pending": b"list", "returned": b"zset", "delayed": b"zset", "dead": b"dead"}
 
 
@@ -130,7 +129,7 @@ def scan_call(
         cursor.place if kind == b"newest" else cursor.score,
         cursor.member,
         page_size,
-        _MAX_LIST_BYTES if state == "pending" else _MAX_BYTES,
+        _MAX_BYTES,
         int(whole),
         *wanted,
     ]

@@ -33,7 +33,7 @@ __all__ = [
 
 MAX_SLOTS = 1000
 """Messages that one call takes back, buries or discards."""
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 256 * 1024
 """Bytes of these messages and of their errors. A single larger message still fits."""
 
 
