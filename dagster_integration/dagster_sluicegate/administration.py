@@ -58,7 +58,7 @@ def build_redrive_op(
     *,
     name: str = "redrive_dead_letters",
     where: Callable[[DeadMessage], bool] | None = None,
-    page_size: int = 500,
+    page_size: int = 250,
     resource_key: str = "queue",
     retry_policy: dg.RetryPolicy | None = None,
     pool: str | None = None,
