@@ -12,6 +12,7 @@ from benchmarks import run
 BARS = {
     ("Spark drain, no-op / single client", 1.2),
     ("Spark drain / single client", 1),
+    ("Spark drain of a group / of a queue", 0.6),
     ("drain in two processes / Spark drain", 0.8),
     ("drain: Redis calls, large / small leases", 1),
     ("drain: the same while heartbeats go", 1.25),
@@ -19,8 +20,8 @@ BARS = {
     ("micro-batch overhead, empty queue", 50),
     ("DataFrame writer, direct, a key column / publish_many, keys, 200 B", 0.6),
     ("DataFrame writer, direct, automatic keys / publish_many, no keys, 200 B", 0.6),
-    ("publish, drain to Parquet, ack: 20,000 x 200 B, payload column", 15),
-    ("publish, drain to Parquet, ack: 20,000 x 200 B, typed columns", 15),
+    ("publish, drain to Parquet, ack: 20,000 x 200 B, payload column", 7),
+    ("publish, drain to Parquet, ack: 20,000 x 200 B, typed columns", 7),
 }
 
 
