@@ -62,8 +62,8 @@ def test_the_asyncio_gateway_keeps_its_contract(
 
 
 class Ageless(RedisGateway):
-    def _once(self, call: Call[Any], stage: str) -> Any:
-        return super()._once(replace(call, args=call.args and (0, *call.args[1:])), stage)
+    def _once(self, call: Call[Any], stage: str, held: Any = None) -> Any:
+        return super()._once(replace(call, args=call.args and (0, *call.args[1:])), stage, held)
 
 
 class Deaf(RedisGateway):
