@@ -211,7 +211,7 @@ def _claim() -> Sample:
     request = ClaimRequest(
         b"L", b"N", limit=1, lease_seconds=2, keep_seconds=3, empty_seconds=4, run=KEYS.run("R"), consumer=b"C"
     )
-    args = {"max_bytes": 8 * MB, "exclude_ms": [2000]}
+    args = {"max_bytes": MB // 2, "exclude_ms": [2000]}  # the rules record acks
     keys = {"run": [request.run]}
     return sample(claim_call, RULES, request, takeover=b"T", maintain=False, keys=keys, args=args)
 

@@ -75,8 +75,8 @@ class QueueConsumer(QueueAdministration):
         while the first is remembered, so a retried task continues where it stopped.
 
         Args:
-            limit: the most messages to lease, up to 10,000. A lease takes no more once it has 8 MB. Messages that
-                failed before come in smaller batches, the last time alone.
+            limit: the most messages to lease, up to 10,000. A lease takes no more once it has 8 MB, or 512 kB with
+                `enable_completed_queue`. Messages that failed before come in smaller batches, the last time alone.
             lease_seconds: the lease's life without a heartbeat; default `visibility_timeout_seconds`.
             wait_seconds: how long to wait for a first message; 0 never blocks.
             lease_id: a name that a retry would use again; made by the library when left out.

@@ -174,7 +174,7 @@ class Lease(LeaseBase[OperationRunner]):
     def settle(self, *verdicts: Verdict) -> None:
         """Give several verdicts at once: all of them take effect, or the error names the slots that did not.
 
-        This is one call to Redis unless it returns, buries or discards more than 1,000 messages (4 MB). Then it takes
+        This is one call to Redis unless it returns, buries or discards more than 1,000 messages (256 kB). Then it takes
         several, with all acks in the last, and a call that fails leaves the rest for the same verdicts given again.
 
         Raises:

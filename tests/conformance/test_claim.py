@@ -72,7 +72,7 @@ def test_a_lease_stops_once_it_holds_enough_bytes(core: Core, came_back: bool) -
 
 
 def test_messages_of_many_megabytes(queue: RedisMessageQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.core.transitions.claim.MAX_CLAIM_BYTES", 3_000_000)
+    monkeypatch.setattr("sluicegate.core.rules.MAX_CLAIM_BYTES", 3_000_000)
     for letter in "abcde":
         queue.publish(letter * 1_000_000)
     sizes = []

@@ -50,6 +50,16 @@ def test_many_jobs_have_an_id_and_a_kind_each(jobs: Any) -> None:
     assert [(job.payload, job.kind) for job in found.values()] == [(one, one["kind"]) for one in payloads]
 
 
+@pytest.mark.parametrize(
+    ("payloads", "calls"), [([{"n": number} for number in range(1000)], 3), ([{"text": "x" * 200_000}] * 10, 5)]
+)
+def test_a_call_has_fewer_jobs_than_messages(jobs: Any, payloads: list[Any], calls: int) -> None:
+    """The payload of a job is recorded too, so that a job takes Redis longer."""
+    report = jobs.enqueue_many(payloads)
+    assert report.accepted == len(payloads)
+    assert len({one.rpartition("-")[0] for one in report.ids}) == calls
+
+
 def test_a_duplicate_is_answered_with_the_job_that_holds_the_key(make_jobs: MakeJobs) -> None:
     jobs = make_jobs(get_deduplication_key="n")
     first = jobs.enqueue({"n": 1})

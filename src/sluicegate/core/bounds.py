@@ -12,6 +12,7 @@ __all__ = [
     "MAX_KEY_BYTES",
     "MAX_NAME_LENGTH",
     "MAX_REASON_LENGTH",
+    "MAX_RECORDED_CLAIM_BYTES",
     "NO_WHY",
     "SEPARATOR",
     "shorten",
@@ -25,6 +26,8 @@ MAX_CLAIM_LIMIT = 10_000
 """Messages of one lease."""
 MAX_CLAIM_BYTES = 8 * 1024 * 1024
 """Bytes of stored messages after which a claim takes no more, so that it keeps Redis busy for less than 50 ms."""
+MAX_RECORDED_CLAIM_BYTES = 512 * 1024
+"""The same where acks are recorded, because all acks of a lease are one call, which reads and writes its messages."""
 MAX_REASON_LENGTH = 500
 MAX_ERROR_TYPE_LENGTH = 200
 MAX_ERROR_LENGTH = 2000

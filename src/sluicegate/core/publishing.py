@@ -240,13 +240,14 @@ class Publishing:
         *,
         new_id: Callable[[], bytes],
         most: int = MAX_PER_CALL,
+        max_bytes: int = MAX_BYTES_PER_CALL,
         delay_seconds: float = 0,
         due_at: datetime | None = None,
         durability: DurabilityOption = MEMORY,
         partial: bool = False,
         tracked: bytes = b"",
     ) -> Batches:
-        """Yield batches of at most `most` messages and `MAX_BYTES_PER_CALL`; a larger message is sent alone.
+        """Yield batches of at most `most` messages and `max_bytes`; a larger message is sent alone.
 
         Payloads are read and encoded when a batch is requested. The key function is called once per message, after its
         payload was checked and encoded. The caller awaits a `PendingKey` and sends its value back.
@@ -256,6 +257,7 @@ class Publishing:
             headers: the same for all.
             new_id: makes a unique id of sixteen characters for each call.
             most: messages in a call.
+            max_bytes: of a call; rows that were encoded together have `MAX_BYTES_PER_CALL` at most in any case.
             delay_seconds: from the time at which the server stores them until they fall due.
             due_at: when they fall due, instead.
             durability: what the publish waits for.
@@ -272,7 +274,7 @@ class Publishing:
         middle = SEPARATOR + encode_headers(dict(headers) if headers else None) + SEPARATOR
         most = min(most, self.max_per_call)
         encode, key_function = _encode_plain if self.is_plain else self._checked, self.key_function
-        fixed, max_bytes = len(SEPARATOR) + len(middle), MAX_BYTES_PER_CALL
+        fixed = len(SEPARATOR) + len(middle)
         # An encoder's own bytes are not kept: their memory is larger, and new ones would not find it again.
         stored, ends, keys, held, first = bytearray(), list[int](), list[bytes](), 0, 0
 

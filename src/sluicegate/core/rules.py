@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sluicegate.core.bounds import MAX_CLAIM_BYTES, MAX_RECORDED_CLAIM_BYTES
+
 __all__ = ["QueueRules"]
 
 
@@ -29,3 +31,8 @@ class QueueRules:
     failed_cap: int | None = None
     strict: bool = False
     stale_seconds: float = 0
+
+    @property
+    def claim_bytes(self) -> int:
+        """Return the bytes of stored messages after which a claim takes no more."""
+        return MAX_CLAIM_BYTES if self.completed_cap is None else MAX_RECORDED_CLAIM_BYTES

@@ -13,7 +13,11 @@ from sluicegate.core.publishing import Batches
 from sluicegate.errors import ConfigurationError
 from sluicegate.jobs.kind import NO_KIND, checked_kind
 
-__all__ = ["JobKindNames", "job_batches", "job_headers"]
+__all__ = ["MAX_JOBS_PER_CALL", "MAX_JOB_BYTES_PER_CALL", "JobKindNames", "job_batches", "job_headers"]
+
+MAX_JOBS_PER_CALL = 400
+"""A job takes Redis longer than a message, because its payload is recorded too."""
+MAX_JOB_BYTES_PER_CALL = 512 * 1024
 
 # Kinds of entries: those of jobs, without and with a deduplication marker that is freed as they end, in a batch or not.
 _KINDS = {b"1": b"7", b"2": b"8", b"5": b"7", b"6": b"8"}

@@ -38,7 +38,13 @@ from sluicegate.core.transitions.jobs import (
 )
 from sluicegate.core.transitions.reap_expired import reap_expired_operation
 from sluicegate.errors import ConfigurationError
-from sluicegate.jobs.enqueue import JobKindNames, job_batches, job_headers
+from sluicegate.jobs.enqueue import (
+    MAX_JOB_BYTES_PER_CALL,
+    MAX_JOBS_PER_CALL,
+    JobKindNames,
+    job_batches,
+    job_headers,
+)
 from sluicegate.jobs.kind import SET_BY_KIND, JobKind, JobKinds, refuse_options
 from sluicegate.jobs.verdicts import JobRules
 from sluicegate.jobs.view import EnqueueReport, JobStats, check_ids, late_error, status_of, unknown_job
@@ -202,7 +208,7 @@ class RedisJobQueue(QueueConsumer):
         partial: bool = False,
         batch_id: str | None = None,
     ) -> EnqueueReport:
-        """Enqueue jobs in calls of at most 1,000 and 4 MB, as `RedisMessageQueue.publish_many` publishes messages.
+        """Enqueue jobs in calls of at most 400 and 512 kB, as `RedisMessageQueue.publish_many` publishes messages.
 
         With a `batch_id` the jobs are a batch, as for `batch`: a repeat under the same id enqueues only what an earlier
         attempt did not, and answers with the same job ids.
@@ -245,6 +251,8 @@ class RedisJobQueue(QueueConsumer):
                 names,
                 span.headers,
                 new_id=new_id,
+                most=MAX_JOBS_PER_CALL,
+                max_bytes=MAX_JOB_BYTES_PER_CALL,
                 delay_seconds=delay_seconds,
                 due_at=due_at,
                 durability=durability,
@@ -292,6 +300,8 @@ class RedisJobQueue(QueueConsumer):
                 names,
                 span.headers,
                 new_id=batch_call_ids(tracked),
+                most=MAX_JOBS_PER_CALL,
+                max_bytes=MAX_JOB_BYTES_PER_CALL,
                 delay_seconds=delay_seconds,
                 due_at=due_at,
                 durability=durability,

@@ -9,7 +9,6 @@ from math import ceil
 from typing import Any
 
 from sluicegate.core import scripts
-from sluicegate.core.bounds import MAX_CLAIM_BYTES
 from sluicegate.core.call import Call, Operation, Wait
 from sluicegate.core.entry import read_prefix, split_entry
 from sluicegate.core.event_helpers import buried_events, set_aside_events
@@ -238,7 +237,7 @@ def claim_call(
             rules.max_delivery_count,
             takeover,
             int(maintain),
-            MAX_CLAIM_BYTES,
+            rules.claim_bytes,
             ceil(rules.max_lease_seconds * 1000),
             rules.max_dead_length,
             int(rules.strict),

@@ -116,7 +116,7 @@ def in_flight_operation(
 ) -> Operation[list[HeldMessage]]:
     """Show up to `count` messages in leases by deadline and slot, after skipping `offset` of them.
 
-    It takes one call for the first names and one per page or 4 MB. A message that moves between two calls may be missed
+    It takes one call for the first names and one per page or 1 MB. A message that moves between two calls may be missed
     or shown twice.
     """
     leases = min(max_leases, count + offset)  # each holds a message at least

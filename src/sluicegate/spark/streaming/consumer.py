@@ -235,7 +235,7 @@ class Consumer:
         if self._budget is not None:
             most, wait = self._budget if most is None else min(most, self._budget), False
         size = None if most is None else self._options.max_bytes_per_trigger
-        capacity = Capacity(self._paced(most), size, self._average)
+        capacity = Capacity(self._paced(most), size, self._average, self._queue.session.rules.claim_bytes)
         end, first, more = base, self._last_settled(base), True
         for number in range(first + 1, first + _MAX_LEASES + 1):
             if not more or not capacity.next_limit:

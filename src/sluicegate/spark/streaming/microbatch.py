@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.core.bounds import MAX_CLAIM_BYTES, MAX_CLAIM_LIMIT
+from sluicegate.core.bounds import MAX_CLAIM_LIMIT
 from sluicegate.errors import ConfigurationError
 from sluicegate.lease import Lease
 
@@ -61,9 +61,11 @@ class Capacity:
         messages: the largest number of messages, None for any.
         size: the largest number of bytes, approximately; None for any.
         average: the average bytes of a message so far; 0 if unknown.
+        claim_bytes: bytes after which a claim takes no more messages.
     """
 
-    def __init__(self, messages: int | None, size: int | None, average: float) -> None:
+    def __init__(self, messages: int | None, size: int | None, average: float, claim_bytes: int) -> None:
+        self.claim_bytes = claim_bytes
         self.messages = math.inf if messages is None else messages
         self.bytes = math.inf if size is None else size
         self.average = average
@@ -83,7 +85,7 @@ class Capacity:
         self.average = max(self.average, size / len(lease))
         self.messages, self.bytes = self.messages - len(lease), self.bytes - size
         # Messages that failed before come in smaller leases, and the bytes of a lease are bounded.
-        return len(lease) == limit or stored.delivery_count(0) > 1 or size >= MAX_CLAIM_BYTES
+        return len(lease) == limit or stored.delivery_count(0) > 1 or size >= self.claim_bytes
 
 
 class Pace:
