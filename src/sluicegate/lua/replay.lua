@@ -25,6 +25,7 @@ local before = native['last-delivered-id']
 if is_before(before, position) then
   return {0, before}
 end
+redis.call('LREM', wakeup, 0, '') -- no token is empty; servers before 7.0 refuse XGROUP for memory in a first write
 redis.call('XGROUP', 'SETID', stream, group, position)
 wake_consumer(wakeup, tokens)
 return store_answer(receipt, 1, receipt_ms, {1, before})
