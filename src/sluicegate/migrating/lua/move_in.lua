@@ -43,7 +43,8 @@ elseif from ~= '' and (last or '0-0') ~= from then
   return {-2, last or ''}
 end
 
-local ms, sequence = math.floor(clock_us() / 1000), last_sequence(counters, pending, returned)
+local ms, published = math.floor(clock_us() / 1000), redis.call('HGET', counters, 'published')
+local sequence = last_sequence(counters, published, pending, returned)
 local known, entries, scored, records, fields, lives = {-4}, {}, {}, {}, {}, {}
 for i = values_at, #ARGV, width do
   local rest, note = ARGV[i], ARGV[i + 1]

@@ -14,7 +14,7 @@
 
 --- @include clock, marker_chain, marker_changes, markers
 redis.call('HLEN', counters)
-local chain, moved = chain_of(counters, known_chain)
+local chain, moved = chain_of(counters, redis.call('HGET', counters, 'markers'), known_chain)
 local ms, longest, count = math.floor(clock_us() / 1000), 1, 0
 for i = lives_at, #ARGV do
   longest = math.max(longest, tonumber(ARGV[i]))
