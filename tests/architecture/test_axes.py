@@ -12,7 +12,7 @@ from tests.support.project import ROOT
 
 # Longer than its test: the whole suite is collected twice.
 SECONDS = 600
-MARKED = re.compile(r"^@pytest\.mark\.full\n(?:[@ )\]].*\n)*def (test_\w+)", re.MULTILINE)
+MARKED = re.compile(r"^@pytest\.mark\.full(?:  #.*)?\n(?:[@ )\]].*\n)*def (test_\w+)", re.MULTILINE)
 
 
 def functions(*arguments: str) -> set[str]:

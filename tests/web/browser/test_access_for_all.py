@@ -16,10 +16,10 @@ from tests.support.servers import RedisServer
 from tests.web.browser.site import DESKTOP, PHONE, OpenWindow, Window, fits
 
 LOOKS = [
-    pytest.param(DESKTOP, False, id="desktop-light", marks=pytest.mark.full),
-    pytest.param(PHONE, True, id="phone-dark", marks=pytest.mark.full),
-    pytest.param(DESKTOP, True, id="desktop-dark", marks=pytest.mark.full),
-    pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.full),
+    pytest.param(DESKTOP, False, id="desktop-light"),
+    pytest.param(PHONE, True, id="phone-dark"),
+    pytest.param(DESKTOP, True, id="desktop-dark"),
+    pytest.param(PHONE, False, id="phone-light"),
 ]
 
 
@@ -33,6 +33,7 @@ def serious(window: Window) -> list[str]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("size", "dark"), LOOKS)
 def test_axe_finds_nothing_serious(
     size: tuple[int, int],
