@@ -196,7 +196,7 @@ def test_a_loop_that_ends_returns_its_connection(make_queue: MakeQueue, client: 
             pass
         if turn == 2:
             open_after_three = len(client.client_list())
-    assert len(client.client_list()) == open_after_three
+    assert len(client.client_list()) <= open_after_three  # those of tests before this one may still be closing
     assert not loop_pool(queue)._in_use_connections
 
 

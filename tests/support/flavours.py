@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -51,9 +52,14 @@ FLAVOURS = [Flavour(asynchronous, decodes) for asynchronous in (False, True) for
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own.
 
-    def __init__(self) -> None:
+    Args:
+        context: in which every call runs, as the statements of one task do; None: each runs in a copy of the caller's.
+    """
+
+    def __init__(self, context: Context | None = None) -> None:
+        self._context = context
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test-loop", daemon=True)
         self._thread.start()
@@ -68,7 +74,10 @@ class Loop:
             except (KeyboardInterrupt, SystemExit) as error:  # raised in a task, they would end the loop
                 return None, error
 
-        future = asyncio.run_coroutine_threadsafe(call(), self._loop)
+        async def in_one_context() -> tuple[Any, BaseException | None]:
+            return await asyncio.create_task(call(), context=self._context)
+
+        future = asyncio.run_coroutine_threadsafe(call() if self._context is None else in_one_context(), self._loop)
         try:
             result, error = future.result(_WAIT_SECONDS)
         except BaseException:

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from sluicegate.streams import RedisStreamQueue
 from sluicegate.tracing import context_of, instrument, is_instrumented, links_of, uninstrument
 from sluicegate.worker import Worker
 from tests.support import state
-from tests.support.flavours import FLAVOURS, Flavour, MakeGroup, MakeQueue, MakeStream
+from tests.support.flavours import FLAVOURS, Flavour, Loop, MakeGroup, MakeQueue, MakeStream
 from tests.support.servers import RedisServer
 from tests.support.traces import Traces, linked, parent_id, span_id, text_of, trace_id
 
@@ -34,6 +35,14 @@ from tests.support.traces import Traces, linked, parent_id, span_id, text_of, tr
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     found: Flavour = request.param
     return found
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """Yield a loop whose calls share what is current, as those of one task do."""
+    made = Loop(copy_context())
+    yield made
+    made.close()
 
 
 def attributes(traces: Traces, name: str) -> dict[str, Any]:
