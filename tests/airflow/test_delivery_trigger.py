@@ -248,6 +248,8 @@ def test_it_is_rebuilt_from_plain_values_with_the_same_identity() -> None:
     assert BaseEventTrigger.hash(*rebuilt.serialize()) == BaseEventTrigger.hash(path, arguments)
     other = RedisQueueDeliveryTrigger(queue_name="orders", max_messages=6)
     assert other.shared_stream_key() != trigger.shared_stream_key()
+    groups = [RedisQueueDeliveryTrigger(stream=one, group=two) for one, two in ("ob", "bo")]
+    assert groups[0].shared_stream_key() != groups[1].shared_stream_key()
 
 
 @pytest.mark.parametrize("arguments", [{"max_messages": 0}, {"max_outstanding": 5000}, {"lease_seconds": 0}])
