@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from airflow.sdk import DAG
 
 from airflow_provider_sluicegate.operators.spark import SparkRedisQueueDrainOperator
@@ -14,4 +16,6 @@ with DAG("spark_held", schedule=None, default_args={"retries": 1, "retry_delay":
         partitions=2,
         batch_size=10,
         lease_seconds=600,
+        # A Java process that runs already has the environment of its start.
+        config_kwargs={"spark.executorEnv.SLUICEGATE_TEST_FOLDER": os.environ["SLUICEGATE_TEST_FOLDER"]},
     )
