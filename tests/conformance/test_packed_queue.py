@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import redis
 
 from sluicegate import LeaseState, Message, RedisMessageQueue, Verdict
-from sluicegate.tables.arrow import to_table
 from tests.support import state
 from tests.support.blocks import pack_pending
 from tests.support.flavours import MakeQueue
@@ -90,11 +87,3 @@ def test_what_expired_returns(queue: RedisMessageQueue, client: redis.Redis) -> 
         got += numbers(lease.messages)
         lease.ack()
     assert sorted(got) == list(range(COUNT))
-
-
-def test_a_table_of_a_lease_of_blocks_has_all_rows(queue: RedisMessageQueue) -> None:
-    lease = queue.claim(550)
-    table = to_table(lease.leased)
-    assert [json.loads(payload)["id"] for payload in table.column("payload").to_pylist()] == list(range(550))
-    assert table.column("deduplication_key").to_pylist() == [str(number) for number in range(550)]
-    lease.ack()
